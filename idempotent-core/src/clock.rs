@@ -1,0 +1,83 @@
+//! Time as it is handed in: nothing else in this crate asks the system what time it is.
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::Micros;
+
+/// The future of a timer; ends when its deadline has come.
+pub type Timer = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+
+/// Supplies now and timers to an [`Executor`](crate::Executor) and to stores without a server clock.
+///
+/// [`SystemClock`] is the one to run with; the test kit's `VirtualClock` stands still until a test
+/// moves it. Implement all three methods from one source of time: a lease is guarded by
+/// [`now`](Self::now) and woken by [`sleep_until`](Self::sleep_until).
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Never goes back. Measures durations on this side only; it is not compared with a record's times.
+    fn now(&self) -> Instant;
+
+    /// µs since 1970 for stores that have no clock of their own. Must not go back either.
+    fn wall(&self) -> Micros;
+
+    /// Ends at `deadline`; at once if that has passed.
+    ///
+    /// # Cancellation
+    /// Dropping the timer forgets it.
+    fn sleep_until(&self, deadline: Instant) -> Timer;
+}
+
+/// The machine's clock, with tokio's timers.
+///
+/// Under tokio's paused time (`start_paused`) it stands still with tokio. Use that with the memory store
+/// only: paused time runs ahead while a store works on another thread.
+#[derive(Clone, Debug)]
+pub struct SystemClock {
+    start: Instant,
+    epoch: Micros,
+}
+
+impl SystemClock {
+    /// Reads the wall clock once; from then on [`Clock::wall`] is that plus what has passed, so that a
+    /// step of the wall clock cannot move a lease.
+    #[must_use]
+    pub fn new() -> Self {
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self { start: tokio::time::Instant::now().into_std(), epoch: Micros(0) + since_1970 }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn wall(&self) -> Micros {
+        self.epoch + self.now().saturating_duration_since(self.start)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Timer {
+        Box::pin(tokio::time::sleep_until(deadline.into()))
+    }
+}
+
+/// `future`, or `None` if `deadline` comes first.
+pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = clock.sleep_until(deadline) => None,
+    }
+}
+
+/// Waits for `pause` by `clock`.
+pub(crate) async fn pause(clock: &dyn Clock, pause: Duration) {
+    clock.sleep_until(clock.now() + pause).await;
+}

@@ -1,0 +1,79 @@
+//! How a result is kept for replay.
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::CodecError;
+
+/// Keeps and restores a `T`. The type parameter sits on the trait, so that a codec of yours can serve a type
+/// that is not: seal, compress, or use another format.
+///
+/// ```
+/// use idempotent_core::{Codec, CodecError};
+///
+/// struct Hex;
+/// impl Codec<u64> for Hex {
+///     fn encode(value: &u64) -> Result<Option<Vec<u8>>, CodecError> {
+///         Ok(Some(format!("{value:x}").into_bytes()))
+///     }
+///     fn decode(bytes: Option<&[u8]>) -> Result<u64, CodecError> {
+///         let text = std::str::from_utf8(bytes.unwrap_or_default()).map_err(CodecError::decode::<u64>)?;
+///         u64::from_str_radix(text, 16).map_err(CodecError::decode::<u64>)
+///     }
+/// }
+/// assert_eq!(Hex::decode(Hex::encode(&255)?.as_deref())?, 255);
+/// # Ok::<(), CodecError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "codec `{Self}` cannot keep a `{T}` for replay",
+    label = "`{T}` needs Serialize and Deserialize",
+    note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
+            `codec = idempotent::Discard` to replay the default value"
+)]
+pub trait Codec<T> {
+    /// The bytes to keep; `None` to keep nothing.
+    ///
+    /// # Errors
+    /// [`CodecError`] if the value has no such form. The run counts as done all the same.
+    fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError>;
+
+    /// The value of bytes kept; `None` where the run succeeded but nothing was kept.
+    ///
+    /// # Errors
+    /// [`CodecError`] if they are not a `T`: duplicates are then told that it is done, never run again.
+    fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError>;
+}
+
+/// JSON by serde; the default.
+///
+/// Where nothing was kept only a value without content comes back: an `Option` must not turn into `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct Json;
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
+    fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
+        serde_json::to_vec(value).map(Some).map_err(CodecError::encode::<T>)
+    }
+
+    fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError> {
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None if size_of::<T>() == 0 => b"null",
+            None => return Err(CodecError::decode::<T>("no value was kept")),
+        };
+        serde_json::from_slice(bytes).map_err(CodecError::decode::<T>)
+    }
+}
+
+/// Keeps nothing; a duplicate gets the default value.
+#[derive(Clone, Copy, Debug)]
+pub struct Discard;
+
+impl<T: Default> Codec<T> for Discard {
+    fn encode(_: &T) -> Result<Option<Vec<u8>>, CodecError> {
+        Ok(None)
+    }
+
+    fn decode(_: Option<&[u8]>) -> Result<T, CodecError> {
+        Ok(T::default())
+    }
+}

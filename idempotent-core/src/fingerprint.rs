@@ -1,0 +1,141 @@
+//! Tells two payloads under one key apart, the same way in every build and every year.
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::KeyError;
+
+/// 128 bits of a digest, and the algorithm that made it (1: SHA-256). std's hasher changes between
+/// releases, so it has no place here.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Fingerprint {
+    algorithm: u8,
+    digest: [u8; 16],
+}
+
+impl Fingerprint {
+    /// Bytes of the stored form.
+    pub const LEN: usize = 17;
+    const SHA256: u8 = 1;
+
+    /// Of bytes as they are. What is streamed must be buffered first.
+    #[must_use]
+    pub fn of_bytes(bytes: impl AsRef<[u8]>) -> Self {
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&Sha256::digest(bytes)[..16]);
+        Self { algorithm: Self::SHA256, digest }
+    }
+
+    /// Of a value's compact JSON with sorted names: the order of a map or of a struct's fields does not count.
+    ///
+    /// # Errors
+    /// [`KeyError::Fingerprint`] if the value has no JSON form.
+    pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, KeyError> {
+        let value = serde_json::to_value(value).map_err(|e| KeyError::Fingerprint { error: e.to_string() })?;
+        let mut bytes = Vec::new();
+        canonical(&value, &mut bytes);
+        Ok(Self::of_bytes(bytes))
+    }
+
+    /// The stored form: the algorithm, then the digest.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [self.algorithm; Self::LEN];
+        bytes[1..].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    /// Reads the stored form. An algorithm this version does not know differs from every other fingerprint.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [algorithm, digest @ ..] = bytes;
+        Self { algorithm, digest }
+    }
+}
+
+/// Sorts by hand: some other crate may switch on `serde_json/preserve_order` for the whole build.
+/// The depth is bounded: `to_value` made the value, and what it is made of is the caller's own type.
+fn canonical(value: &Value, out: &mut Vec<u8>) {
+    fn comma(out: &mut Vec<u8>, index: usize) {
+        if index > 0 {
+            out.push(b',');
+        }
+    }
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_by_key(|(name, _)| name.as_str());
+            out.push(b'{');
+            for (index, (name, field)) in fields.into_iter().enumerate() {
+                comma(out, index);
+                out.extend(Value::from(name.as_str()).to_string().into_bytes());
+                out.push(b':');
+                canonical(field, out);
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                comma(out, index);
+                canonical(item, out);
+            }
+            out.push(b']');
+        }
+        plain => out.extend(plain.to_string().into_bytes()),
+    }
+}
+
+/// What `fingerprint = …` takes: anything `Serialize`, or a [`Fingerprint`] made by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be fingerprinted",
+    label = "this fingerprint expression",
+    note = "derive Serialize, or give `Fingerprint::of_bytes(&bytes)`; a streaming body must be buffered first"
+)]
+pub trait Fingerprinted {
+    /// # Errors
+    /// [`KeyError::Fingerprint`] if the value has no fingerprint.
+    fn fingerprint(&self) -> Result<Fingerprint, KeyError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + ?Sized> Fingerprinted for T {
+    fn fingerprint(&self) -> Result<Fingerprint, KeyError> {
+        Fingerprint::of(self)
+    }
+}
+
+impl Fingerprinted for Fingerprint {
+    fn fingerprint(&self) -> Result<Fingerprint, KeyError> {
+        Ok(*self)
+    }
+}
+
+#[doc(hidden)]
+pub fn fingerprint(value: &(impl Fingerprinted + ?Sized)) -> Result<Fingerprint, KeyError> {
+    value.fingerprint()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_of_a_known_value_never_changes() {
+        let value = serde_json::json!({"b": [1, {"z": null, "a": "é"}], "a": true});
+        let mut bytes = Vec::new();
+        canonical(&value, &mut bytes);
+        assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"a":true,"b":[1,{"a":"é","z":null}]}"#);
+        let stored = Fingerprint::of_bytes(b"abc").to_bytes();
+        assert_eq!(stored[..5], [1, 0xba, 0x78, 0x16, 0xbf]);
+        assert_eq!(Fingerprint::from_bytes(stored), Fingerprint::of_bytes("abc"));
+    }
+
+    #[test]
+    fn the_order_of_names_does_not_count_and_the_payload_does() {
+        let of = |text: &str| Fingerprint::of(&serde_json::from_str::<Value>(text).unwrap()).unwrap();
+        assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
+        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
+    }
+}

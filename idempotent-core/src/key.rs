@@ -1,0 +1,243 @@
+//! What makes two deliveries "the same".
+mod part;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+pub use self::part::{KeyExtractor, KeyPart, Parts, key_hash};
+use crate::KeyError;
+
+/// Where a call comes from. It picks the defaults and is part of the identity.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Scene {
+    /// A message handler.
+    Mq,
+    /// A request handler.
+    Rest,
+    /// One of your own, with the defaults of `rest`.
+    Named(Cow<'static, str>),
+}
+
+impl Scene {
+    /// Its name in keys, records and logs.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Mq => "mq",
+            Self::Rest => "rest",
+            Self::Named(name) => name,
+        }
+    }
+}
+
+/// (namespace, tenant, scene, scope, parts): the five things a [`Key`] is the hash of. Each is length-prefixed,
+/// so none can run over into the next, and none is ever part of a pattern, a script or a statement.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    namespace: Option<Cow<'static, str>>,
+    tenant: Option<Parts>,
+    pub(crate) scene: Scene,
+    pub(crate) scope: Cow<'static, str>,
+    parts: Parts,
+    what: Cow<'static, str>,
+}
+
+impl Identity {
+    /// `scope` is the handler or consumer group: two of them see the same message twice, once each.
+    pub fn new(scene: Scene, scope: impl Into<Cow<'static, str>>, parts: &(impl KeyPart + ?Sized)) -> Self {
+        let mut all = Parts::default();
+        parts.feed(&mut all);
+        Self { namespace: None, tenant: None, scene, scope: scope.into(), parts: all, what: Cow::Borrowed("key") }
+    }
+
+    /// Sets the namespace (the attribute's `prefix`); the executor's stands otherwise.
+    #[must_use]
+    pub fn prefix(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Sets the tenant: the same key of another tenant is another key. An empty tenant is not the same as none.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &(impl KeyPart + ?Sized)) -> Self {
+        let mut parts = Parts::default();
+        tenant.feed(&mut parts);
+        self.tenant = Some(parts);
+        self
+    }
+
+    /// Says what the key was made of, for errors.
+    #[must_use]
+    pub fn described(mut self, what: impl Into<Cow<'static, str>>) -> Self {
+        self.what = what.into();
+        self
+    }
+
+    /// The storage key, in the executor's `namespace` unless the identity has its own.
+    ///
+    /// # Errors
+    /// [`KeyError`] if a part is empty or the parts are too long together.
+    pub fn key(&self, namespace: &str) -> Result<Key, KeyError> {
+        let namespace = self.namespace.as_deref().unwrap_or(namespace);
+        let scene = self.scene.as_str();
+        for (part, name) in [("namespace", namespace), ("scene", scene), ("scope", &*self.scope)] {
+            if name.is_empty() {
+                return Err(KeyError::NoName { part });
+            }
+        }
+        self.parts.check(scene, &self.what)?;
+        let mut hash = Sha256::new();
+        for field in [namespace, scene, &*self.scope] {
+            hash.update((field.len() as u64).to_le_bytes());
+            hash.update(field);
+        }
+        match &self.tenant {
+            Some(tenant) if tenant.len() > Parts::MAX => {
+                tenant.check(scene, "tenant")?;
+            }
+            // The tag tells "no tenant" from "the empty tenant".
+            Some(tenant) => {
+                hash.update([1]);
+                hash.update((tenant.encoded().len() as u64).to_le_bytes());
+                hash.update(tenant.encoded());
+            }
+            None => hash.update([0]),
+        }
+        hash.update(self.parts.encoded());
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.finalize()[..16]);
+        Ok(Key::new(format_args!("{namespace}:{scene}:{}", self.scope), u128::from_be_bytes(short)))
+    }
+
+    /// What operators may see of the key.
+    pub(crate) fn display(&self, policy: DisplayKey) -> Option<Arc<str>> {
+        match policy {
+            DisplayKey::Hash => None,
+            DisplayKey::Full => Some(self.parts.readable().into()),
+            DisplayKey::Mask(mask) => Some(mask(&self.parts.readable()).into()),
+        }
+    }
+}
+
+/// What operators see of a key, in records that are consuming, failed or dead. Logs, spans and metrics show
+/// the hash in any case.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DisplayKey {
+    /// Nothing but the hash, which every record has. The default: keys may be card numbers or addresses.
+    #[default]
+    Hash,
+    /// The key itself, control and other invisible characters escaped.
+    Full,
+    /// What this function makes of it.
+    #[serde(skip)]
+    Mask(fn(&str) -> String),
+}
+
+impl PartialEq for DisplayKey {
+    /// Two masks are the same if they are the same function; a function inlined twice may differ from itself.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Hash, Self::Hash) | (Self::Full, Self::Full) => true,
+            (Self::Mask(a), Self::Mask(b)) => std::ptr::fn_addr_eq(*a, *b),
+            _ => false,
+        }
+    }
+}
+
+/// Where a record lies in the store: readable up to the scope, then a hash of the whole identity in braces, so
+/// that a cluster keeps everything of one key in one slot.
+///
+/// ```
+/// use idempotent_core::{Identity, Scene};
+/// let key = Identity::new(Scene::Mq, "orders", "o-17").key("shop")?;
+/// assert!(key.as_str().starts_with("shop:mq:orders:{") && key.as_str().ends_with('}'));
+/// # Ok::<(), idempotent_core::KeyError>(())
+/// ```
+#[derive(Clone, Eq, PartialEq)]
+pub struct Key {
+    hash: u128,
+    text: Arc<str>,
+}
+
+impl Key {
+    /// The readable part is cut off after this many bytes; the hash tells keys apart.
+    const NAME_MAX: usize = 120;
+
+    fn new(name: fmt::Arguments<'_>, hash: u128) -> Self {
+        use fmt::Write;
+        let mut text = String::with_capacity(64);
+        // Writing to a string cannot fail.
+        let _ = write!(Readable(&mut text), "{name}");
+        text.push_str(":{");
+        URL_SAFE_NO_PAD.encode_string(hash.to_be_bytes(), &mut text);
+        text.push('}');
+        Self { hash, text: text.into() }
+    }
+
+    /// A key read back from a store: its readable part and its hash.
+    #[must_use]
+    pub fn from_parts(name: &str, hash: u128) -> Self {
+        Self::new(format_args!("{name}"), hash)
+    }
+
+    /// The storage key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The readable part: namespace, scene and scope.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        // ":{" + 22 characters + "}" end every key.
+        &self.text[..self.text.len() - 25]
+    }
+
+    /// 128 bits of SHA-256 over the whole identity; tells records apart on its own.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        self.hash
+    }
+}
+
+/// Keeps braces, blanks and what is not visible out of the readable part: the hash tag stays the hash's.
+struct Readable<'a>(&'a mut String);
+
+impl fmt::Write for Readable<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for char in text.chars() {
+            if self.0.len() + char.len_utf8() > Key::NAME_MAX {
+                break;
+            }
+            self.0.push(if char.is_alphanumeric() || ":_-.<>/".contains(char) { char } else { '_' });
+        }
+        Ok(())
+    }
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u128(self.hash);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.text)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

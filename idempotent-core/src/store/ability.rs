@@ -1,0 +1,153 @@
+//! What a store may be able to do beyond [`Store`](super::Store): one trait each.
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Record, Settled, StoreError};
+
+/// The abilities of a store, each as `Option<&dyn …>`.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Abilities<'a> {
+    /// Several requests in one trip.
+    pub batch: Option<&'a dyn Batch>,
+    /// Tells when a key is settled.
+    pub watch: Option<&'a dyn Watch>,
+    /// Lists records.
+    pub browse: Option<&'a dyn Browse>,
+    /// Removes records past their time.
+    pub purge: Option<&'a dyn Purge>,
+    /// An operator's repairs.
+    pub admin: Option<&'a dyn Admin>,
+}
+
+impl<'a> Abilities<'a> {
+    /// None at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Adds [`Batch`].
+    #[must_use]
+    pub fn with_batch(mut self, batch: &'a dyn Batch) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
+    /// Adds [`Watch`].
+    #[must_use]
+    pub fn with_watch(mut self, watch: &'a dyn Watch) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Adds [`Browse`].
+    #[must_use]
+    pub fn with_browse(mut self, browse: &'a dyn Browse) -> Self {
+        self.browse = Some(browse);
+        self
+    }
+
+    /// Adds [`Purge`].
+    #[must_use]
+    pub fn with_purge(mut self, purge: &'a dyn Purge) -> Self {
+        self.purge = Some(purge);
+        self
+    }
+
+    /// Adds [`Admin`].
+    #[must_use]
+    pub fn with_admin(mut self, admin: &'a dyn Admin) -> Self {
+        self.admin = Some(admin);
+        self
+    }
+}
+
+/// Several requests in one trip. Each is decided as if it had come alone; answers stand in the order asked.
+#[async_trait]
+pub trait Batch: fmt::Debug + Send + Sync {
+    /// As [`Store::claim`](super::Store::claim) for each.
+    ///
+    /// # Errors
+    /// One for each request. A failed trip fails all of them with the same kind.
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>>;
+
+    /// As [`Store::renew`](super::Store::renew) for each.
+    ///
+    /// # Errors
+    /// As [`claim_all`](Self::claim_all).
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>>;
+
+    /// As [`Store::complete`](super::Store::complete) for each.
+    ///
+    /// # Errors
+    /// As [`claim_all`](Self::claim_all).
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>>;
+}
+
+/// Ends when a key may have been settled. Waiting begins when it is made, not when it is first polled.
+pub type Watching = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+
+/// Tells waiters when a key is completed or released, by whichever process.
+pub trait Watch: fmt::Debug + Send + Sync {
+    /// Ends at the next completion or release of `key`, or for no reason: ask the store afterwards. A run that
+    /// dies without a word wakes nobody; its lease does.
+    ///
+    /// # Cancellation
+    /// Dropping it stops waiting.
+    fn watch(&self, key: &Key) -> Watching;
+}
+
+/// A record with the key it lies under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its key.
+    pub key: Key,
+    /// The record; past its time it is not listed.
+    pub record: Record,
+}
+
+/// Some entries, and where to go on.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// In no particular order.
+    pub entries: Vec<Entry>,
+    /// Give this to the next call; `None` at the end.
+    pub next: Option<u128>,
+}
+
+/// Lists records, for operators.
+#[async_trait]
+pub trait Browse: fmt::Debug + Send + Sync {
+    /// At most `limit` entries (capped at 10,000) behind `after`. Each key that is there during the whole
+    /// listing is listed once.
+    ///
+    /// # Errors
+    /// As [`Store::peek`](super::Store::peek).
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError>;
+}
+
+/// Removes records past their time.
+#[async_trait]
+pub trait Purge: fmt::Debug + Send + Sync {
+    /// Removes at most `at_most` of them; says how many. Never removes a record that still counts.
+    ///
+    /// # Errors
+    /// As [`Store::release`](super::Store::release).
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError>;
+}
+
+/// An operator's repairs. Whoever calls this writes the audit line.
+#[async_trait]
+pub trait Admin: fmt::Debug + Send + Sync {
+    /// Makes a settled key claimable again, a consuming one only by `force`; the fencing number must be the one
+    /// the operator looked at: [`protocol::forget`](crate::protocol::forget).
+    ///
+    /// # Errors
+    /// As [`Store::release`](super::Store::release).
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError>;
+}

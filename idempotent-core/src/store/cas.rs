@@ -1,0 +1,100 @@
+//! The short way to a custom store: two methods, and the protocol comes for free.
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Abilities, Store};
+use crate::protocol::{self, Write};
+use crate::{Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Release, Settled, StoreError, StoreErrorKind};
+
+/// A place that can compare and swap one record: etcd, DynamoDB, a row, a map. Wrapped in [`Cas`] it is a
+/// [`Store`]. [`Record::to_bytes`] and [`Record::from_bytes`] give the record a stored form.
+#[async_trait]
+pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
+    /// What is there, its version, and the backend's own time. The time must not go back, and one clock must
+    /// serve all clients: leases are judged by it.
+    ///
+    /// # Errors
+    /// As [`Store`].
+    async fn read(&self, key: &Key) -> Result<Seen, StoreError>;
+
+    /// Writes `next`, or deletes where it is `None`, if the version is still `seen`; says whether it did.
+    ///
+    /// # Errors
+    /// As [`Store`]: `Ambiguous` where the reply was lost, never a guess.
+    async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
+}
+
+/// Differs after each write of a key, also over a deletion (A → gone → A is not A); zero where nothing is.
+pub type Version = u64;
+
+/// An answer of [`CasBackend::read`].
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The record, if there is one.
+    pub record: Option<Record>,
+    /// Its version; zero without a record.
+    pub version: Version,
+    /// The backend's time.
+    pub now: Micros,
+}
+
+/// Makes a [`Store`] of a [`CasBackend`].
+#[derive(Clone, Debug)]
+pub struct Cas<B>(pub B);
+
+impl<B: CasBackend> Cas<B> {
+    const TRIES: usize = 64;
+
+    /// Reads, decides, writes; again if somebody was faster, but not for ever.
+    async fn update<T>(
+        &self,
+        key: &Key,
+        decide: impl Fn(Option<&Record>, Micros) -> (T, Write) + Send,
+    ) -> Result<T, StoreError> {
+        for _ in 0..Self::TRIES {
+            let seen = self.0.read(key).await?;
+            let (answer, write) = decide(seen.record.as_ref(), seen.now);
+            let next = match &write {
+                Write::Keep => return Ok(answer),
+                Write::Put(record) => Some(record),
+                Write::Delete => None,
+            };
+            if self.0.swap(key, seen.version, next).await? {
+                return Ok(answer);
+            }
+        }
+        let tries = Self::TRIES;
+        Err(StoreError::new(StoreErrorKind::NotApplied)
+            .because(format!("{tries} times in a row another writer of this key was faster; try again")))
+    }
+}
+
+#[async_trait]
+impl<B: CasBackend> Store for Cas<B> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.update(&request.key, |found, now| protocol::claim(found, request, now)).await
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.update(&held.key, |found, now| protocol::renew(found, held, lease, now)).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.update(&held.key, |found, now| protocol::complete(found, held, completion, now)).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.update(&held.key, |found, now| protocol::release(found, held, release, now)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let seen = self.0.read(key).await?;
+        Ok(seen.record.filter(|record| protocol::live(Some(record), seen.now).is_some()))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
+}

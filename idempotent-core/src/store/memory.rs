@@ -1,0 +1,217 @@
+//! A store in this process, for tests and services of one process.
+mod shard;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::shard::Shard;
+use super::{Abilities, Admin, Purge, Store, Watch, Watching};
+use crate::protocol::{self, Write};
+use crate::waiters::Waiters;
+use crate::{
+    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled, StoreError,
+    StoreErrorKind, SystemClock,
+};
+
+/// Records in a sharded map of this process; they end with it. Cheap to clone: clones share the records.
+///
+/// Bounded: at [`max_entries`](MemoryStoreBuilder::max_entries) it refuses new claims. It never evicts a record
+/// that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few at a
+/// time with every step, without a scan; [`Purge`] removes the rest.
+///
+/// Abilities: watch, purge, admin.
+#[derive(Clone, Debug)]
+pub struct MemoryStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shards: Box<[Mutex<Shard>]>,
+    entries: AtomicUsize,
+    max_entries: usize,
+    clock: Arc<dyn Clock>,
+    waiters: Arc<Waiters>,
+}
+
+/// Sets up a [`MemoryStore`].
+#[derive(Clone, Debug)]
+pub struct MemoryStoreBuilder {
+    max_entries: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStoreBuilder {
+    /// The most records held at once.
+    ///
+    /// # Default
+    /// 1,000,000
+    #[must_use]
+    pub fn max_entries(mut self, max_entries: usize) -> Self {
+        self.max_entries = max_entries;
+        self
+    }
+
+    /// The clock that judges leases. Its [`wall`](Clock::wall) must not go back.
+    ///
+    /// # Default
+    /// [`SystemClock`]
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The store, empty.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        let Self { max_entries, clock } = self;
+        let shards = (0..shard::COUNT).map(|_| Mutex::default()).collect();
+        let (entries, waiters) = (AtomicUsize::new(0), Arc::default());
+        MemoryStore(Arc::new(Inner { shards, entries, max_entries, clock, waiters }))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store with defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// To set limits or a clock.
+    #[must_use]
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { max_entries: 1_000_000, clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// Records held, those past their time and not yet removed included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether no record is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, hash: u128) -> MutexGuard<'_, Shard> {
+        // A panic cannot leave a half-written record: decisions are pure, and a write is one call.
+        self.0.shards[shard::index(hash)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides under the shard's lock, with the clock read under it: grants of a key follow its order.
+    fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> T {
+        let mut shard = self.shard(key.hash());
+        let now = self.0.clock.wall();
+        let before = shard.len();
+        shard.expire(now, shard::EXPIRED_A_STEP);
+        let (answer, write) = decide(shard.get(key.hash()), now);
+        match write {
+            Write::Keep => {}
+            Write::Put(record) => shard.put(key.hash(), record),
+            Write::Delete => shard.remove(key.hash()),
+        }
+        self.count(before, shard.len());
+        answer
+    }
+
+    fn count(&self, before: usize, after: usize) {
+        if after > before {
+            self.0.entries.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.0.entries.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    fn settle(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write)) -> Settled {
+        let settled = self.update(key, decide);
+        self.0.waiters.wake(key.hash());
+        settled
+    }
+
+    fn sweep(&self, mut at_most: usize) -> usize {
+        let mut removed = 0;
+        for shard in &self.0.shards {
+            if at_most == 0 {
+                break;
+            }
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = shard.len();
+            shard.expire(self.0.clock.wall(), at_most);
+            let gone = before - shard.len();
+            self.count(before, shard.len());
+            (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));
+        }
+        removed
+    }
+
+    /// Room for one more record, made by removing those past their time if need be.
+    fn has_room(&self, key: &Key) -> bool {
+        self.len() < self.0.max_entries
+            || self.shard(key.hash()).get(key.hash()).is_some()
+            || (self.sweep(1_000) > 0 && self.len() < self.0.max_entries)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if !self.has_room(&request.key) {
+            let max = self.0.max_entries;
+            return Err(StoreError::new(StoreErrorKind::NotApplied).because(format!(
+                "the memory store is full: {max} records, max_entries {max}; raise it, or shorten the retention"
+            )));
+        }
+        Ok(self.update(&request.key, |found, now| protocol::claim(found, request, now)))
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        Ok(self.update(&held.key, |found, now| protocol::renew(found, held, lease, now)))
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        Ok(self.settle(&held.key, |found, now| protocol::complete(found, held, completion, now)))
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        Ok(self.settle(&held.key, |found, now| protocol::release(found, held, release, now)))
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        Ok(self.update(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_watch(self).with_purge(self).with_admin(self)
+    }
+}
+
+impl Watch for MemoryStore {
+    fn watch(&self, key: &Key) -> Watching {
+        self.0.waiters.watch(key.hash())
+    }
+}
+
+#[async_trait]
+impl Purge for MemoryStore {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        Ok(self.sweep(at_most))
+    }
+}
+
+#[async_trait]
+impl Admin for MemoryStore {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        Ok(self.settle(key, |found, now| protocol::forget(found, expected, force, memory, now)))
+    }
+}
