@@ -1,0 +1,117 @@
+//! Puts the handler's body into a closure, and the executor around it.
+//!
+//! What we write carries the hygiene of a macro (`Span::mixed_site`): our names cannot meet the user's, and lints
+//! leave it alone. What an error can be about is located at the user's tokens.
+mod boxed;
+mod call;
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{Result, ReturnType, Type, parse_quote, parse_quote_spanned};
+
+use crate::item::Function;
+use crate::normalise::Plan;
+
+pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream> {
+    let private = private(plan);
+    let setup = call::setup(plan, &private, &function);
+    if function.sig.asyncness.is_none() {
+        return boxed::expand(plan, &private, &setup, function);
+    }
+    let mut ret = match &function.sig.output {
+        ReturnType::Default => parse_quote!(()),
+        ReturnType::Type(_, ty) => (**ty).clone(),
+    };
+    let erased = EraseImplTrait::of(&mut ret);
+    if let Some(reply) = &plan.reply {
+        // What has no name cannot be asked for its output; a strategy that makes one type of all does not look.
+        let asked: Type = if erased { parse_quote!(::core::convert::Infallible) } else { ret.clone() };
+        function.sig.output = parse_quote!(-> <#reply as #private::Reshapes>::Output<#asked>);
+    }
+    let body = &function.body;
+    let run = wrap(plan, &private, &ret, !erased, function.brace.span.join(), body);
+    function.body = quote!(#setup #run);
+    Ok(quote!(#function))
+}
+
+/// The hidden module that generated code calls.
+fn private(plan: &Plan) -> TokenStream {
+    match &plan.krate {
+        Some(krate) => quote!(#krate::__private),
+        None => quote_spanned!(Span::mixed_site()=> ::idempotent::__private),
+    }
+}
+
+/// Located at the user's tokens, with the hygiene of ours.
+fn at(tokens: &impl Spanned) -> Span {
+    Span::mixed_site().located_at(tokens.span())
+}
+
+/// The run itself: `body` as a handler that returns `ret`.
+///
+/// Everything is located at the return type: that is what a missing strategy, codec or `From` is about, and
+/// rustc reports one unmet bound once per place.
+fn wrap(plan: &Plan, private: &TokenStream, ret: &Type, named: bool, block: Span, body: &TokenStream) -> TokenStream {
+    let place = at(ret);
+    let block = Span::mixed_site().located_at(block);
+    let reply = plan.reply.as_ref().map_or_else(|| quote_spanned!(place=> #private::Auto), |reply| quote!(#reply));
+    let codec = plan.codec.as_ref().map_or_else(|| quote_spanned!(place=> #private::Json), |codec| quote!(#codec));
+    let failed_if = plan.failed_if.iter();
+    let permanent = plan.permanent.iter();
+    let (make, reject) = match &plan.reject {
+        Some(reject) => (quote_spanned!(place=> rejecting), quote_spanned!(place=> , #reject)),
+        // Where the type has a name it is asked for here: rustc would blame the closure.
+        None if named => {
+            let rejected = quote_spanned!(place=> , <#reply as #private::Rejects<#ret>>::rejected);
+            (quote_spanned!(place=> rejecting), rejected)
+        }
+        None => (quote_spanned!(place=> new), TokenStream::new()),
+    };
+    // Never runs; tells inference the return type before it reads the body, so `?`, `.into()` and coercions work
+    // as in a plain fn.
+    let fake_return = quote_spanned!(place=>
+        #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::needless_return)]
+        if false {
+            let __idempotent_return: #ret = loop {};
+            return __idempotent_return;
+        }
+    );
+    // A block of its own: a `use` in the body must not reach the return type above. The braces are ours, so no
+    // lint takes them for the user's.
+    let body = quote_spanned!(block=> { #body });
+    let run = quote_spanned!(place=> #private::run(__idempotent_with, __idempotent_call, __idempotent_handler));
+    let run = if plan.detach { quote_spanned!(place=> #private::Executor::detach(#run)) } else { run };
+    quote_spanned!(place=>
+        // A statement of its own: the closures after it then know the types they judge.
+        let __idempotent_handler = #private::Handler::<#reply, #codec, _, _>::#make(
+            move || async move { #fake_return #body }
+            #reject
+        ) #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
+        #run.await
+    )
+}
+
+/// `impl Trait` cannot be named inside the body: leaves a hole for inference.
+struct EraseImplTrait(bool);
+
+impl EraseImplTrait {
+    fn of(ty: &mut Type) -> bool {
+        let mut eraser = Self(false);
+        eraser.visit_type_mut(ty);
+        eraser.0
+    }
+}
+
+impl VisitMut for EraseImplTrait {
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        match ty {
+            Type::ImplTrait(_) => {
+                *ty = parse_quote_spanned!(ty.span()=> _);
+                self.0 = true;
+            }
+            _ => visit_mut::visit_type_mut(self, ty),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `#[async_trait]` ran first: the body is `Box::pin(async move { … })`. The run goes inside it.
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse::Parser;
+use syn::spanned::Spanned;
+use syn::{Block, Expr, ExprAsync, Local, Pat, Result, Stmt, Type, parse_quote, token};
+
+use super::wrap;
+use crate::item::Function;
+use crate::normalise::Plan;
+
+pub(super) fn expand(
+    plan: &Plan,
+    private: &TokenStream,
+    setup: &TokenStream,
+    mut function: Function,
+) -> Result<TokenStream> {
+    let Ok(mut body) = Block::parse_within.parse2(function.body.clone()) else { return Err(function.needs_async()) };
+    let Some(boxed) = async_block(&mut body) else { return Err(function.needs_async()) };
+    let mut setup = setup.clone();
+    if let Some(place) = boxed.block.stmts.iter().position(is_the_body) {
+        // `let __self = self; let order = order; let __ret: R = { body };`: the arguments have their names here.
+        let this = boxed.block.stmts.iter().find_map(renamed_self);
+        if let Some(this) = this {
+            setup = rename_self(setup, &this);
+        }
+        if let Some(Stmt::Local(local)) = boxed.block.stmts.get_mut(place) {
+            wrap_local(plan, private, local);
+        }
+        let statements: TokenStream = setup;
+        let before = Block::parse_within.parse2(statements)?;
+        boxed.block.stmts.splice(place..place, before);
+    } else {
+        let inner = &boxed.block.stmts;
+        let run = wrap(plan, private, &parse_quote!(_), false, boxed.block.span(), &quote!(#(#inner)*));
+        boxed.block.stmts = Block::parse_within.parse2(quote!(#setup #run))?;
+    }
+    function.body = quote!(#(#body)*);
+    Ok(quote!(#function))
+}
+
+fn async_block(body: &mut [Stmt]) -> Option<&mut ExprAsync> {
+    let Some(Stmt::Expr(Expr::Call(call), None)) = body.last_mut() else { return None };
+    let Expr::Path(path) = &*call.func else { return None };
+    let names: Vec<_> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    match (names.ends_with(&["Box".into(), "pin".into()]), call.args.first_mut()) {
+        (true, Some(Expr::Async(block))) => Some(block),
+        _ => None,
+    }
+}
+
+/// `let __ret: R = { … };` or, for a function that returns nothing, `let _: () = { … };`
+fn is_the_body(statement: &Stmt) -> bool {
+    let Stmt::Local(Local { pat: Pat::Type(typed), init: Some(init), .. }) = statement else { return false };
+    let named = match &*typed.pat {
+        Pat::Ident(pat) => pat.ident == "__ret",
+        Pat::Wild(_) => true,
+        _ => false,
+    };
+    named && matches!(&*init.expr, Expr::Block(_))
+}
+
+fn wrap_local(plan: &Plan, private: &TokenStream, local: &mut Local) {
+    let (Pat::Type(typed), Some(init)) = (&local.pat, &mut local.init) else { return };
+    let Expr::Block(block) = &mut *init.expr else { return };
+    let ret: &Type = &typed.ty;
+    let inner = &block.block.stmts;
+    let brace: token::Brace = block.block.brace_token;
+    let run = wrap(plan, private, ret, true, brace.span.join(), &quote!(#(#inner)*));
+    block.block.stmts = vec![Stmt::Expr(Expr::Verbatim(run), None)];
+}
+
+/// `__self` of `let __self = self;`
+fn renamed_self(statement: &Stmt) -> Option<Ident> {
+    let Stmt::Local(Local { pat: Pat::Ident(pat), init: Some(init), .. }) = statement else { return None };
+    let of_self = init.expr.to_token_stream().to_string() == "self";
+    of_self.then(|| pat.ident.clone())
+}
+
+fn rename_self(tokens: TokenStream, this: &Ident) -> TokenStream {
+    let rename = |token| match token {
+        TokenTree::Ident(ident) if ident == "self" => TokenTree::Ident(this.clone()),
+        TokenTree::Group(group) => {
+            let mut renamed = Group::new(group.delimiter(), rename_self(group.stream(), this));
+            renamed.set_span(group.span());
+            TokenTree::Group(renamed)
+        }
+        other => other,
+    };
+    tokens.into_iter().map(rename).collect()
+}

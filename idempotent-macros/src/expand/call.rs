@@ -1,0 +1,122 @@
+//! The call and where its executor comes from, as code.
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Expr, ExprLit, Lit};
+
+use super::at;
+use crate::item::Function;
+use crate::normalise::{Knob, Plan, Scene, Setting};
+use crate::text::tidy;
+
+/// Two statements. Both values are owned before the body runs, so the body may move the arguments.
+pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> TokenStream {
+    let (call, with) = (call(plan, private, function), with(plan, private));
+    quote_spanned!(Span::mixed_site()=>
+        let __idempotent_call = #call;
+        let __idempotent_with = #with;
+    )
+}
+
+fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
+    match &plan.with {
+        Some(with) => {
+            let holder = borrowed(with);
+            quote_spanned!(at(with)=>
+                ::core::option::Option::Some(::core::clone::Clone::clone(#private::executor(#holder)))
+            )
+        }
+        None => quote_spanned!(Span::mixed_site()=> #private::Executor::current()),
+    }
+}
+
+fn call(plan: &Plan, private: &TokenStream, function: &Function) -> TokenStream {
+    let site = Span::mixed_site();
+    let scene = match &plan.scene {
+        Scene::Mq => quote_spanned!(site=> #private::Scene::Mq),
+        Scene::Rest => quote_spanned!(site=> #private::Scene::Rest),
+        Scene::Named(name) => quote_spanned!(site=> #private::Scene::Named(::core::convert::Into::into(#name))),
+    };
+    let scope = scope(plan, function);
+    let key = borrowed(&plan.key);
+    let described = tidy(plan.key.to_token_stream());
+    let prefix = plan.prefix.iter();
+    let tenant = plan.tenant.iter().map(borrowed);
+    let fingerprint = plan.fingerprint.iter().map(|value| {
+        let value_ = borrowed(value);
+        quote_spanned!(at(value)=> #private::fingerprint(#value_))
+    });
+    let message = plan.message.iter();
+    let policy = policy(&plan.knobs, private);
+    quote_spanned!(site=>
+        #private::Call::new(
+            #private::Identity::new(#scene, #scope, #key)
+                .described(#described)
+                #(.prefix(#prefix))*
+                #(.tenant(#tenant))*
+        )
+        #(.fingerprint(#fingerprint))*
+        #(.message(#message))*
+        .policy(#policy)
+    )
+}
+
+/// The expression by reference. A literal needs no parentheses, and some lints would ask for that.
+fn borrowed(expr: &Expr) -> TokenStream {
+    match expr {
+        Expr::Lit(_) | Expr::Path(_) | Expr::Field(_) | Expr::MethodCall(_) | Expr::Call(_) | Expr::Tuple(_) => {
+            quote_spanned!(at(expr)=> &#expr)
+        }
+        _ => quote_spanned!(at(expr)=> &(#expr)),
+    }
+}
+
+/// Two functions of one name in one module differ by `Self`.
+fn scope(plan: &Plan, function: &Function) -> TokenStream {
+    let site = Span::mixed_site();
+    let name = function.sig.ident.unraw().to_string();
+    match &plan.scope {
+        Some(scope) => quote!(#scope),
+        None if function.has_receiver() => {
+            quote_spanned!(site=> ::std::format!("{}::{}", ::core::any::type_name::<Self>(), #name))
+        }
+        None => quote_spanned!(site=> ::core::concat!(::core::module_path!(), "::", #name)),
+    }
+}
+
+/// Worked out by the compiler, whole.
+fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let set = knobs.iter().map(|Knob { setter, setting }| {
+        let setter = Ident::new(setter, site);
+        let value = match setting {
+            Setting::Millis(millis) => quote_spanned!(site=> #private::Duration::from_millis(#millis)),
+            Setting::Forever => quote_spanned!(site=> #private::Policy::FOREVER),
+            Setting::Count(expr) => count(expr),
+            Setting::Bytes(bytes) => quote_spanned!(site=> #bytes),
+            Setting::Word(of, variant) => {
+                let (of, variant) = (Ident::new(of, site), Ident::new(variant, site));
+                quote_spanned!(site=> #private::#of::#variant)
+            }
+            Setting::Wait(millis) => {
+                quote_spanned!(site=> #private::OnInFlight::Wait(#private::Duration::from_millis(#millis)))
+            }
+            Setting::Yes => quote_spanned!(site=> true),
+        };
+        quote_spanned!(site=> .#setter(#value))
+    });
+    quote_spanned!(site=> const { #private::Policy::new() #(#set)* })
+}
+
+/// A number without a suffix gets one: a lint asks for the type of numbers that have none.
+fn count(expr: &Expr) -> TokenStream {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.suffix().is_empty() => {
+            match number.base10_parse::<u32>() {
+                Ok(number) => quote_spanned!(at(expr)=> #number),
+                Err(_) => quote!(#expr),
+            }
+        }
+        _ => quote!(#expr),
+    }
+}

@@ -1,0 +1,148 @@
+//! What the attribute stands on: an `async fn`, free or a method, body left as it is.
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::{Attribute, Block, Error, Item, Result, Signature, Stmt, Token, Visibility, braced, token};
+
+/// A function. Its body is not parsed: what is wrong in there is rustc's to say.
+pub(crate) struct Function {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    pub(crate) brace: token::Brace,
+    /// `#![…]` at the start of the body.
+    pub(crate) inner: Vec<Attribute>,
+    pub(crate) body: TokenStream,
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (attrs, vis, sig) = (input.call(Attribute::parse_outer)?, input.parse()?, input.parse::<Signature>()?);
+        if input.peek(Token![;]) {
+            let text = "a declaration has nothing to run: `#[idempotent]` goes on the impl's function, or on a \
+                        default body";
+            return Err(Error::new(sig.fn_token.span.join(sig.ident.span()).unwrap_or(sig.ident.span()), text));
+        }
+        let content;
+        let brace = braced!(content in input);
+        Ok(Self { attrs, vis, sig, brace, inner: content.call(Attribute::parse_inner)?, body: content.parse()? })
+    }
+}
+
+impl Function {
+    /// Refuses what is not a function that can be run again.
+    pub(crate) fn of(item: TokenStream) -> Result<Self> {
+        let function: Self = match syn::parse2(item.clone()) {
+            Ok(function) => function,
+            Err(error) => return Err(not_a_function(item).unwrap_or(error)),
+        };
+        if let Some(second) = function.attrs.iter().find(|attr| is_ours(attr)) {
+            let text = "nested `#[idempotent]`: the inner run would wait for the outer one, or be another key's; \
+                        give one attribute, and `key = (a, b)` for a key of several parts";
+            return Err(Error::new_spanned(second, text));
+        }
+        if let Some(constness) = &function.sig.constness {
+            return Err(only_functions(constness.span, "a `const fn`"));
+        }
+        if let Some(abi) = &function.sig.abi {
+            return Err(only_functions(abi.span(), "an `extern fn`"));
+        }
+        Ok(function)
+    }
+
+    pub(crate) fn has_receiver(&self) -> bool {
+        self.sig.receiver().is_some()
+    }
+
+    /// `fn` without `async`.
+    pub(crate) fn needs_async(&self) -> Error {
+        let name = &self.sig.ident;
+        let text = format!("`#[idempotent]` needs an async fn: write `async fn {name}`");
+        Error::new(self.sig.fn_token.span, text)
+    }
+}
+
+impl ToTokens for Function {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let Self { attrs, vis, sig, brace, inner, body } = self;
+        attrs.iter().for_each(|attr| attr.to_tokens(tokens));
+        vis.to_tokens(tokens);
+        sig.to_tokens(tokens);
+        brace.surround(tokens, |tokens| {
+            inner.iter().for_each(|attr| attr.to_tokens(tokens));
+            body.to_tokens(tokens);
+        });
+    }
+}
+
+/// The user's item where the macro gives up: one mistake should not raise "cannot find function" elsewhere.
+/// A second attribute is taken off, or it would speak up as well.
+pub(crate) fn kept(item: TokenStream) -> TokenStream {
+    match syn::parse2::<Function>(item.clone()) {
+        Ok(mut function) => {
+            function.attrs.retain(|attr| !is_ours(attr));
+            function.into_token_stream()
+        }
+        Err(_) => item,
+    }
+}
+
+fn is_ours(attr: &Attribute) -> bool {
+    attr.path().segments.last().is_some_and(|last| last.ident == "idempotent")
+}
+
+fn only_functions(span: Span, what: &str) -> Error {
+    Error::new(span, format!("only functions and methods, that is `async fn`s, can be idempotent, not {what}"))
+}
+
+/// Says what it is, if it can be told.
+fn not_a_function(item: TokenStream) -> Option<Error> {
+    let statement = |item| Block::parse_within.parse2(item).ok()?.into_iter().next();
+    let (span, what) = match syn::parse2::<Item>(item.clone()) {
+        Ok(Item::Struct(item)) => (item.struct_token.span, "a struct"),
+        Ok(Item::Enum(item)) => (item.enum_token.span, "an enum"),
+        Ok(Item::Union(item)) => (item.union_token.span, "a union"),
+        Ok(Item::Impl(item)) => (item.impl_token.span, "an impl; put it on the functions in there"),
+        Ok(Item::Trait(item)) => (item.trait_token.span, "a trait; put it on the impl's functions"),
+        Ok(Item::Mod(item)) => (item.mod_token.span, "a module; put it on the functions in there"),
+        Ok(Item::ForeignMod(item)) => (item.abi.span(), "an `extern` block"),
+        Ok(Item::Verbatim(_)) | Err(_) => match statement(item)? {
+            Stmt::Local(local) => (local.let_token.span, "a `let`; make the closure a function"),
+            _ => return None,
+        },
+        Ok(Item::Fn(_)) => return None,
+        Ok(other) => (other.span(), "this item"),
+    };
+    Some(only_functions(span, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_function_is_named() {
+        for (source, want) in [
+            ("struct S;", "not a struct"),
+            ("impl S { async fn f() {} }", "not an impl; put it on the functions in there"),
+            ("mod m {}", "not a module"),
+            ("const fn f() {}", "not a `const fn`"),
+            ("extern \"C\" fn f() {}", "not an `extern fn`"),
+            ("async fn f(&self);", "a declaration has nothing to run"),
+            ("static S: u8 = 1;", "not this item"),
+            ("#[idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
+            ("#[idempotent::idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
+        ] {
+            let tokens = source.parse().unwrap_or_default();
+            let error = Function::of(tokens).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(want), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_has_no_second_attribute() {
+        let tokens = "#[idempotent(key = a)] #[inline] async fn f() { #![allow(x)] 1 }".parse().unwrap_or_default();
+        assert_eq!(kept(tokens).to_string(), "# [inline] async fn f () { # ! [allow (x)] 1 }");
+    }
+}

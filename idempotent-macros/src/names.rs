@@ -1,0 +1,218 @@
+//! Names in the attribute's expressions must be the function's arguments; what goes wrong there is said in the
+//! user's words, where rustc would speak of values and scopes.
+use proc_macro2::Ident;
+use syn::ext::IdentExt;
+use syn::visit::{self, Visit};
+use syn::{Error, Expr, ExprPath, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
+
+use crate::item::Function;
+use crate::normalise::Plan;
+use crate::suggest::did_you_mean;
+
+/// Checks every expression that is evaluated before the body.
+pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
+    let scope = Scope::of(function);
+    scope.check("key", &plan.key)?;
+    for (name, expr) in [
+        ("tenant", &plan.tenant),
+        ("fingerprint", &plan.fingerprint),
+        ("scope", &plan.scope),
+        ("prefix", &plan.prefix),
+        ("message", &plan.message),
+        ("with", &plan.with),
+    ] {
+        expr.iter().try_for_each(|expr| scope.check(name, expr))?;
+    }
+    Ok(())
+}
+
+/// What the function brings into scope.
+struct Scope<'a> {
+    function: &'a Function,
+    names: Vec<String>,
+    /// A macro in a pattern binds who knows what.
+    open: bool,
+}
+
+impl<'a> Scope<'a> {
+    fn of(function: &'a Function) -> Self {
+        let mut bindings = Bindings::default();
+        for input in &function.sig.inputs {
+            if let FnArg::Typed(arg) = input {
+                bindings.visit_pat(&arg.pat);
+            }
+        }
+        Self { function, names: bindings.names, open: bindings.open }
+    }
+
+    fn check(&self, argument: &'static str, expr: &Expr) -> Result<()> {
+        let mut bound = Bindings::default();
+        bound.visit_expr(expr);
+        let mut uses = Uses { scope: self, argument, bound: bound.names, inner: 0, error: None };
+        uses.visit_expr(expr);
+        uses.error.map_or(Ok(()), Err)
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        let generic = |ident: &Ident| ident == name;
+        self.open
+            || self.names.iter().any(|known| known == name)
+            || self.function.sig.generics.const_params().any(|param| generic(&param.ident))
+    }
+
+    fn missing(&self, ident: &Ident) -> Error {
+        let name = ident.unraw().to_string();
+        let method = self.function.has_receiver();
+        let mut available: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
+        if method {
+            available.insert(0, "`self`".into());
+        }
+        let available = if available.is_empty() { "none".into() } else { available.join(", ") };
+        let meant = did_you_mean(&name, self.names.iter().map(String::as_str));
+        let field = if method && meant.is_empty() { format!("; for a field say `self.{name}`") } else { String::new() };
+        Error::new(ident.span(), format!("no argument named `{name}`{meant}{field}\navailable: {available}"))
+    }
+}
+
+/// Every name a pattern binds.
+#[derive(Default)]
+struct Bindings {
+    names: Vec<String>,
+    open: bool,
+}
+
+impl Visit<'_> for Bindings {
+    fn visit_pat_ident(&mut self, pat: &PatIdent) {
+        self.names.push(pat.ident.unraw().to_string());
+        visit::visit_pat_ident(self, pat);
+    }
+
+    fn visit_pat(&mut self, pat: &Pat) {
+        self.open |= matches!(pat, Pat::Macro(_) | Pat::Verbatim(_));
+        visit::visit_pat(self, pat);
+    }
+}
+
+struct Uses<'a> {
+    scope: &'a Scope<'a>,
+    argument: &'static str,
+    /// Bound anywhere in the expression: closures, `let`, `match`. Not exact, but never wrong about an error.
+    bound: Vec<String>,
+    /// Depth of closures and async blocks.
+    inner: usize,
+    error: Option<Error>,
+}
+
+impl Uses<'_> {
+    fn name(&mut self, path: &ExprPath) {
+        let Some(ident) = path.path.get_ident() else { return };
+        let name = ident.unraw().to_string();
+        if path.qself.is_some() || !name.starts_with(|first: char| first.is_lowercase() || first == '_') {
+            return;
+        }
+        let error = match name.as_str() {
+            "self" if !self.scope.function.has_receiver() => {
+                let function = &self.scope.function.sig.ident;
+                Error::new(ident.span(), format!("no `self` here: `{function}` has no receiver"))
+            }
+            "self" | "super" | "crate" => return,
+            _ if self.scope.knows(&name) || self.bound.contains(&name) => return,
+            _ => self.scope.missing(ident),
+        };
+        self.error.get_or_insert(error);
+    }
+}
+
+impl Visit<'_> for Uses<'_> {
+    fn visit_expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Path(path) => self.name(path),
+            Expr::Call(call) => {
+                if !matches!(&*call.func, Expr::Path(_)) {
+                    self.visit_expr(&call.func);
+                }
+                call.args.iter().for_each(|arg| self.visit_expr(arg));
+            }
+            Expr::MethodCall(call) => {
+                self.visit_expr(&call.receiver);
+                // `.map(normalise)`: a bare name may well be a function.
+                call.args.iter().filter(|arg| !matches!(arg, Expr::Path(_))).for_each(|arg| self.visit_expr(arg));
+            }
+            Expr::Closure(_) | Expr::Async(_) => {
+                self.inner += 1;
+                visit::visit_expr(self, expr);
+                self.inner -= 1;
+            }
+            _ => visit::visit_expr(self, expr),
+        }
+    }
+
+    fn visit_expr_try(&mut self, expr: &ExprTry) {
+        // `with = app.executor()?` fails as the handler fails: nothing is claimed yet, nothing is skipped.
+        if self.inner == 0 && self.argument != "with" {
+            let name = self.argument;
+            let text = format!(
+                "`?` would leave the handler before the key is known. Leave it out: an `Option` can be part of `{name}`, \
+                 and a missing value is an error for this message (never a constant all such messages share); for a \
+                 default say `.unwrap_or(…)`"
+            );
+            self.error.get_or_insert(Error::new(expr.question_token.span, text));
+        }
+        visit::visit_expr_try(self, expr);
+    }
+
+    fn visit_item(&mut self, _: &Item) {}
+
+    fn visit_macro(&mut self, _: &Macro) {}
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn error(args: &str, function: &str) -> String {
+        let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
+        let function = Function::of(function.parse().unwrap()).unwrap();
+        check(&plan, &function).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_name_that_is_no_argument_is_told_with_those_there_are() {
+        let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
+        for (args, want) in [
+            ("key = msg.id", "no argument named `msg`\navailable: `order`, `a`, `c`"),
+            ("key = (a, &oder.id)", "no argument named `oder`; did you mean `order`?"),
+            ("key = f(msg)", "no argument named `msg`"),
+            ("key = a, tenant = user", "no argument named `user`"),
+            ("key = a, fingerprint = [body]", "no argument named `body`"),
+            ("key = self.id", "no `self` here: `f` has no receiver"),
+            ("key = a?", "Leave it out: an `Option` can be part of `key`"),
+        ] {
+            let error = error(args, free);
+            assert!(error.contains(want), "{args}: {error}");
+        }
+        let text = error("key = id", "async fn f(&self) {}");
+        assert_eq!(text, "no argument named `id`; for a field say `self.id`\navailable: `self`");
+        assert_eq!(error("key = id", "async fn f() {}"), "no argument named `id`\navailable: none");
+    }
+
+    #[test]
+    fn what_may_well_be_in_scope_is_left_to_rustc() {
+        for args in [
+            "key = (order.id, CONST, Unit, module::name, S { a }, format!(\"{nowhere}\"))",
+            "key = order.tags.iter().map(|tag| tag.id).find(normalise)",
+            "key = key_hash(order.body)",
+            "key = { let x = order.id; x }",
+            "key = match a { Some(b) => b, None => c }",
+            "key = { fn inner(d: u8) -> u8 { d } inner(c) }",
+            "key = a.map(|x| x.y()?)",
+            "key = r#a, with = app.executor()?",
+            "key = n",
+        ] {
+            let text = error(args, "async fn f<const n: usize>(order: Order, app: App, (a, B { c, .. }): X) {}");
+            assert_eq!(text, "", "{args}");
+        }
+        assert_eq!(error("key = unknown", "async fn f(m!(x): X) {}"), "");
+    }
+}

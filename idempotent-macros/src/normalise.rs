@@ -1,0 +1,254 @@
+//! Each argument as what it means: words looked up, units counted, contradictions refused.
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
+
+use crate::parse::Args;
+use crate::reserved;
+use crate::suggest::{any_of, did_you_mean};
+use crate::units::{bytes, millis};
+
+/// What the attribute asks for, ready to be turned into code.
+pub(crate) struct Plan {
+    pub(crate) krate: Option<Path>,
+    pub(crate) scene: Scene,
+    pub(crate) scope: Option<Expr>,
+    pub(crate) prefix: Option<Expr>,
+    pub(crate) key: Expr,
+    pub(crate) tenant: Option<Expr>,
+    pub(crate) fingerprint: Option<Expr>,
+    pub(crate) message: Option<Expr>,
+    pub(crate) with: Option<Expr>,
+    pub(crate) knobs: Vec<Knob>,
+    pub(crate) codec: Option<Type>,
+    pub(crate) reply: Option<Type>,
+    pub(crate) reject: Option<Expr>,
+    pub(crate) failed_if: Option<Expr>,
+    pub(crate) permanent: Option<Expr>,
+    pub(crate) detach: bool,
+}
+
+pub(crate) enum Scene {
+    Mq,
+    Rest,
+    Named(LitStr),
+}
+
+/// One setter of the policy, by name, and what it is given.
+pub(crate) struct Knob {
+    pub(crate) setter: &'static str,
+    pub(crate) setting: Setting,
+}
+
+pub(crate) enum Setting {
+    Millis(u64),
+    Forever,
+    Count(Expr),
+    Bytes(u64),
+    /// `OnExpiry::Park`
+    Word(&'static str, &'static str),
+    Wait(u64),
+    Yes,
+}
+
+impl Plan {
+    pub(crate) fn new(args: Args) -> Result<Self> {
+        let knobs = knobs(&args)?;
+        let scene = scene(args.scene.as_ref())?;
+        by(args.by.as_ref())?;
+        for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
+            text.iter().try_for_each(|text| not_empty(name, text))?;
+        }
+        let key = args.key.ok_or_else(|| {
+            let text = "missing `key`: say what makes two calls the same, e.g. `key = order.id`";
+            Error::new(Span::call_site(), text)
+        })?;
+        not_empty("key", &key)?;
+        Ok(Self {
+            krate: args.krate,
+            scene,
+            scope: args.scope,
+            prefix: args.prefix,
+            key,
+            tenant: args.tenant,
+            fingerprint: args.fingerprint,
+            message: args.message,
+            with: args.with,
+            knobs,
+            codec: args.codec,
+            reply: args.reply,
+            reject: args.reject,
+            failed_if: args.failed_if,
+            permanent: args.permanent,
+            detach: args.detach,
+        })
+    }
+}
+
+/// An empty literal, alone or as a part, makes a key that is refused at run time: refuse it now.
+fn not_empty(name: &str, value: &Expr) -> Result<()> {
+    let empty = match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value().is_empty(),
+        Expr::Tuple(tuple) => {
+            tuple.elems.iter().try_for_each(|part| not_empty(name, part))?;
+            tuple.elems.is_empty()
+        }
+        Expr::Paren(paren) => return not_empty(name, &paren.expr),
+        Expr::Group(group) => return not_empty(name, &group.expr),
+        Expr::Reference(reference) => return not_empty(name, &reference.expr),
+        _ => false,
+    };
+    if empty { Err(Error::new(value.span(), format!("{name} must not be empty"))) } else { Ok(()) }
+}
+
+fn knobs(args: &Args) -> Result<Vec<Knob>> {
+    let mut knobs = Vec::new();
+    let mut set = |setter, setting| knobs.push(Knob { setter, setting });
+    let time = |name, value: &Option<Expr>| value.as_ref().map(|value| millis(name, value)).transpose();
+
+    let (lease, max_run) = (time("lease", &args.lease)?, time("max_run", &args.max_run)?);
+    if let Some(lease) = lease {
+        set("lease", Setting::Millis(lease));
+    }
+    if let Some(max_run) = max_run {
+        set("max_run", Setting::Millis(max_run));
+        if lease.is_some_and(|lease| max_run < lease) {
+            let text = "`max_run` must not be shorter than the lease: it ends the renewals";
+            return Err(Error::new(args.max_run.span(), text));
+        }
+    }
+    if let Some(value) = &args.retain {
+        set("retain", retain(value, lease)?);
+    }
+    if let Some(value) = &args.max_retries {
+        set("max_retries", count(value)?);
+    }
+    if let Some(value) = &args.on_in_flight {
+        set("on_in_flight", on_in_flight(value)?);
+    }
+    if let Some(value) = &args.on_lease_lost {
+        let variant = choice("on_lease_lost", value, &[("abort", "Abort"), ("finish", "Finish")])?;
+        set("on_lease_lost", Setting::Word("OnLeaseLost", variant));
+    }
+    if let Some(value) = &args.on_expiry {
+        let variant = choice("on_expiry", value, &[("takeover", "Takeover"), ("park", "Park")])?;
+        set("on_expiry", Setting::Word("OnExpiry", variant));
+    }
+    if let Some(value) = &args.on_store_error {
+        let variant = choice("on_store_error", value, &[("fail", "Fail"), ("run_unprotected", "RunUnprotected")])?;
+        set("on_store_error", Setting::Word("OnStoreError", variant));
+    }
+    if args.release_on_cancel {
+        set("release_on_cancel", Setting::Yes);
+    }
+    if let Some(value) = &args.max_result {
+        set("max_result", Setting::Bytes(bytes("max_result", value)?));
+    }
+    Ok(knobs)
+}
+
+fn retain(value: &Expr, lease: Option<u64>) -> Result<Setting> {
+    match (word(value), value) {
+        (Some(word), _) if word == "forever" => return Ok(Setting::Forever),
+        (Some(_), _) => {
+            return Err(Error::new(value.span(), "`retain` is a duration in quotes, e.g. \"7d\", or `forever`"));
+        }
+        (None, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) if text.value() == "forever" => {
+            return Err(Error::new(value.span(), "write `retain = forever` without quotes"));
+        }
+        _ => {}
+    }
+    let retain = millis("retain", value)?;
+    if lease.is_some_and(|lease| lease >= retain) {
+        let text = "the lease must be shorter than retention: a result is kept longer than a run may take";
+        return Err(Error::new(value.span(), text));
+    }
+    Ok(Setting::Millis(retain))
+}
+
+fn count(value: &Expr) -> Result<Setting> {
+    let wrong = match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_parse::<u32>().is_ok() => None,
+        Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => Some("fits 32 bits"),
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => Some("must be >= 0; 0 is one run without retries"),
+        Expr::Lit(_) => Some("is a whole number, e.g. `max_retries = 16`"),
+        _ => None,
+    };
+    match wrong {
+        Some(wrong) => Err(Error::new(value.span(), format!("`max_retries` {wrong}"))),
+        None => Ok(Setting::Count(value.clone())),
+    }
+}
+
+fn on_in_flight(value: &Expr) -> Result<Setting> {
+    if let Expr::Call(ExprCall { func, args, .. }) = value
+        && word(func).is_some_and(|word| word == "wait")
+        && let (1, Some(max)) = (args.len(), args.first())
+    {
+        return millis("wait", max).map(Setting::Wait);
+    }
+    match word(value) {
+        Some(word) if word == "retry" => Ok(Setting::Word("OnInFlight", "Retry")),
+        Some(word) if word == "ack" => Err(Error::new(value.span(), reserved::ACK)),
+        Some(word) if word == "wait" => {
+            Err(Error::new(value.span(), "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))
+        }
+        _ => Err(Error::new(value.span(), "`on_in_flight` is `retry` or `wait(\"2s\")`")),
+    }
+}
+
+fn by(value: Option<&Expr>) -> Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    match word(value).map(Ident::to_string).as_deref() {
+        Some("key") => Ok(()),
+        Some(word) if let Some(why) = reserved::by(word) => Err(Error::new(value.span(), why)),
+        _ => Err(Error::new(value.span(), "`by` is `key`, which is the default")),
+    }
+}
+
+/// `mq` and `rest` are words; a string names a scene of one's own.
+fn scene(value: Option<&Expr>) -> Result<Scene> {
+    const KNOWN: [&str; 2] = ["mq", "rest"];
+    let Some(value) = value else { return Ok(Scene::Mq) };
+    let wrong = |text: String| Err(Error::new(value.span(), text));
+    if let Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) = value {
+        return match name.value().as_str() {
+            "" => wrong("scene must not be empty".into()),
+            known if KNOWN.contains(&known) => wrong(format!("write `scene = {known}` without quotes")),
+            _ => Ok(Scene::Named(name.clone())),
+        };
+    }
+    match word(value).map(Ident::to_string).as_deref() {
+        Some("mq") => Ok(Scene::Mq),
+        Some("rest") => Ok(Scene::Rest),
+        Some(other) => {
+            let meant = did_you_mean(other, KNOWN);
+            wrong(format!(
+                "unknown scene `{other}`{meant}; known: {}, or a name of your own in quotes: `scene = \"{other}\"`",
+                any_of(&KNOWN)
+            ))
+        }
+        None => wrong(format!("`scene` is {}, or a name of your own in quotes: `scene = \"billing\"`", any_of(&KNOWN))),
+    }
+}
+
+fn choice(name: &str, value: &Expr, choices: &[(&str, &'static str)]) -> Result<&'static str> {
+    let given = word(value).map(Ident::to_string).unwrap_or_default();
+    if let Some((_, variant)) = choices.iter().find(|(choice, _)| *choice == given) {
+        return Ok(variant);
+    }
+    let words: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
+    let meant = did_you_mean(&given, words.iter().copied());
+    Err(Error::new(value.span(), format!("`{name}` is {}{meant}", any_of(&words))))
+}
+
+/// A path of one name.
+fn word(value: &Expr) -> Option<&Ident> {
+    match value {
+        Expr::Path(ExprPath { path, qself: None, .. }) => path.get_ident(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

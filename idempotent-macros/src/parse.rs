@@ -1,0 +1,145 @@
+//! `scene = mq, key = order.id, …` as written: names are checked here, values later.
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Expr, Ident, Path, Result, Token, Type};
+
+use crate::reserved;
+use crate::suggest::did_you_mean;
+
+macro_rules! arguments {
+    ($($name:ident: $ty:ty),* ; flags $($flag:ident),*) => {
+        /// The arguments given, each at most once.
+        #[derive(Default)]
+        pub(crate) struct Args {
+            $(pub(crate) $name: Option<$ty>,)*
+            $(pub(crate) $flag: bool,)*
+            pub(crate) krate: Option<Path>,
+        }
+
+        const KNOWN: &[&str] = &[$(stringify!($name),)* $(stringify!($flag),)* "crate"];
+        const FLAGS: &[&str] = &[$(stringify!($flag),)*];
+
+        impl Args {
+            fn take(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+                match name.unraw().to_string().as_str() {
+                    $(stringify!($name) => set(&mut self.$name, name, input, <$ty>::parse),)*
+                    $(stringify!($flag) => raise(&mut self.$flag, name, input),)*
+                    "crate" => set(&mut self.krate, name, input, Path::parse_mod_style),
+                    other => Err(Error::new(name.span(), reserved::argument(other).unwrap_or_else(|| unknown(other)))),
+                }
+            }
+        }
+    };
+}
+
+arguments! {
+    key: Expr, by: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
+    lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
+    on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
+    fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
+    max_result: Expr, message: Expr;
+    flags detach, release_on_cancel
+}
+
+impl Parse for Args {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut args = Self::default();
+        while !input.is_empty() {
+            let name = input.call(Ident::parse_any).map_err(|error| {
+                Error::new(error.span(), "an argument is `name = value`, e.g. `key = order.id`, or a word like `detach`")
+            })?;
+            args.take(&name, input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(args)
+    }
+}
+
+fn set<T>(
+    slot: &mut Option<T>,
+    name: &Ident,
+    input: ParseStream<'_>,
+    parse: fn(ParseStream<'_>) -> Result<T>,
+) -> Result<()> {
+    if slot.is_some() {
+        return Err(twice(name));
+    }
+    if input.is_empty() || input.peek(Token![,]) {
+        return Err(Error::new(name.span(), format!("`{name}` needs a value: `{name} = …`")));
+    }
+    input.parse::<Token![=]>()?;
+    if input.is_empty() || input.peek(Token![,]) {
+        return Err(Error::new(name.span(), format!("`{name}` needs a value: `{name} = …`")));
+    }
+    *slot = Some(parse(input)?);
+    Ok(())
+}
+
+fn raise(flag: &mut bool, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+    if *flag {
+        return Err(twice(name));
+    }
+    if input.peek(Token![=]) {
+        return Err(Error::new(input.span(), format!("`{name}` takes no value: give it or leave it out")));
+    }
+    *flag = true;
+    Ok(())
+}
+
+fn twice(name: &Ident) -> Error {
+    Error::new(name.span(), format!("`{name}` is given twice"))
+}
+
+/// What others call it.
+const ALIASES: &[(&str, &str)] = &[
+    ("ttl", "`lease` (how long a run may hold the key) or `retain` (how long its result is kept)"),
+    ("expire", "`lease` (how long a run may hold the key) or `retain` (how long its result is kept)"),
+    ("timeout", "`lease` (how long a run may hold the key) or `max_run` (how long a run may take)"),
+    ("retention", "`retain`"),
+    ("retries", "`max_retries`"),
+    ("max_attempts", "`max_retries`"),
+    ("id", "`key`"),
+    ("executor", "`with`"),
+    ("store", "`with`"),
+    ("group", "`scope`"),
+    ("name", "`scope`"),
+    ("namespace", "`prefix`"),
+    ("user", "`tenant`"),
+    ("topic", "`scope`"),
+];
+
+fn unknown(name: &str) -> String {
+    let meant = match ALIASES.iter().find(|(alias, _)| *alias == name) {
+        Some((_, meant)) => format!("; did you mean {meant}?"),
+        None => did_you_mean(name, KNOWN.iter().copied()),
+    };
+    let named: Vec<_> = KNOWN.iter().filter(|known| !FLAGS.contains(known)).copied().collect();
+    format!("unknown argument `{name}`{meant}\nknown: {}; without a value: {}", named.join(", "), FLAGS.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slip_in_the_list_is_told() {
+        for (source, want) in [
+            ("leese = \"1s\"", "unknown argument `leese`; did you mean `lease`?\nknown: key, by, scene"),
+            ("ttl = \"1s\"", "did you mean `lease` (how long a run may hold the key) or `retain`"),
+            ("key = a, key = b", "`key` is given twice"),
+            ("detach, detach", "`detach` is given twice"),
+            ("detach = true", "`detach` takes no value"),
+            ("key", "`key` needs a value"),
+            ("key = , detach", "`key` needs a value"),
+            ("\"order.id\"", "an argument is `name = value`"),
+            ("after = x", "`after` comes with"),
+            ("key = a b", "expected `,`"),
+        ] {
+            let error = syn::parse_str::<Args>(source).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(want), "{source}: {error}");
+        }
+        assert!(syn::parse_str::<Args>("key = (a, b), codec = Vec<u8>, crate = ::x, detach,").is_ok());
+    }
+}

@@ -1,0 +1,50 @@
+//! Arguments whose engine is not here yet: each says which part brings it and what to do today.
+
+const ARGUMENTS: &[(&str, &str, &str)] = &[
+    (
+        "after",
+        "the ordering part (a run that waits for another key)",
+        "look for the other effect in the handler and return an error to be retried",
+    ),
+    (
+        "sequence",
+        "the ordering part (messages of one key in their order)",
+        "route one key to one partition or queue and consume it one at a time",
+    ),
+    (
+        "version",
+        "the version guard of `idempotent-sqlx`",
+        "refuse older versions in your own statement: `UPDATE … WHERE version < ?`",
+    ),
+    (
+        "transaction",
+        "the transactional inbox of `idempotent-sqlx`",
+        "pass `Lease::current()`'s fencing number to the statement and refuse smaller ones",
+    ),
+];
+
+/// Why there is no argument `name` yet.
+pub(crate) fn argument(name: &str) -> Option<String> {
+    let (_, part, today) = ARGUMENTS.iter().find(|(reserved, ..)| *reserved == name)?;
+    Some(format!("`{name}` comes with {part}, which is not in this version; today: {today}"))
+}
+
+/// Why there is no `by = word` yet.
+pub(crate) fn by(word: &str) -> Option<&'static str> {
+    match word {
+        "token" => Some(
+            "`by = token` comes with the token part (tokens issued by the server, good for one call), which is not in \
+             this version; today: issue the token yourself and give it as `key = …`",
+        ),
+        "param" => Some(
+            "`by = param` comes with the token part (the arguments themselves are the key), which is not in this \
+             version; today: name the arguments that count: `key = (a, b)`",
+        ),
+        _ => None,
+    }
+}
+
+/// Why there is no `on_in_flight = ack` yet.
+pub(crate) const ACK: &str = "`on_in_flight = ack` comes with the outbox of `idempotent-sqlx`, which is not in this \
+     version: without one to send it again, a message that is acked while another run may still fail is lost; today: \
+     `on_in_flight = retry` or `on_in_flight = wait(\"2s\")`";

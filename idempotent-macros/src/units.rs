@@ -1,0 +1,140 @@
+//! Durations and sizes in the attribute, read at compile time.
+use bytesize::ByteSize;
+use humantime::DurationError;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
+
+const TIMES: &str = "units: ms, s, m, h, d, w; parts add up: \"30s\", \"10m\", \"1h 30m\", \"7d\"";
+const SIZES: &str = "units: B, KB, MB, GB, KiB, MiB, GiB; examples: \"512KB\", \"1MiB\"";
+
+/// Whole milliseconds of `name = "30s"`; what is below one counts as one.
+pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
+    let text = text(name, value, "30s", "a duration")?;
+    let wrong = |what: String| Error::new(value.span(), format!("`{name}`: {what}"));
+    let duration = humantime::parse_duration(&text).map_err(|error| wrong(explain(&text, &error)))?;
+    if duration.is_zero() {
+        return Err(must_be_positive(name, value));
+    }
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
+}
+
+/// Bytes of `name = "1MiB"`.
+pub(crate) fn bytes(name: &str, value: &Expr) -> Result<u64> {
+    let text = text(name, value, "1MiB", "a size")?;
+    let wrong = |what: &str| Error::new(value.span(), format!("`{name}`: {what}; {SIZES}"));
+    if text.trim().parse::<u64>().is_ok_and(|number| number > 0) {
+        return Err(wrong(&format!("\"{text}\" needs a unit")));
+    }
+    match text.trim().parse::<ByteSize>() {
+        Ok(ByteSize(0)) => Err(must_be_positive(name, value)),
+        Ok(ByteSize(bytes)) => Ok(bytes),
+        Err(_) => {
+            let digits = text.chars().take_while(|char| char.is_ascii_digit() || ". ".contains(*char)).count();
+            Err(wrong(&format!("\"{text}\" is not understood from character {} on", digits + 1)))
+        }
+    }
+}
+
+/// The text of a literal, or what to write in place of a bare number.
+fn text(name: &str, value: &Expr, example: &str, what: &str) -> Result<String> {
+    let lit = match value {
+        Expr::Lit(ExprLit { lit, .. }) => lit,
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => return Err(must_be_positive(name, value)),
+        Expr::Group(group) => return text(name, &group.expr, example, what),
+        _ => return Err(Error::new(value.span(), format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`"))),
+    };
+    match lit {
+        Lit::Str(text) if text.value().trim_start().starts_with('-') => Err(must_be_positive(name, value)),
+        Lit::Str(text) => Ok(text.value()),
+        Lit::Int(number) if number.base10_digits() == "0" => Err(must_be_positive(name, value)),
+        other => {
+            let hint = match other {
+                Lit::Int(number) if number.suffix().is_empty() => format!("; which unit is `{number}` in?"),
+                Lit::Int(number) => format!("; write \"{number}\""),
+                _ => String::new(),
+            };
+            Err(Error::new(value.span(), format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`{hint}")))
+        }
+    }
+}
+
+fn must_be_positive(name: &str, value: &Expr) -> Error {
+    Error::new(value.span(), format!("`{name}` must be > 0"))
+}
+
+/// Positions are in characters and start at 1.
+fn explain(text: &str, error: &DurationError) -> String {
+    let at = |byte: usize| text.get(..byte).map_or(1, |before| before.chars().count() + 1);
+    match error {
+        DurationError::InvalidCharacter(byte) => format!("\"{text}\": unexpected character at {}; {TIMES}", at(*byte)),
+        DurationError::NumberExpected(byte) => format!("\"{text}\": a number is missing at {}; {TIMES}", at(*byte)),
+        DurationError::UnknownUnit { unit, .. } if unit.is_empty() => format!("\"{text}\" needs a unit; {TIMES}"),
+        DurationError::UnknownUnit { start, unit, .. } => {
+            format!("\"{text}\": unknown unit `{unit}` at character {}; {TIMES}", at(*start))
+        }
+        DurationError::NumberOverflow => format!("\"{text}\" is out of range; {TIMES}"),
+        DurationError::Empty => format!("the duration is empty; {TIMES}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn expr(source: &str) -> Expr {
+        syn::parse_str(source).unwrap()
+    }
+
+    #[test]
+    fn durations_count_in_milliseconds_and_are_rounded_up() {
+        for (source, want) in [
+            ("\"30s\"", 30_000),
+            ("\"10m\"", 600_000),
+            ("\"1h 30m\"", 5_400_000),
+            ("\"7d\"", 604_800_000),
+            ("\"1us\"", 1),
+            ("\"1500us\"", 2),
+        ] {
+            assert_eq!(millis("lease", &expr(source)).unwrap(), want, "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_says_where_and_what_is_accepted() {
+        for (source, want) in [
+            ("\"5 minuts\"", "unknown unit `minuts` at character 3; units: ms, s, m, h"),
+            ("\"abc\"", "a number is missing at 1"),
+            ("\"1e9\"", "unknown unit `e` at character 2"),
+            ("\"5\"", "\"5\" needs a unit"),
+            ("\"5,s\"", "unexpected character at 2"),
+            ("\"\"", "the duration is empty"),
+            ("\"99999999999y\"", "out of range"),
+            ("\"0s\"", "`lease` must be > 0"),
+            ("0", "`lease` must be > 0"),
+            ("-1", "`lease` must be > 0"),
+            ("\"-1s\"", "`lease` must be > 0"),
+            ("30", "which unit is `30` in?"),
+            ("30s", "write \"30s\""),
+            ("LEASE", "in quotes: `lease = \"30s\"`"),
+        ] {
+            let error = millis("lease", &expr(source)).unwrap_err().to_string();
+            assert!(error.contains(want), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_count_in_bytes() {
+        assert_eq!(bytes("max_result", &expr("\"1MiB\"")).unwrap(), 1 << 20);
+        assert_eq!(bytes("max_result", &expr("\"512 KB\"")).unwrap(), 512_000);
+        for (source, want) in [
+            ("\"1 megabyt\"", "not understood from character 3 on; units: B, KB"),
+            ("\"0B\"", "must be > 0"),
+            ("\"5\"", "needs a unit"),
+            ("7", "is a size in quotes"),
+        ] {
+            let error = bytes("max_result", &expr(source)).unwrap_err().to_string();
+            assert!(error.contains(want), "{source}: {error}");
+        }
+    }
+}
