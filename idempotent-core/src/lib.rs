@@ -43,7 +43,10 @@ pub use outcome::{Disposition, Outcome};
 pub use policy::{OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
-pub use store::{Abilities, Cas, CasBackend, MemoryStore, Store, Watching};
+pub use store::{
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, MemoryStore, MemoryStoreBuilder, Page, Purge, Seen, Store,
+    Version, Watch, Watching,
+};
 
 /// What the attribute's code calls. Not for people: anything here may change in a patch release.
 #[doc(hidden)]
