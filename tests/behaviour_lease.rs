@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use common::{End, Job, World, assert_in_flight, id, key_of, ms, secs};
 use idempotent::{
-    Call, Clock, Disposition, Held, OnLeaseLost, Outcome, OwnerToken, Policy, Rejection, Settled,
-    StateKind, Store,
+    Call, Clock, Disposition, Held, OnLeaseLost, Outcome, OwnerToken, Policy, Rejection, Settled, StateKind, Store,
 };
 use idempotent_testkit::{FOREVER, Verb};
 
@@ -167,7 +166,7 @@ async fn b09_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Wor
         let key = if matches!(a_ends, End::Err) { "fails" } else { "succeeds" };
         let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
         let (a, b, c) = (world.worker("a", policy), world.worker("b", policy), world.worker("c", policy));
-        a.store.hang(Verb::Renew, FOREVER);
+        a.store.lose_request(Verb::Renew, FOREVER);
         let (first, second) = (Job::ends(ms(1600), a_ends), Job::takes(ms(900)));
         let run_a = a.spawn(key, &first).await;
         world.clock.advance(ms(1200)).await;
@@ -207,7 +206,7 @@ async fn b09_a_handler_that_outlives_its_lease_is_dropped(world: World) {
 async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
     let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
     let (a, b, d) = (world.worker("a", policy), world.worker("b", policy), world.worker("d", policy));
-    a.store.hang(Verb::Renew, FOREVER);
+    a.store.lose_request(Verb::Renew, FOREVER);
     let (first, second) = (Job::takes(ms(1600)), Job::takes(secs(60)));
     let run_a = a.spawn("k", &first).await;
     world.clock.advance(ms(1200)).await;

@@ -15,7 +15,8 @@ pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
     if duration.is_zero() {
         return Err(must_be_positive(name, value));
     }
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000))
+        .map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
 }
 
 /// Bytes of `name = "1MiB"`.

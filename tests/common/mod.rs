@@ -35,6 +35,7 @@ pub enum AppError {
 pub struct World {
     pub clock: VirtualClock,
     pub store: FaultStore,
+    workers: AtomicU32,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -50,7 +51,7 @@ impl World {
     pub fn memory() -> Self {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        Self { store: FaultStore::new(store, &clock), clock, _dir: None }
+        Self { store: FaultStore::new(store, &clock), clock, workers: AtomicU32::new(0), _dir: None }
     }
 
     pub async fn sqlite() -> Self {
@@ -59,7 +60,7 @@ impl World {
         let path = dir.path().join("world.db");
         let builder = idempotent::SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone()));
         let store = builder.open().await.unwrap();
-        Self { store: FaultStore::new(store, &clock), clock, _dir: Some(dir) }
+        Self { store: FaultStore::new(store, &clock), clock, workers: AtomicU32::new(0), _dir: Some(dir) }
     }
 
     /// An executor of its own over the one store, with hints that are not spread.
@@ -74,7 +75,7 @@ impl World {
         more: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder,
     ) -> Worker {
         let store = self.store.worker(name);
-        let seed = name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
+        let seed = u64::from(self.workers.fetch_add(1, SeqCst));
         let policy = policy.or(Policy::new().jitter(0));
         let builder = Executor::builder(store.clone())
             .clock(Arc::new(self.clock.clone()))
@@ -164,7 +165,8 @@ impl Worker {
 
     pub async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> (Outcome, Result<u32, AppError>) {
         let (job, clock) = (job.clone(), self.clock.clone());
-        let handler = Handler::<idempotent::Auto, idempotent::Json, _, _>::new(move || async move { job.run(&clock).await });
+        let handler =
+            Handler::<idempotent::Auto, idempotent::Json, _, _>::new(move || async move { job.run(&clock).await });
         let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
         (outcome.expect("a run tells its outcome"), answer)
     }
