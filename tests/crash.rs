@@ -139,7 +139,11 @@ fn b07_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
         let flipped = matches!(point, "before the flip is heard" | "after the run");
         assert_eq!(outcome, if flipped { Outcome::Replayed } else { Outcome::Ran }, "{point}");
         let claimed = point != "before the claim";
-        assert_eq!(answer.unwrap(), if claimed && !flipped { 2 } else { 1 }, "{point}: the attempt is counted at claim");
+        assert_eq!(
+            answer.unwrap(),
+            if claimed && !flipped { 2 } else { 1 },
+            "{point}: the attempt is counted at claim"
+        );
         assert_eq!(deferred > 0, claimed && !flipped, "{point}: deferred while the dead worker's lease lasts");
         assert_eq!(effects(dir.path()), expected, "{point}");
     }
