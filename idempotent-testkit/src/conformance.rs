@@ -18,7 +18,7 @@ pub enum Threads {
     Many,
 }
 
-/// Holds one law against a freshly built subject, on a runtime of its own. [`conformance!`](crate::conformance)
+/// Holds one law against a freshly built subject, on a runtime of its own. [`conformance!`](crate::conformance!)
 /// does this for all of them.
 ///
 /// `build` is called inside the runtime. What it gives may be a [`Subject`] or a future of one.

@@ -1,6 +1,6 @@
 //! The laws, one function each, in groups. The name says the law; a panic says that it is broken.
 //!
-//! [`conformance!`](crate::conformance) lists them all; call one by [`hold`](super::hold).
+//! [`conformance!`](crate::conformance!) lists them all; call one by [`hold`](super::hold).
 #![allow(
     missing_docs,
     clippy::panic,
