@@ -19,6 +19,8 @@ fn write(tokens: TokenStream, out: &mut String) {
     let (mut operator, mut blank) = (String::new(), false);
     // Whether a value has ended, so that `-`, `&` and `*` stand between two of them.
     let mut value = false;
+    // Between the bars of a closure's parameters.
+    let mut bars = false;
     for token in tokens {
         match token {
             TokenTree::Punct(punct) => {
@@ -26,17 +28,21 @@ fn write(tokens: TokenStream, out: &mut String) {
                 let bang = punct.as_char() == '!' && punct.spacing() == Spacing::Alone && value && operator.is_empty();
                 value &= !bang;
                 if operator.is_empty() {
-                    if if value { !".,?;:|".contains(punct.as_char()) } else { blank } {
+                    if if value { !bars && !".,?;:".contains(punct.as_char()) || punct.as_char() == '|' && !bars } else { blank } {
                         out.push(' ');
                     }
                     blank = value;
                 }
                 operator.push(punct.as_char());
                 out.push(punct.as_char());
-                if punct.spacing() == Spacing::Alone {
+                if punct.as_char() == '|' && (bars || !value) {
+                    bars = !bars && operator == "|";
+                    (blank, value) = (!bars, false);
+                    operator.clear();
+                } else if punct.spacing() == Spacing::Alone {
                     // Glued to what follows: `.`, `::`, `?`, and prefixes.
                     blank = match operator.as_str() {
-                        "." | "::" | "?" | "|" | ".." | "'" => false,
+                        "." | "::" | "?" | ".." | "'" => false,
                         "," | ";" | ":" => true,
                         _ => blank,
                     };
@@ -86,6 +92,8 @@ mod tests {
             "a + b * -c",
             "(a, &b, *c, !d)",
             "a.map(|x| x.id)",
+            "a.map(|(x, _)| x | b)",
+            "a | b",
             "msg.id as u64",
         ] {
             assert_eq!(tidy(text.parse().unwrap()), text);
