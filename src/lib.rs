@@ -1,1 +1,6 @@
-//! x
+//! Consumer-side idempotency: one attribute makes a message or REST handler safe against duplicates.
+#[doc(hidden)]
+pub use idempotent_core::__private;
+pub use idempotent_core::*;
+#[cfg(feature = "macros")]
+pub use idempotent_macros::idempotent;

@@ -1,25 +1,60 @@
-//! Claim a key, run the handler under a lease, remember how it ended.
+//! Protocol, executor and memory store of [`idempotent`](https://docs.rs/idempotent-rs): claim a key, run the
+//! handler under a lease, remember how it ended.
+//!
+//! Read in the order the data flows: an attribute or a caller names an [`Identity`] ([`key`](Key)) and perhaps a
+//! [`Fingerprint`]; the [`Executor`] asks a [`Store`] for a [`Claim`] by a [`ClaimRequest`]; the handler runs under
+//! a [`Lease`] that the executor keeps alive; [`Replies`] says what its answer means, a [`Codec`] keeps it, and an
+//! [`Outcome`] tells whoever settles the delivery how. [`protocol`] is the same story as pure functions of
+//! (record, request, now).
+mod backoff;
 mod claim;
 mod clock;
 mod codec;
+mod context;
 mod entropy;
 mod error;
+mod executor;
 mod fingerprint;
 mod key;
+mod lease;
+mod observe;
+mod outcome;
+mod policy;
 pub mod protocol;
 mod record;
+mod reply;
 pub mod store;
 mod waiters;
-pub use claim::*;
-pub use clock::*;
-pub use codec::*;
-pub use entropy::*;
-pub use error::*;
-pub use fingerprint::*;
-pub use key::*;
-pub use record::*;
-pub use store::*;
-/// x
-#[derive(Debug, thiserror::Error)]
-#[error("x")]
-pub struct PolicyError;
+
+pub use claim::{
+    Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, OnExpiry, OwnerToken, Release,
+    Settled, Verdict,
+};
+pub use clock::{Clock, SystemClock, Timer};
+pub use codec::{Codec, Discard, Json};
+pub use entropy::{Entropy, EntropyError, OsEntropy};
+pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
+pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler};
+pub use fingerprint::{Fingerprint, Fingerprinted};
+pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
+pub use lease::Lease;
+pub use observe::{Counts, Event, Observer, Run, Tracing};
+pub use outcome::{Disposition, Outcome};
+pub use policy::{OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
+pub use record::{Micros, Record, State, StateKind};
+pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
+pub use store::{
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, MemoryStore, MemoryStoreBuilder, Page, Purge, Seen, Store,
+    Version, Watch, Watching,
+};
+
+/// What the attribute's code calls. Not for people: anything here may change in a patch release.
+#[doc(hidden)]
+pub mod __private {
+    pub use std::time::Duration;
+
+    pub use crate::context::executor;
+    pub use crate::executor::run;
+    pub use crate::fingerprint::fingerprint;
+    pub use crate::*;
+}

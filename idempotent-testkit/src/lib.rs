@@ -1,1 +1,15 @@
-//! x
+//! What tests of idempotent handlers and stores are made of: time that stands still, a store that fails on
+//! demand, randomness that repeats, and the laws every store has to keep.
+//!
+//! | I want to … | look at |
+//! |---|---|
+//! | test leases, heartbeats and waits without waiting | [`VirtualClock`] |
+//! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
+//! | repeat a run bit by bit | [`SeededEntropy`] |
+mod clock;
+mod entropy;
+mod fault;
+
+pub use self::clock::{Busy, BusyGuard, VirtualClock};
+pub use self::entropy::SeededEntropy;
+pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};

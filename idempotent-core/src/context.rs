@@ -1,0 +1,107 @@
+//! What a task carries: the executor in scope, the lease it runs under, the slot to report to.
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+
+use tracing::Instrument;
+
+use crate::outcome::Slot;
+use crate::{Executor, Lease};
+
+static INSTALLED: OnceLock<Executor> = OnceLock::new();
+
+tokio::task_local! {
+    static FRAME: Frame;
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frame {
+    pub(crate) executor: Option<Executor>,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Frame {
+    pub(crate) fn current() -> Self {
+        FRAME.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    pub(crate) fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        FRAME.scope(self, future)
+    }
+}
+
+impl Executor {
+    /// Makes this the process's executor, for calls without `with = …` outside of any scope. For `main` only: a
+    /// library that installs one takes the choice away from its users.
+    ///
+    /// # Errors
+    /// Gives the executor back if there is one already: the first call wins.
+    pub fn install(self) -> Result<(), Self> {
+        INSTALLED.set(self)
+    }
+
+    /// Runs `future` with this executor in scope; scopes nest. A task spawned inside leaves the scope unless it
+    /// is spawned by [`detach`](Self::detach).
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        Frame { executor: Some(self.clone()), ..Frame::current() }.enter(future).await
+    }
+
+    /// The executor in scope, else the installed one.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        Frame::current().executor.or_else(|| INSTALLED.get().cloned())
+    }
+
+    /// Runs `future` in a task of its own that takes scope, lease and span along. A panic in it comes through.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future leaves the task running: that is what it is for.
+    pub async fn detach<F>(future: F) -> F::Output
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        match tokio::spawn(Frame::current().enter(future).in_current_span()).await {
+            Ok(output) => output,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The runtime is going down, and the caller with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+impl Lease {
+    /// The lease this task runs under, if any.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        Frame::current().lease
+    }
+}
+
+/// What `with = …` takes.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` holds no executor",
+    label = "this expression",
+    note = "give an `Executor`, an `Arc` of it, or a state that is `AsRef<Executor>`"
+)]
+pub trait HoldsExecutor {
+    fn held(&self) -> &Executor;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<Executor> + ?Sized> HoldsExecutor for T {
+    fn held(&self) -> &Executor {
+        self.as_ref()
+    }
+}
+
+#[doc(hidden)]
+pub fn executor(holder: &(impl HoldsExecutor + ?Sized)) -> &Executor {
+    holder.held()
+}

@@ -1,0 +1,214 @@
+//! The template: claim → proceed → flip | delete; replay or come back later where the claim was not won.
+//!
+//! Each step is a function of that name: [`Executor::run`] is the template, `claim` stands in `executor/claim.rs`,
+//! `proceed`, `flip` and `delete` in `executor/attempt.rs`, `come_back_later` in `executor/handler.rs`. Around
+//! them: the builder, the heartbeat, waiting for a run in flight, what a drop leaves behind, batches, draining.
+mod attempt;
+mod batch;
+mod builder;
+mod call;
+mod cancel;
+mod claim;
+mod deferrals;
+mod drain;
+mod handler;
+mod heartbeat;
+mod report;
+mod wait;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tracing::Instrument;
+
+pub use self::batch::{Answer, BatchItem};
+pub use self::builder::ExecutorBuilder;
+pub use self::call::Call;
+use self::claim::Turned;
+use self::deferrals::Deferrals;
+pub use self::drain::Drained;
+use self::drain::Gate;
+pub use self::handler::Handler;
+use self::heartbeat::Wheel;
+use self::report::Report;
+use crate::context::Frame;
+use crate::observe::{self, Counters};
+use crate::policy::Terms;
+use crate::waiters::Waiters;
+use crate::{Clock, Codec, Counts, Entropy, Event, Observer, Outcome, Policy, Rejection, Replies, Scene, Store};
+
+/// Runs handlers once per key. Cheap to clone: clones share everything.
+///
+/// ```
+/// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let executor = Executor::new(MemoryStore::new());
+/// let order = "o-17";
+/// for _ in 0..2 {
+///     let call = Call::new(Identity::new(Scene::Mq, "orders", order));
+///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+///     assert_eq!(executor.run(call, handler).await.unwrap(), 42); // the second time it is replayed
+/// }
+/// assert_eq!((executor.counts().of("ran"), executor.counts().of("replayed")), (1, 1));
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Executor(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    namespace: Box<str>,
+    policies: HashMap<Scene, Policy>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    observer: Arc<dyn Observer>,
+    counters: Counters,
+    wheel: Arc<Wheel>,
+    waiters: Arc<Waiters>,
+    deferrals: Deferrals,
+    gate: Gate,
+    /// For duplicates that wait for a run in flight.
+    places: Semaphore,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor")
+            .field("namespace", &self.0.namespace)
+            .field("store", &self.0.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsRef<Self> for Executor {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl Executor {
+    /// With defaults.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Self::builder(store).build_unchecked()
+    }
+
+    /// To set a namespace, policies, clock or observer.
+    pub fn builder(store: impl Store) -> ExecutorBuilder {
+        ExecutorBuilder::new(Arc::new(store))
+    }
+
+    /// Runs `handler` unless `call` was consumed or is in flight.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future drops the handler and stops the heartbeat. A handler that had not started
+    /// frees the key; one that had leaves it to its lease, since its effect is unknown (unless the policy says
+    /// `release_on_cancel`).
+    ///
+    /// # Panics
+    /// A panic of the handler frees the key, then goes on.
+    pub async fn run<P, C, R, F, Fut>(&self, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        let span = observe::span(&call.identity.scene, &call.identity.scope);
+        self.template(call, handler).instrument(span).await
+    }
+
+    async fn template<P, C, R, F, Fut>(&self, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        let frame = Frame::current();
+        let mut report = Report::begin(self, &call.identity, &frame);
+        // Boxed, as the attempt is: a run that waits for its handler should not carry the claim along.
+        match Box::pin(self.claim(call, &frame, &mut report)).await {
+            Ok(attempt) => attempt.proceed(frame, report, handler).await,
+            Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
+                Ok(value) => {
+                    report.end(Outcome::Replayed);
+                    P::replayed(value)
+                }
+                Err(cause) => handler.come_back_later(report, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+            },
+            Err(Turned::Unprotected(_)) => unprotected(frame, report, handler).await,
+            Err(Turned::Away(rejection)) => handler.come_back_later(report, rejection),
+        }
+    }
+
+    /// What the deliveries so far came to.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read()
+    }
+
+    /// The store it works on.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// The namespace of its keys.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    /// The policy in force for a scene: the executor's over the scene's default.
+    pub fn policy(&self, scene: &Scene) -> Policy {
+        self.0.policies.get(scene).copied().unwrap_or_default().or(Policy::of(scene))
+    }
+
+    fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, Rejection> {
+        let terms = Terms::from(policy.or(self.policy(scene)));
+        terms.check()?;
+        Ok(terms)
+    }
+}
+
+/// The store is down and the policy says to run all the same.
+async fn unprotected<P, C, R, F, Fut>(frame: Frame, mut report: Report, handler: Handler<P, C, R, F>) -> P::Output<R>
+where
+    P: Replies<R>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
+{
+    report.started(false);
+    report.event(&Event::RunsUnprotected);
+    let (run, _) = handler.take();
+    let inner = Frame { lease: None, slot: None, ..frame };
+    let reply = P::split(Box::pin(inner.enter(run())).await).await;
+    report.end(Outcome::Unprotected);
+    match reply {
+        crate::Split::Value(value) => P::value(value),
+        crate::Split::Transient(failure) | crate::Split::Permanent(failure) => P::failure(failure),
+    }
+}
+
+#[doc(hidden)]
+pub async fn run<P, C, R, F, Fut>(with: Option<Executor>, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
+{
+    match with {
+        Some(executor) => executor.run(call, handler).await,
+        None => {
+            let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
+            report::without_executor(&call.identity, &rejection);
+            handler.reject(rejection)
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! One call to be made idempotent.
+use std::sync::Arc;
+
+use crate::{Fingerprint, Identity, KeyError, Policy};
+
+/// What makes a call the same as another, and how it is to be treated.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Call {
+    pub(super) identity: Identity,
+    pub(super) fingerprint: Result<Option<Fingerprint>, KeyError>,
+    pub(super) policy: Policy,
+    pub(super) message: Option<Arc<str>>,
+}
+
+impl Call {
+    /// A call of this identity, by the executor's policy.
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None }
+    }
+
+    /// Refuses the key with another payload.
+    pub fn fingerprint(mut self, fingerprint: Result<Fingerprint, KeyError>) -> Self {
+        self.fingerprint = fingerprint.map(Some);
+        self
+    }
+
+    /// Goes over the executor's.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// What a duplicate in flight is told instead of the usual text.
+    pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+}

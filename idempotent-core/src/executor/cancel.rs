@@ -1,0 +1,46 @@
+//! What a dropped run leaves behind.
+use super::Executor;
+use crate::policy::Terms;
+use crate::{Held, Release, Verdict};
+
+/// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
+/// drop while the answer is under way takes the claim back.
+pub(super) struct OnDrop {
+    armed: Option<(Executor, Held, Release)>,
+}
+
+impl OnDrop {
+    /// Nothing has run yet: the attempt is not counted.
+    pub(super) fn new(executor: &Executor, held: &Held, terms: &Terms) -> Self {
+        let release = terms.release(terms.undo(Verdict::Refund), "cancelled before it started");
+        Self { armed: Some((executor.clone(), held.clone(), release)) }
+    }
+
+    /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
+    pub(super) fn started(&mut self, terms: &Terms) {
+        match &mut self.armed {
+            Some((.., release)) if terms.release_on_cancel => {
+                *release = terms.release(terms.undo(Verdict::Vacate), "cancelled");
+            }
+            armed => *armed = None,
+        }
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed = None;
+    }
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let Some((executor, held, release)) = self.armed.take() else { return };
+        // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // Whether it worked or not, there is nobody left to tell; the lease ends in any case.
+                let _ = executor.0.store.release(&held, &release).await;
+                executor.0.waiters.wake(held.key.hash());
+            });
+        }
+    }
+}

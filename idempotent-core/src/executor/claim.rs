@@ -1,0 +1,237 @@
+//! The first step: ask the store for the key, and what follows from each of its answers.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::attempt::Attempt;
+use super::cancel::OnDrop;
+use super::drain::Phase;
+use super::report::Report;
+use super::{Call, Executor};
+use crate::backoff::delay;
+use crate::clock::{before, pause};
+use crate::context::Frame;
+use crate::lease::Span;
+use crate::policy::Terms;
+use crate::{
+    Claim, ClaimRequest, Event, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError, OwnerToken,
+    Rejection, StoreError, StoreErrorKind,
+};
+
+/// What a claim that was not won leads to.
+pub(super) enum Turned {
+    Replay(Option<Arc<[u8]>>),
+    Away(Rejection),
+    /// The store is down, and the policy says to run all the same.
+    Unprotected(StoreError),
+}
+
+impl<T: Into<Rejection>> From<T> for Turned {
+    fn from(rejection: T) -> Self {
+        Self::Away(rejection.into())
+    }
+}
+
+/// A call made ready to be claimed.
+pub(super) struct Prepared {
+    pub(super) request: ClaimRequest,
+    pub(super) held: Held,
+    pub(super) terms: Terms,
+    message: Option<Arc<str>>,
+}
+
+/// Re-asked this often at the least where the store does not answer; by the same token, so no second grant can
+/// come of it.
+const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
+
+impl Executor {
+    pub(super) async fn claim(&self, call: Call, frame: &Frame, report: &mut Report) -> Result<Box<Attempt>, Turned> {
+        let prepared = self.prepare(call, frame, report)?;
+        // On guard before the claim is sent: a drop while the answer is under way takes it back.
+        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
+        let (mut sent, mut answer) = self.ask(&prepared, report).await;
+        if let OnInFlight::Wait(most) = prepared.terms.on_in_flight {
+            let deadline = self.0.clock.now() + most;
+            (sent, answer) = self.wait(&prepared, report, (sent, answer), deadline).await;
+        }
+        self.granted(&prepared, guard, sent, answer, frame, report).map(Box::new)
+    }
+
+    /// What follows from the store's answer.
+    pub(super) fn granted(
+        &self,
+        prepared: &Prepared,
+        mut guard: OnDrop,
+        sent: Instant,
+        answer: Result<Claim, StoreError>,
+        frame: &Frame,
+        report: &mut Report,
+    ) -> Result<Attempt, Turned> {
+        match answer {
+            Ok(Claim::Acquired(grant)) => {
+                let lease = self.lease(prepared, grant, frame, report, sent);
+                Ok(Attempt::new(self, lease, prepared.terms, guard))
+            }
+            Ok(other) => {
+                guard.disarm();
+                Err(self.turned(other, prepared))
+            }
+            Err(error) => {
+                // One that may have been applied is taken back as the guard goes; else there is nothing to free.
+                if error.kind() != StoreErrorKind::Ambiguous {
+                    guard.disarm();
+                }
+                Err(refused(error, &prepared.terms))
+            }
+        }
+    }
+
+    /// Everything that can be refused without asking the store.
+    pub(super) fn prepare(&self, call: Call, frame: &Frame, report: &mut Report) -> Result<Prepared, Turned> {
+        let Call { identity, fingerprint, policy, message } = call;
+        let key = identity.key(&self.0.namespace)?;
+        report.keyed(&key);
+        let terms = self.terms(&identity.scene, policy)?;
+        if let Some(scope) = frame.lease.as_ref().and_then(|outer| outer.runs(&key)) {
+            return Err(Rejection::Nested { scope: scope.clone() }.into());
+        }
+        if self.is_draining() {
+            return Err(self.draining().into());
+        }
+        let fingerprint = fingerprint?;
+        let owner = OwnerToken(self.0.entropy.bits()?);
+        let held = Held { key: key.clone(), owner };
+        let request = request(&identity, key, owner, fingerprint, &terms);
+        Ok(Prepared { request, held, terms, message })
+    }
+
+    /// Makes the grant a lease: only here it is known when the claim was sent.
+    fn lease(&self, prepared: &Prepared, grant: Grant, frame: &Frame, report: &mut Report, sent: Instant) -> Lease {
+        report.granted(&grant);
+        let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
+        Lease::new(prepared.held.clone(), grant, report.names(), frame.lease.clone(), self.0.clock.clone(), sent, &span)
+    }
+
+    /// Asks, and asks again by the same token where the answer may have got lost. `sent` is when the first of
+    /// these claims went out: whichever was applied, its lease began no earlier.
+    pub(super) async fn ask(&self, prepared: &Prepared, report: &Report) -> (Instant, Result<Claim, StoreError>) {
+        let sent = self.0.clock.now();
+        let mut pauses = ASKED_AGAIN.into_iter();
+        let patience = prepared.terms.lease / 3;
+        loop {
+            let claimed = self.0.store.claim(&prepared.request);
+            let answer = match before(&*self.0.clock, self.0.clock.now() + patience, claimed).await {
+                Some(answer) => answer,
+                None => {
+                    Err(StoreError::new(StoreErrorKind::Ambiguous).because("no answer within a third of the lease"))
+                }
+            };
+            let again = match &answer {
+                Err(error) => {
+                    report.event(&Event::StoreFailed { step: "claim", error });
+                    error.is_worth_a_retry()
+                }
+                // It may have met its own first copy, or a claim that is over in a moment.
+                Ok(Claim::InFlight(InFlight::Busy)) => true,
+                Ok(_) => false,
+            };
+            // Past two thirds of the lease a grant would be of no use.
+            let late = self.0.clock.now().saturating_duration_since(sent) >= patience * 2;
+            match pauses.next() {
+                Some(rest) if again && !late => pause(&*self.0.clock, rest).await,
+                _ => return (sent, answer),
+            }
+        }
+    }
+
+    /// Waits for the run in flight to end, and asks again, until `deadline`.
+    async fn wait(
+        &self,
+        prepared: &Prepared,
+        report: &Report,
+        mut asked: (Instant, Result<Claim, StoreError>),
+        deadline: Instant,
+    ) -> (Instant, Result<Claim, StoreError>) {
+        if !matches!(asked.1, Ok(Claim::InFlight(_))) {
+            return asked;
+        }
+        // Too many wait already: this one is told to come back.
+        let Ok(_place) = self.0.places.try_acquire() else { return asked };
+        loop {
+            // Watching begins before the store is asked again: nothing can be settled unseen in between.
+            let settled = self.watch(&prepared.request.key);
+            asked = self.ask(prepared, report).await;
+            let Ok(Claim::InFlight(in_flight)) = asked.1 else { return asked };
+            if self.0.clock.now() >= deadline || self.is_draining() {
+                return asked;
+            }
+            self.settled(settled, in_flight, deadline).await;
+        }
+    }
+
+    fn turned(&self, claim: Claim, prepared: &Prepared) -> Turned {
+        Turned::Away(match claim {
+            Claim::Consumed(consumed) => return Turned::Replay(consumed.value),
+            Claim::InFlight(_) if self.is_draining() => self.draining(),
+            Claim::InFlight(in_flight) => Rejection::InFlight {
+                retry_after: self.come_back_in(&prepared.request.key, in_flight, &prepared.terms),
+                message: prepared.message.clone(),
+            },
+            Claim::Delayed { rest } => Rejection::Delayed { retry_after: rest },
+            Claim::Failed { error } => Rejection::Failed { error },
+            Claim::Dead(dead) => Rejection::Dead { attempts: dead.attempts, fencing: dead.fencing, error: dead.error },
+            Claim::Mismatch => Rejection::Mismatch,
+            // The caller took these; a grant nobody runs is left to its lease.
+            Claim::Acquired(_) => Rejection::LeaseLost,
+        })
+    }
+
+    /// The hint for a duplicate in flight: grows with each deferral, but a short handler must not cost its
+    /// duplicate the rest of a long lease, and no duplicate comes back later than the lease's end.
+    fn come_back_in(&self, key: &Key, in_flight: InFlight, terms: &Terms) -> Duration {
+        let now = self.0.clock.now();
+        let rest = match in_flight {
+            InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
+            InFlight::Busy => terms.in_flight_delay,
+        };
+        let times = self.0.deferrals.count(key, rest, now);
+        // Without randomness there is no jitter; the claim before it had some.
+        let bits = self.0.entropy.bits().unwrap_or_default();
+        delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, bits).min(rest)
+    }
+
+    pub(super) fn draining(&self) -> Rejection {
+        Rejection::Draining { retry_after: Duration::from_secs(1) }
+    }
+
+    /// Ends when running handlers are to be dropped.
+    pub(super) async fn closed(&self) {
+        self.0.gate.reached(Phase::Closed).await;
+    }
+}
+
+fn request(
+    identity: &Identity,
+    key: Key,
+    owner: OwnerToken,
+    fingerprint: Option<crate::Fingerprint>,
+    terms: &Terms,
+) -> ClaimRequest {
+    ClaimRequest {
+        key,
+        owner,
+        lease: terms.lease,
+        fingerprint,
+        max_attempts: terms.max_attempts(),
+        on_expiry: terms.on_expiry,
+        memory: terms.memory,
+        display: identity.display(terms.display_key),
+    }
+}
+
+fn refused(error: StoreError, terms: &Terms) -> Turned {
+    // Only what says that the store is down: a record that cannot be read may well be a consumed one.
+    match terms.on_store_error {
+        OnStoreError::RunUnprotected if error.is_worth_a_retry() => Turned::Unprotected(error),
+        OnStoreError::RunUnprotected | OnStoreError::Fail => Turned::Away(error.into()),
+    }
+}

@@ -1,0 +1,107 @@
+//! The one terminal outcome of each delivery, whatever way it ends.
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::Span;
+
+use super::Executor;
+use crate::context::Frame;
+use crate::lease::Names;
+use crate::observe::Run;
+use crate::outcome::Slot;
+use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Scene, Tracing};
+
+/// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
+/// that is dropped without a word was a run that was dropped.
+pub(super) struct Report {
+    executor: Executor,
+    slot: Option<Slot>,
+    scene: Scene,
+    scope: Arc<str>,
+    key: Option<Key>,
+    attempt: Option<u32>,
+    fencing: Option<Fencing>,
+    began: Instant,
+    /// What a drop means from here on; `None` once told.
+    if_dropped: Option<Outcome>,
+}
+
+impl Report {
+    pub(super) fn begin(executor: &Executor, identity: &Identity, frame: &Frame) -> Self {
+        executor.0.counters.began();
+        executor.0.gate.enter();
+        Self {
+            executor: executor.clone(),
+            slot: frame.slot.clone(),
+            scene: identity.scene.clone(),
+            scope: Arc::from(&*identity.scope),
+            key: None,
+            attempt: None,
+            fencing: None,
+            began: executor.0.clock.now(),
+            if_dropped: Some(Outcome::Cancelled),
+        }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        Names { scene: self.scene.clone(), scope: self.scope.clone() }
+    }
+
+    pub(super) fn keyed(&mut self, key: &Key) {
+        Span::current().record("key", key.as_str());
+        self.key = Some(key.clone());
+    }
+
+    pub(super) fn granted(&mut self, grant: &Grant) {
+        (self.attempt, self.fencing) = (Some(grant.attempt), Some(grant.fencing));
+        self.event(&Event::Claimed { taken_over: grant.taken_over });
+    }
+
+    /// From here on a drop leaves an unknown effect, or a free key if the policy says so.
+    pub(super) fn started(&mut self, release_on_cancel: bool) {
+        self.if_dropped = Some(if release_on_cancel { Outcome::Cancelled } else { Outcome::Abandoned });
+    }
+
+    pub(super) fn event(&self, event: &Event<'_>) {
+        self.executor.0.observer.on(&self.run(), event);
+    }
+
+    pub(super) fn end(mut self, outcome: Outcome) {
+        self.if_dropped = None;
+        self.tell(outcome);
+    }
+
+    fn run(&self) -> Run<'_> {
+        let run = Run::new(&self.scene, &self.scope, self.key.as_ref());
+        Run { attempt: self.attempt, fencing: self.fencing, ..run }
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        let inner = &self.executor.0;
+        inner.counters.ended(&outcome);
+        let elapsed = inner.clock.now().saturating_duration_since(self.began);
+        self.event(&Event::Ended { outcome: &outcome, elapsed });
+        if let Some(slot) = &self.slot {
+            slot.tell(outcome);
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.if_dropped.take() {
+            self.tell(outcome);
+        }
+        self.executor.0.gate.leave();
+    }
+}
+
+/// A call that found no executor has nobody to count it; the slot and the log are told.
+pub(super) fn without_executor(identity: &Identity, rejection: &Rejection) {
+    let outcome = Outcome::of(rejection);
+    let run = Run::new(&identity.scene, &identity.scope, None);
+    Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
+    if let Some(slot) = &Frame::current().slot {
+        slot.tell(outcome);
+    }
+}

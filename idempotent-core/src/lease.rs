@@ -1,0 +1,187 @@
+//! The right to run, as the handler sees it.
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+
+use crate::{Clock, Fencing, Grant, Held, Key, Scene};
+
+/// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
+/// is lost can be taken over at any time, so stop when [`lost`](Self::lost) ends, and pass
+/// [`fencing`](Self::fencing) to what can refuse a late writer.
+#[derive(Clone)]
+pub struct Lease(Arc<Inner>);
+
+struct Inner {
+    held: Held,
+    grant: Grant,
+    names: Names,
+    outer: Option<Lease>,
+    clock: Arc<dyn Clock>,
+    heartbeat: Duration,
+    margin: Duration,
+    /// Up to here, by the local clock, nobody else can have it.
+    guard: Mutex<Instant>,
+    /// No renewal after this.
+    cap: Instant,
+    lost: AtomicBool,
+    told: Notify,
+}
+
+/// Whose lease it is.
+pub(crate) struct Names {
+    pub(crate) scene: Scene,
+    pub(crate) scope: Arc<str>,
+}
+
+/// How long a lease is to be kept alive.
+pub(crate) struct Span {
+    pub(crate) heartbeat: Duration,
+    pub(crate) max_run: Duration,
+}
+
+impl Lease {
+    /// `sent` is taken before the claim went out, so the local guard ends before the store's lease.
+    pub(crate) fn new(
+        held: Held,
+        grant: Grant,
+        names: Names,
+        outer: Option<Self>,
+        clock: Arc<dyn Clock>,
+        sent: Instant,
+        span: &Span,
+    ) -> Self {
+        let trip = clock.now().saturating_duration_since(sent);
+        let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
+        let guard = Mutex::new(sent + grant.lease.saturating_sub(margin));
+        let (heartbeat, cap) = (span.heartbeat, sent + span.max_run);
+        let (lost, told) = (AtomicBool::new(false), Notify::new());
+        Self(Arc::new(Inner { held, grant, names, outer, clock, heartbeat, margin, guard, cap, lost, told }))
+    }
+
+    /// This grant's number, for a resource that refuses smaller ones (level L2).
+    #[must_use]
+    pub fn fencing(&self) -> Fencing {
+        self.0.grant.fencing
+    }
+
+    /// 1 for the first run of the key; more on a retry or takeover, if the scene has a retry limit.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.grant.attempt
+    }
+
+    /// The number of the owner that let its lease run out, if this run took over: its effect may have happened.
+    #[must_use]
+    pub fn taken_over(&self) -> Option<Fencing> {
+        self.0.grant.taken_over
+    }
+
+    /// The key, hashed.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.0.held.key
+    }
+
+    /// A key for a far side that is itself idempotent (level L4): the same for every attempt of this key and
+    /// step, different for every other key or step. 43 characters, base64url.
+    ///
+    /// ```no_run
+    /// # fn charge(_: &str) {}
+    /// let lease = idempotent_core::Lease::current().unwrap();
+    /// charge(&lease.step_key("charge"));
+    /// ```
+    #[must_use]
+    pub fn step_key(&self, step: &str) -> String {
+        let digest = Sha256::new()
+            .chain_update(b"idempotent step")
+            .chain_update(self.key().hash().to_be_bytes())
+            .chain_update(step)
+            .finalize();
+        URL_SAFE_NO_PAD.encode(digest)
+    }
+
+    /// What is left until the local guard; renewals move it on.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guard().saturating_duration_since(self.0.clock.now())
+    }
+
+    /// Whether another worker may have it by now. Ask before each step that cannot be undone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.0.lost.load(Ordering::SeqCst) || self.remaining().is_zero()
+    }
+
+    /// Ends when the lease is lost.
+    ///
+    /// # Cancellation
+    /// Dropping it stops waiting.
+    pub async fn lost(&self) {
+        let told = self.0.told.notified();
+        if !self.0.lost.load(Ordering::SeqCst) {
+            told.await;
+        }
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.0.held
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        self.0.grant.lease
+    }
+
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.0.heartbeat
+    }
+
+    pub(crate) fn guard(&self) -> Instant {
+        *self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn may_renew(&self, now: Instant) -> bool {
+        now < self.0.cap && !self.0.lost.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn renewed(&self, sent: Instant) {
+        let mut guard = self.0.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        *guard = (*guard).max(sent + self.length().saturating_sub(self.0.margin));
+    }
+
+    pub(crate) fn lose(&self) {
+        self.0.lost.store(true, Ordering::SeqCst);
+        self.0.told.notify_waiters();
+    }
+
+    /// Whether this lease or one it runs inside is for `key`; whose.
+    pub(crate) fn runs(&self, key: &Key) -> Option<&Arc<str>> {
+        let mut at = Some(self);
+        while let Some(lease) = at {
+            if lease.key() == key {
+                return Some(&lease.0.names.scope);
+            }
+            at = lease.0.outer.as_ref();
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("key", self.key())
+            .field("grant", &self.0.grant)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! What happens to runs, for logs, spans and metrics.
+mod counts;
+mod tracing;
+
+use std::fmt;
+use std::time::Duration;
+
+pub(crate) use self::counts::Counters;
+pub use self::counts::Counts;
+pub use self::tracing::Tracing;
+pub(crate) use self::tracing::span;
+use crate::{Fencing, Key, Outcome, Scene, StoreError};
+
+/// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task: be
+/// quick, and do not block.
+///
+/// A pair of observers is one that tells both, so `(Tracing, Mine)` adds to the default one.
+pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// Exactly one [`Event::Ended`] for each delivery, and any number of others before it.
+    fn on(&self, run: &Run<'_>, event: &Event<'_>);
+}
+
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+        self.0.on(run, event);
+        self.1.on(run, event);
+    }
+}
+
+/// Which run. Nothing here shows a key in clear, so all of it may be logged.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Run<'a> {
+    /// A label for metrics, with few values.
+    pub scene: &'a Scene,
+    /// A label for metrics, with few values.
+    pub scope: &'a str,
+    /// The hashed key; no label for metrics. `None` if there is no usable key.
+    pub key: Option<&'a Key>,
+    /// Which run of the key, once claimed.
+    pub attempt: Option<u32>,
+    /// The grant's number, once claimed.
+    pub fencing: Option<Fencing>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(scene: &'a Scene, scope: &'a str, key: Option<&'a Key>) -> Self {
+        Self { scene, scope, key, attempt: None, fencing: None }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The key is this run's.
+    Claimed {
+        /// The grant of the owner that let its lease run out, if this took over.
+        taken_over: Option<Fencing>,
+    },
+    /// The store did not answer, or refused; the step may be tried again.
+    StoreFailed {
+        /// claim, renew, complete or release.
+        step: &'static str,
+        /// What the store said.
+        error: &'a StoreError,
+    },
+    /// The lease was lost while the handler ran.
+    LeaseLost,
+    /// The store is down and the handler runs all the same: duplicates run too.
+    RunsUnprotected,
+    /// The result is not kept for replay.
+    ResultNotKept {
+        /// Why: too large, or not to be encoded.
+        reason: &'a str,
+    },
+    /// The delivery's one terminal event.
+    Ended {
+        /// What it came to.
+        outcome: &'a Outcome,
+        /// From the call to here.
+        elapsed: Duration,
+    },
+}

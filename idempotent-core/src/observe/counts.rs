@@ -1,0 +1,99 @@
+//! Counters that add up: one for each outcome.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Outcome;
+
+macro_rules! outcomes {
+    ($($index:literal $name:literal $pattern:pat,)*) => {
+        const NAMES: &[&str] = &[$($name),*];
+
+        impl Outcome {
+            /// Its name in logs and metrics.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                NAMES[self.index()]
+            }
+
+            fn index(&self) -> usize {
+                match self { $($pattern => $index,)* }
+            }
+        }
+    };
+}
+
+outcomes! {
+    0 "ran" Self::Ran,
+    1 "unprotected" Self::Unprotected,
+    2 "replayed" Self::Replayed,
+    3 "consumed_without_result" Self::ConsumedWithoutResult,
+    4 "released" Self::Released { .. },
+    5 "in_flight" Self::InFlight { .. },
+    6 "delayed" Self::Delayed { .. },
+    7 "draining" Self::Draining { .. },
+    8 "cancelled" Self::Cancelled,
+    9 "abandoned" Self::Abandoned,
+    10 "lease_lost" Self::LeaseLost,
+    11 "unrecorded" Self::Unrecorded,
+    12 "store_down" Self::StoreDown(_),
+    13 "no_executor" Self::NoExecutor,
+    14 "misconfigured" Self::Misconfigured,
+    15 "failed" Self::Failed,
+    16 "dead" Self::Dead { .. },
+    17 "mismatch" Self::Mismatch,
+    18 "bad_key" Self::BadKey,
+    19 "nested" Self::Nested,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    deliveries: AtomicU64,
+    ended: [AtomicU64; NAMES.len()],
+}
+
+impl Counters {
+    pub(crate) fn began(&self) {
+        self.deliveries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self, outcome: &Outcome) {
+        self.ended[outcome.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        let ended = self.ended.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Counts { deliveries: self.deliveries.load(Ordering::Relaxed), ended }
+    }
+}
+
+/// How many deliveries an executor has seen, and what each came to. While nothing is running the outcomes add
+/// up to the deliveries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Counts {
+    deliveries: u64,
+    ended: [u64; NAMES.len()],
+}
+
+impl Counts {
+    /// Calls begun.
+    #[must_use]
+    pub fn deliveries(&self) -> u64 {
+        self.deliveries
+    }
+
+    /// Calls that ended with an outcome of this [name](Outcome::name).
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.iter().find_map(|(known, count)| (known == name).then_some(count)).unwrap_or_default()
+    }
+
+    /// Each outcome's name and count.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        NAMES.iter().copied().zip(self.ended)
+    }
+
+    /// Calls ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended.iter().sum()
+    }
+}

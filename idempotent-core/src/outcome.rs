@@ -1,0 +1,191 @@
+//! What a run came to, told past the handler's return type.
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::context::Frame;
+use crate::{Fencing, Rejection, StoreErrorKind};
+
+/// The end of one delivery. A user's error may hide a [`Rejection`], so nothing is read out of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The handler ran and that is recorded.
+    Ran,
+    /// The handler ran while the store was down: `on_store_error = run_unprotected`.
+    Unprotected,
+    /// A duplicate of a consumed key got the recorded result.
+    Replayed,
+    /// A duplicate of a consumed key whose result was not kept or cannot be read.
+    ConsumedWithoutResult,
+    /// The handler failed and the marker is gone: the next delivery may run.
+    Released {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
+    /// Somebody is running it. Not an attempt.
+    InFlight {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
+    /// Failed a moment ago and not due yet. Not an attempt.
+    Delayed {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
+    /// This process is shutting down. Not an attempt.
+    Draining {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
+    /// The run was dropped before its handler started; the key is free. Not an attempt.
+    Cancelled,
+    /// The run was dropped after its handler started: its effect is unknown, its lease runs out.
+    Abandoned,
+    /// Another worker may have taken over.
+    LeaseLost,
+    /// The handler ran, but that could not be recorded.
+    Unrecorded,
+    /// The store failed at the claim; the handler did not run.
+    StoreDown(StoreErrorKind),
+    /// Nothing to run with.
+    NoExecutor,
+    /// The policy in force makes no sense, or no owner token could be made; the handler did not run.
+    Misconfigured,
+    /// Failed for good.
+    Failed,
+    /// Out of attempts, or parked. Acknowledge only once the dead letter is confirmed.
+    Dead {
+        /// Copies of a dead letter collapse by key and this number.
+        fencing: Fencing,
+    },
+    /// The key was used with another payload.
+    Mismatch,
+    /// No usable key or fingerprint.
+    BadKey,
+    /// A run of a key inside a run of that key.
+    Nested,
+}
+
+/// What a broker should do with a delivery.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Disposition {
+    /// Done: acknowledge it.
+    Ack,
+    /// Deliver it again.
+    Retry {
+        /// Not before.
+        after: Duration,
+    },
+    /// Put it aside, unchanged, for a person to look at; acknowledge it once that is confirmed.
+    DeadLetter {
+        /// Why.
+        reason: Cow<'static, str>,
+    },
+}
+
+/// When to deliver again what nothing better is known about.
+const SOON: Duration = Duration::from_secs(1);
+
+impl Outcome {
+    /// Runs `future` with a slot of its own and returns what the outermost run in it came to. Of several side by
+    /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all.
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn capture<F: Future>(future: F) -> (F::Output, Option<Self>) {
+        let slot = Slot::default();
+        let frame = Frame { slot: Some(slot.clone()), ..Frame::current() };
+        let output = frame.enter(future).await;
+        (output, slot.take())
+    }
+
+    /// What this outcome alone asks for.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        let dead_letter = |reason: &'static str| Disposition::DeadLetter { reason: reason.into() };
+        match *self {
+            Self::Ran | Self::Unprotected | Self::Replayed | Self::ConsumedWithoutResult => Disposition::Ack,
+            Self::Released { retry_after }
+            | Self::InFlight { retry_after }
+            | Self::Delayed { retry_after }
+            | Self::Draining { retry_after } => Disposition::Retry { after: retry_after },
+            Self::Cancelled
+            | Self::Abandoned
+            | Self::LeaseLost
+            | Self::Unrecorded
+            | Self::StoreDown(_)
+            | Self::NoExecutor
+            | Self::Misconfigured => Disposition::Retry { after: SOON },
+            Self::Failed => dead_letter("failed for good"),
+            Self::Mismatch => dead_letter("the key was used with another payload"),
+            Self::BadKey => dead_letter("no usable key"),
+            Self::Nested => dead_letter("the handler calls itself with its own key"),
+            Self::Dead { .. } => dead_letter("out of attempts"),
+        }
+    }
+
+    /// What a delivery asks for whose run came to this and whose handler returned something that alone asks for
+    /// `returned`. The returned value can only make an outcome worse: a run that went well inside a handler that
+    /// failed afterwards is not done.
+    #[must_use]
+    pub fn settle(&self, returned: Disposition) -> Disposition {
+        match self {
+            Self::Ran | Self::Unprotected | Self::Replayed => returned,
+            other => other.disposition(),
+        }
+    }
+
+    /// Whether a delivery that ends so was only put off: it must not count as an attempt.
+    #[must_use]
+    pub fn is_deferral(&self) -> bool {
+        matches!(self, Self::InFlight { .. } | Self::Delayed { .. } | Self::Draining { .. } | Self::Cancelled)
+    }
+
+    pub(crate) fn of(rejection: &Rejection) -> Self {
+        match rejection {
+            Rejection::ConsumedWithoutResult { .. } => Self::ConsumedWithoutResult,
+            Rejection::Dead { fencing, .. } => Self::Dead { fencing: *fencing },
+            Rejection::Delayed { retry_after } => Self::Delayed { retry_after: *retry_after },
+            Rejection::Draining { retry_after } => Self::Draining { retry_after: *retry_after },
+            Rejection::Failed { .. } => Self::Failed,
+            Rejection::InFlight { retry_after, .. } => Self::InFlight { retry_after: *retry_after },
+            Rejection::Key(_) => Self::BadKey,
+            Rejection::LeaseLost => Self::LeaseLost,
+            Rejection::Mismatch => Self::Mismatch,
+            Rejection::Nested { .. } => Self::Nested,
+            Rejection::NoExecutor { .. } => Self::NoExecutor,
+            Rejection::Policy(_) | Rejection::Entropy(_) => Self::Misconfigured,
+            Rejection::Store(e) => Self::StoreDown(e.kind()),
+            Rejection::Unrecorded { .. } => Self::Unrecorded,
+            Rejection::BatchAnswers { .. } => Self::Released { retry_after: SOON },
+        }
+    }
+
+    fn unsettled(&self) -> u8 {
+        match self.disposition() {
+            Disposition::Ack => 0,
+            Disposition::DeadLetter { .. } => 1,
+            Disposition::Retry { .. } => 2,
+        }
+    }
+}
+
+/// Where the runs directly inside a capture, or inside another run, leave their outcome.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot(Arc<Mutex<Option<Outcome>>>);
+
+impl Slot {
+    pub(crate) fn tell(&self, outcome: Outcome) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_none_or(|told| told.unsettled() <= outcome.unsettled()) {
+            *slot = Some(outcome);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Option<Outcome> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,256 @@
+//! The knobs, and who may turn them: attribute over the executor's policy for the scene over the scene's default.
+mod check;
+mod config;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub use self::check::{PolicyError, Redelivery};
+use self::config::{HumaneSize, HumaneTime};
+use crate::{DisplayKey, OnExpiry, Scene};
+
+/// What becomes of a handler whose lease is lost while it runs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnLeaseLost {
+    /// It is dropped at its next await. The default.
+    #[default]
+    Abort,
+    /// It goes on; its result counts if nobody took over.
+    Finish,
+}
+
+/// What a duplicate of a run in flight is told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnInFlight {
+    /// To come back later. The default.
+    #[default]
+    Retry,
+    /// It waits for the run to end, at most this long, and then gets its result, takes over if it failed, or
+    /// is told to come back later.
+    Wait(#[serde(deserialize_with = "config::time")] Duration),
+    /// That it is done. Loses the message if the run then dies: refused unless an outbox resends it.
+    Ack,
+}
+
+/// What becomes of a call while the store cannot be asked.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnStoreError {
+    /// It is refused, and retried later. The default.
+    #[default]
+    Fail,
+    /// The handler runs without protection: duplicates run too. Counted as `unprotected`.
+    RunUnprotected,
+}
+
+macro_rules! knobs {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty as $form:ty = $default:expr;)*) => {
+        /// Some knobs turned, the others left to the next in line.
+        ///
+        /// Deserialises from configuration: durations as `"30s"`, `"10m"`, `"7d"`, `"1h 30m"`, `retain` also as
+        /// `"forever"`, sizes as `"1MiB"` or a number of bytes. Unknown names are refused with a suggestion.
+        ///
+        /// A duration below 1 ms counts as 1 ms; zero is refused where the policy is put to use.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        #[must_use]
+        pub struct Policy { $($name: Option<$ty>,)* }
+
+        impl Policy {
+            /// No knob turned.
+            pub const fn new() -> Self { Self { $($name: None,)* } }
+
+            $($(#[$doc])* pub const fn $name(mut self, value: $ty) -> Self { self.$name = Some(value); self })*
+
+            /// `self` where it says something, `other` where not.
+            pub fn or(self, other: Self) -> Self { Self { $($name: self.$name.or(other.$name),)* } }
+
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            fn set<'de, M: serde::de::MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error> {
+                match name {
+                    $(stringify!($name) => {
+                        let value = map.next_value::<$form>().map_err(|e| config::in_field(name, &e))?;
+                        if self.$name.replace(value.into()).is_some() {
+                            return Err(config::twice(name));
+                        }
+                    })*
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+        }
+
+        /// A policy with every knob set.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Terms { $(pub(crate) $name: $ty,)* }
+
+        impl From<Policy> for Terms {
+            fn from(policy: Policy) -> Self {
+                Self { $($name: policy.$name.unwrap_or($default),)* }.rounded()
+            }
+        }
+    };
+}
+
+knobs! {
+    /// How long a claim holds without a renewal; after it another worker may take over. 1 ms to 30 days.
+    ///
+    /// # Default
+    /// 30 s
+    lease: Duration as HumaneTime = Duration::from_secs(30);
+    /// How often a lease is renewed while the handler runs. Below half the lease. Zero means a third of it.
+    ///
+    /// # Default
+    /// A third of the lease
+    heartbeat: Duration as HumaneTime = Duration::ZERO;
+    /// Renewal ends here, counted from the claim: a handler that takes longer loses its lease.
+    ///
+    /// # Default
+    /// 10 min
+    max_run: Duration as HumaneTime = Duration::from_secs(600);
+    /// How long duplicates are recognised, counted from completion. [`Policy::FOREVER`] keeps records for ever.
+    ///
+    /// # Default
+    /// 7 days for mq, 24 h else
+    retain: Duration as HumaneTime = DAY;
+    /// Runs after the first before the key is buried; 0 is one run. [`Policy::NO_LIMIT`] keeps no count.
+    ///
+    /// # Default
+    /// 16 for mq (17 runs), no limit else
+    max_retries: u32 as u32 = Policy::NO_LIMIT;
+    /// How long attempts, failures, the dead and orphans are remembered.
+    ///
+    /// # Default
+    /// 7 days
+    memory: Duration as HumaneTime = DAY.saturating_mul(7);
+    /// What a duplicate in flight is told to wait at first; doubles with each deferral of its key.
+    ///
+    /// # Default
+    /// 1 s
+    in_flight_delay: Duration as HumaneTime = Duration::from_secs(1);
+    /// What it is told to wait at most.
+    ///
+    /// # Default
+    /// 10 s
+    in_flight_delay_max: Duration as HumaneTime = Duration::from_secs(10);
+    /// When a failed run should be tried again, at first; doubles with each attempt. A hint to who settles the
+    /// delivery: the key itself is free at once.
+    ///
+    /// # Default
+    /// 1 s
+    retry_delay: Duration as HumaneTime = Duration::from_secs(1);
+    /// When a failed run should be tried again at the latest.
+    ///
+    /// # Default
+    /// 5 min
+    retry_delay_max: Duration as HumaneTime = Duration::from_secs(300);
+    /// How far delays are spread, in percent up and down, so that a herd does not come back at once. 0 to 100.
+    ///
+    /// # Default
+    /// 20
+    jitter: u8 as u8 = 20;
+    /// What becomes of a key whose owner let the lease run out.
+    ///
+    /// # Default
+    /// [`OnExpiry::Takeover`]
+    on_expiry: OnExpiry as OnExpiry = OnExpiry::Takeover;
+    /// What becomes of a handler whose lease is lost.
+    ///
+    /// # Default
+    /// [`OnLeaseLost::Abort`]
+    on_lease_lost: OnLeaseLost as OnLeaseLost = OnLeaseLost::Abort;
+    /// What a duplicate in flight is told.
+    ///
+    /// # Default
+    /// [`OnInFlight::Retry`]
+    on_in_flight: OnInFlight as OnInFlight = OnInFlight::Retry;
+    /// What becomes of a call while the store is down.
+    ///
+    /// # Default
+    /// [`OnStoreError::Fail`]
+    on_store_error: OnStoreError as OnStoreError = OnStoreError::Fail;
+    /// Free the key when a started run is dropped. Its effect is unknown: only for handlers whose effect may
+    /// happen twice.
+    ///
+    /// # Default
+    /// No: the key is left to its lease
+    release_on_cancel: bool as bool = false;
+    /// The largest encoded result kept, in bytes. A larger one is recorded as consumed without it.
+    ///
+    /// # Default
+    /// 1 MiB
+    max_result: u64 as HumaneSize = 1 << 20;
+    /// What operators see of keys.
+    ///
+    /// # Default
+    /// [`DisplayKey::Hash`]
+    display_key: DisplayKey as DisplayKey = DisplayKey::Hash;
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Policy {
+    /// For [`max_retries`](Self::max_retries): no count is kept.
+    pub const NO_LIMIT: u32 = u32::MAX;
+
+    /// For [`retain`](Self::retain): records are kept for ever. The store grows for ever, too.
+    pub const FOREVER: Duration = Duration::MAX;
+
+    /// Retries of a message before it is dead: 17 runs, as RocketMQ counts. This constant's only home.
+    pub const MQ_MAX_RETRIES: u32 = 16;
+
+    /// A scene's defaults.
+    pub fn of(scene: &Scene) -> Self {
+        match scene {
+            Scene::Mq => Self::new().retain(DAY.saturating_mul(7)).max_retries(Self::MQ_MAX_RETRIES),
+            Scene::Rest | Scene::Named(_) => Self::new(),
+        }
+    }
+
+    pub(crate) fn keeps_for_ever(&self) -> bool {
+        self.retain == Some(Self::FOREVER)
+    }
+
+    /// Whether the policy, put over the scene's defaults, makes sense.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the numbers and the rule.
+    pub fn check(&self, scene: &Scene) -> Result<(), PolicyError> {
+        Terms::from(self.or(Self::of(scene))).check()
+    }
+
+    /// Whether the policy fits a broker's redelivery, put over the scene's defaults.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with both numbers.
+    pub fn check_against(&self, scene: &Scene, redelivery: &Redelivery) -> Result<(), PolicyError> {
+        Terms::from(self.or(Self::of(scene))).fits(redelivery)
+    }
+}
+
+impl Terms {
+    /// 0: no limit, as in a [`ClaimRequest`](crate::ClaimRequest).
+    pub(crate) fn max_attempts(&self) -> u32 {
+        if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }
+    }
+
+    pub(crate) fn heartbeat(&self) -> Duration {
+        if self.heartbeat.is_zero() { self.lease / 3 } else { self.heartbeat }
+    }
+
+    /// Records count in whole ms in some stores; a duration too short to be seen counts as the shortest.
+    fn rounded(mut self) -> Self {
+        for time in [&mut self.lease, &mut self.max_run, &mut self.retain, &mut self.memory] {
+            if !time.is_zero() {
+                *time = (*time).max(Duration::from_millis(1));
+            }
+        }
+        self
+    }
+}

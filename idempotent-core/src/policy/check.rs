@@ -1,0 +1,134 @@
+//! Nonsense is refused where a policy is put to use, with both numbers in the text.
+use std::time::Duration;
+
+use super::{OnInFlight, Policy, Terms};
+
+/// A policy that makes no sense, or does not fit the broker.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("policy: {text}")]
+pub struct PolicyError {
+    text: String,
+}
+
+impl PolicyError {
+    fn new(text: String) -> Self {
+        Self { text }
+    }
+}
+
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), PolicyError> {
+    if holds { Ok(()) } else { Err(PolicyError::new(text())) }
+}
+
+/// `Duration`s as people write them.
+fn time(time: Duration) -> String {
+    if time == Policy::FOREVER { "forever".to_owned() } else { humantime::format_duration(time).to_string() }
+}
+
+impl Terms {
+    pub(crate) fn check(&self) -> Result<(), PolicyError> {
+        let Self { lease, max_run, retain, memory, .. } = *self;
+        ensure(!lease.is_zero() && lease <= LONGEST, || {
+            format!("lease is {}, it must be 1 ms … 30 days", time(lease))
+        })?;
+        let heartbeat = self.heartbeat();
+        ensure(heartbeat < lease / 2 && !heartbeat.is_zero(), || {
+            format!("heartbeat is {}, it must be below half the lease of {}", time(heartbeat), time(lease))
+        })?;
+        ensure(max_run >= lease, || {
+            format!("max_run is {}, it must not be shorter than the lease of {}", time(max_run), time(lease))
+        })?;
+        ensure(retain > lease, || {
+            format!("retain is {}, it must be longer than the lease of {}", time(retain), time(lease))
+        })?;
+        ensure(memory >= lease, || {
+            format!("memory is {}, it must not be shorter than the lease of {}", time(memory), time(lease))
+        })?;
+        for (name, first, most_name, most) in [
+            ("in_flight_delay", self.in_flight_delay, "in_flight_delay_max", self.in_flight_delay_max),
+            ("retry_delay", self.retry_delay, "retry_delay_max", self.retry_delay_max),
+        ] {
+            ensure(!first.is_zero() && first <= most, || {
+                format!("{name} is {}, it must be above zero and at most {most_name}, {}", time(first), time(most))
+            })?;
+        }
+        ensure(self.jitter <= 100, || format!("jitter is {} %, it must be 0 … 100 %", self.jitter))?;
+        match self.on_in_flight {
+            OnInFlight::Retry => Ok(()),
+            OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= LONGEST, || {
+                format!("on_in_flight waits {}, it must be 1 ms … 30 days", time(most))
+            }),
+            OnInFlight::Ack => Err(PolicyError::new(
+                "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
+                 unconfirmed messages, which this executor does not have; use retry or wait"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    pub(crate) fn fits(&self, broker: &Redelivery) -> Result<(), PolicyError> {
+        let budget = broker.budget();
+        ensure(broker.short_retention || self.retain >= budget, || {
+            format!(
+                "retain is {}, but the broker may redeliver up to {} after the first delivery: a late duplicate would \
+                 run again; raise retain, or say allow_short_retention()",
+                time(self.retain),
+                time(budget)
+            )
+        })?;
+        ensure(broker.deferrals_are_free || self.lease < budget, || {
+            format!(
+                "the lease is {}, but the broker gives up {} after the first delivery: if a worker dies, its message \
+                 would be dead before the key is free; shorten the lease, or say deferrals_are_free()",
+                time(self.lease),
+                time(budget)
+            )
+        })
+    }
+}
+
+/// How a broker redelivers, for the start-up check: lease and retention must fit it.
+///
+/// ```
+/// use std::time::Duration;
+/// use idempotent_core::{Policy, Redelivery, Scene};
+///
+/// let schedule = Redelivery::after([1, 5, 30, 300].map(Duration::from_secs));
+/// let policy = Policy::new().lease(Duration::from_secs(600));
+/// let error = policy.check_against(&Scene::Mq, &schedule).unwrap_err().to_string();
+/// assert!(error.contains("10m") && error.contains("5m 36s"), "{error}");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Redelivery {
+    delays: Vec<Duration>,
+    short_retention: bool,
+    deferrals_are_free: bool,
+}
+
+impl Redelivery {
+    /// One delay for each redelivery; after the last the broker gives up.
+    pub fn after(delays: impl IntoIterator<Item = Duration>) -> Self {
+        Self { delays: delays.into_iter().collect(), short_retention: false, deferrals_are_free: false }
+    }
+
+    /// From the first delivery to the last.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.delays.iter().fold(Duration::ZERO, |sum, delay| sum.saturating_add(*delay))
+    }
+
+    /// Late duplicates may run again.
+    pub fn allow_short_retention(mut self) -> Self {
+        self.short_retention = true;
+        self
+    }
+
+    /// Deferring a message in flight does not use up a redelivery.
+    pub fn deferrals_are_free(mut self) -> Self {
+        self.deferrals_are_free = true;
+        self
+    }
+}

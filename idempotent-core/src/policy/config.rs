@@ -1,0 +1,146 @@
+//! A policy as it is written in a configuration file.
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+use super::Policy;
+
+/// `"30s"`, `"1h 30m"`, `"forever"`.
+pub(super) struct HumaneTime(Duration);
+
+/// `"1MiB"`, or a number of bytes.
+pub(super) struct HumaneSize(u64);
+
+impl From<HumaneTime> for Duration {
+    fn from(time: HumaneTime) -> Self {
+        time.0
+    }
+}
+
+impl From<HumaneSize> for u64 {
+    fn from(size: HumaneSize) -> Self {
+        size.0
+    }
+}
+
+pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    HumaneTime::deserialize(from).map(Into::into)
+}
+
+impl<'de> Deserialize<'de> for HumaneTime {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Humane { wanted: "a duration such as \"30s\"", text: parse_time, number: None }).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HumaneSize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (wanted, text) = ("a size such as \"1MiB\"", parse_size as fn(&str) -> Result<u64, String>);
+        from.deserialize_any(Humane { wanted, text, number: Some(|bytes| bytes) }).map(Self)
+    }
+}
+
+struct Humane<T> {
+    wanted: &'static str,
+    text: fn(&str) -> Result<T, String>,
+    number: Option<fn(u64) -> T>,
+}
+
+impl<T> Visitor<'_> for Humane<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.wanted)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.text)(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        match self.number {
+            Some(make) => Ok(make(number)),
+            None => Err(E::custom(format!("`{number}` has no unit: write it as \"{number}s\", \"{number}ms\" …"))),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::custom(format!("`{number}` is below zero"))),
+        }
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    const UNITS: &str = "ms, s, m, h, d, w";
+    if text == "forever" {
+        return Ok(Policy::FOREVER);
+    }
+    humantime::parse_duration(text).map_err(|e| {
+        use humantime::DurationError as E;
+        match e {
+            E::InvalidCharacter(at) => {
+                format!("\"{text}\" has a wrong character at {at}; write \"30s\", units {UNITS}")
+            }
+            E::NumberExpected(at) => format!("\"{text}\" needs a number at {at}; write \"30s\", units {UNITS}"),
+            E::UnknownUnit { start, unit, .. } if unit.is_empty() => {
+                format!("\"{text}\" has no unit at {start}; units are {UNITS}")
+            }
+            E::UnknownUnit { start, unit, .. } => {
+                format!("\"{text}\" has an unknown unit `{unit}` at {start}; units are {UNITS}")
+            }
+            E::Empty => "an empty text is no duration; write \"30s\"".to_owned(),
+            _ => format!("\"{text}\" is too long a time"),
+        }
+    })
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|e| format!("\"{text}\" is no size ({e}); write \"64KiB\" or \"1MiB\""))
+}
+
+pub(super) fn in_field<E: Error>(name: &str, error: &E) -> E {
+    E::custom(format!("`{name}`: {error}"))
+}
+
+pub(super) fn twice<E: Error>(name: &str) -> E {
+    E::custom(format!("`{name}` is given twice"))
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Knobs;
+
+        impl<'de> Visitor<'de> for Knobs {
+            type Value = Policy;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a policy: lease, retain, max_retries …")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Policy, M::Error> {
+                let mut policy = Policy::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if !policy.set(&name, &mut map)? {
+                        return Err(M::Error::custom(unknown(&name)));
+                    }
+                }
+                Ok(policy)
+            }
+        }
+
+        from.deserialize_map(Knobs)
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let near = Policy::NAMES.iter().map(|known| (strsim::osa_distance(known, name), known)).min();
+    match near {
+        Some((distance, known)) if distance <= 3 => format!("unknown setting `{name}`; did you mean `{known}`?"),
+        _ => format!("unknown setting `{name}`; known are {}", Policy::NAMES.join(", ")),
+    }
+}

@@ -1,0 +1,132 @@
+//! What a handler's answer means, and how a duplicate is told in the same type.
+use std::future::{Future, ready};
+
+use crate::{Disposition, Outcome, Rejection};
+
+/// What the wrapped handler returns where the handler returns `R`.
+pub trait Reshapes {
+    /// `R` itself for most strategies; a response type for a web framework's.
+    type Output<R>;
+}
+
+/// A strategy that takes an `R` apart and puts the caller's answer together.
+#[diagnostic::on_unimplemented(
+    message = "an idempotent handler cannot return `{R}`",
+    label = "no reply strategy covers this",
+    note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
+            knows the type: `reply = …`"
+)]
+pub trait Replies<R>: Reshapes {
+    /// Kept for replay.
+    type Value;
+    /// Never kept.
+    type Failure;
+
+    /// Takes the answer apart; waits where it is a stream.
+    ///
+    /// # Cancellation
+    /// Dropped with the run.
+    fn split(reply: R) -> impl Future<Output = Split<Self::Value, Self::Failure>>;
+
+    /// The caller's answer to a run that went well.
+    fn value(value: Self::Value) -> Self::Output<R>;
+
+    /// A duplicate's answer.
+    fn replayed(value: Self::Value) -> Self::Output<R>;
+
+    /// The caller's answer to a run that failed.
+    fn failure(failure: Self::Failure) -> Self::Output<R>;
+}
+
+/// A strategy that can also say no; `reject = fn` stands in where it cannot.
+#[diagnostic::on_unimplemented(
+    message = "a rejection cannot be told as `{R}`",
+    label = "duplicates and refusals need an answer of this type",
+    note = "return `Result<T, E>` where `E: From<idempotent::Rejection>` (anyhow::Error is one), or `Disposition`, or \
+            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = …`"
+)]
+pub trait Rejects<R>: Replies<R> {
+    /// The answer to a caller whose handler did not run, or whose run does not count.
+    fn rejected(rejection: Rejection) -> Self::Output<R>;
+}
+
+/// An answer taken apart.
+#[derive(Clone, Debug)]
+pub enum Split<V, F> {
+    /// Done, with this.
+    Value(V),
+    /// Worth another run.
+    Transient(F),
+    /// Not worth one.
+    Permanent(F),
+}
+
+/// `Result<T, E>` and [`Disposition`] as they are; the default.
+#[derive(Clone, Copy, Debug)]
+pub struct Auto;
+
+impl Reshapes for Auto {
+    type Output<R> = R;
+}
+
+impl<T, E> Replies<Result<T, E>> for Auto {
+    type Value = T;
+    type Failure = E;
+
+    fn split(reply: Result<T, E>) -> impl Future<Output = Split<T, E>> {
+        ready(reply.map_or_else(Split::Transient, Split::Value))
+    }
+
+    fn value(value: T) -> Result<T, E> {
+        Ok(value)
+    }
+
+    fn replayed(value: T) -> Result<T, E> {
+        Ok(value)
+    }
+
+    fn failure(failure: E) -> Result<T, E> {
+        Err(failure)
+    }
+}
+
+#[diagnostic::do_not_recommend] // say what the trait says, not `E: From` alone
+impl<T, E: From<Rejection>> Rejects<Result<T, E>> for Auto {
+    fn rejected(rejection: Rejection) -> Result<T, E> {
+        Err(rejection.into())
+    }
+}
+
+impl Replies<Disposition> for Auto {
+    type Value = ();
+    type Failure = Disposition;
+
+    fn split(reply: Disposition) -> impl Future<Output = Split<(), Disposition>> {
+        ready(match reply {
+            Disposition::Ack => Split::Value(()),
+            Disposition::DeadLetter { .. } => Split::Permanent(reply),
+            Disposition::Retry { .. } => Split::Transient(reply),
+        })
+    }
+
+    fn value((): ()) -> Disposition {
+        Disposition::Ack
+    }
+
+    fn replayed((): ()) -> Disposition {
+        Disposition::Ack
+    }
+
+    fn failure(failure: Disposition) -> Disposition {
+        failure
+    }
+}
+
+impl Rejects<Disposition> for Auto {
+    fn rejected(rejection: Rejection) -> Disposition {
+        match Outcome::of(&rejection).disposition() {
+            Disposition::DeadLetter { .. } => Disposition::DeadLetter { reason: rejection.to_string().into() },
+            other => other,
+        }
+    }
+}

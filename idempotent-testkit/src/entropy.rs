@@ -1,0 +1,55 @@
+//! Randomness that can be repeated.
+use std::sync::{Arc, Mutex, PoisonError};
+
+use idempotent_core::{Entropy, EntropyError};
+
+/// An [`Entropy`] that gives the same bits for the same seed, in the order they are asked for. Clones draw from
+/// one sequence. For tests only: whoever knows the seed knows every owner token.
+#[derive(Clone, Debug)]
+pub struct SeededEntropy(Arc<Mutex<Dice>>);
+
+impl SeededEntropy {
+    /// The sequence of this seed, from its start.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Dice::new(seed))))
+    }
+}
+
+impl Entropy for SeededEntropy {
+    fn bits(&self) -> Result<u128, EntropyError> {
+        let mut dice = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(u128::from(dice.roll()) << 64 | u128::from(dice.roll()))
+    }
+}
+
+/// splitmix64: small, and every seed, 0 too, starts well.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `n`, which is not 0; the bias does not matter to a test.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.roll() % n.max(1)
+    }
+
+    /// In 0.0 .. 1.0.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        // 53 bits are what an f64 holds exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let fraction = (self.roll() >> 11) as f64 / (1_u64 << 53) as f64;
+        fraction
+    }
+}

@@ -1,0 +1,79 @@
+//! The abilities of the store underneath, with faults where they are calls.
+use std::future::pending;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Abilities, Admin, Browse, Fencing, Key, Page, Purge, Settled, StoreError, StoreErrorKind, Watch, Watching,
+};
+
+use super::{Answer, FaultStore, Verb};
+
+impl FaultStore {
+    /// Only what the store underneath has. Batch is left out on purpose.
+    pub(super) fn forwarded(&self) -> Abilities<'_> {
+        let inner = self.shared.inner.abilities();
+        let mut abilities = Abilities::none();
+        if inner.watch.is_some() {
+            abilities = abilities.with_watch(self);
+        }
+        if inner.browse.is_some() {
+            abilities = abilities.with_browse(self);
+        }
+        if inner.purge.is_some() {
+            abilities = abilities.with_purge(self);
+        }
+        if inner.admin.is_some() {
+            abilities = abilities.with_admin(self);
+        }
+        abilities
+    }
+}
+
+/// Never reached through [`FaultStore::forwarded`]: what is missing underneath is not offered.
+fn missing(ability: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because(format!("the store underneath has no ability to {ability}"))
+}
+
+/// The dead hear nothing; to all others the store's own watch is passed on.
+impl Watch for FaultStore {
+    fn watch(&self, key: &Key) -> Watching {
+        match self.shared.inner.abilities().watch {
+            Some(inner) if !self.script().dead => inner.watch(key),
+            _ => Box::pin(pending()),
+        }
+    }
+}
+
+#[async_trait]
+impl Browse for FaultStore {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+        let call = async {
+            let browse = self.shared.inner.abilities().browse.ok_or_else(|| missing("browse"))?;
+            browse.browse(after, limit).await
+        };
+        self.call(Verb::Browse, None, None, call, |page| Answer::Count(page.entries.len())).await
+    }
+}
+
+#[async_trait]
+impl Purge for FaultStore {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        let call = async {
+            let purge = self.shared.inner.abilities().purge.ok_or_else(|| missing("purge"))?;
+            purge.purge(at_most).await
+        };
+        self.call(Verb::Purge, None, None, call, |removed| Answer::Count(*removed)).await
+    }
+}
+
+#[async_trait]
+impl Admin for FaultStore {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        let call = async {
+            let admin = self.shared.inner.abilities().admin.ok_or_else(|| missing("forget"))?;
+            admin.forget(key, expected, force, memory).await
+        };
+        self.call(Verb::Forget, Some(key), None, call, |settled| Answer::Settled(*settled)).await
+    }
+}

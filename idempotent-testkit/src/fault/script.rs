@@ -1,0 +1,160 @@
+//! Which fault comes next.
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::entropy::Dice;
+
+/// As a number of calls: all of them, until healed.
+pub const FOREVER: u32 = u32::MAX;
+
+/// What a store is asked.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// [`Store::claim`](idempotent_core::Store::claim)
+    Claim,
+    /// [`Store::renew`](idempotent_core::Store::renew)
+    Renew,
+    /// [`Store::complete`](idempotent_core::Store::complete)
+    Complete,
+    /// [`Store::release`](idempotent_core::Store::release)
+    Release,
+    /// [`Store::peek`](idempotent_core::Store::peek)
+    Peek,
+    /// [`Browse::browse`](idempotent_core::Browse::browse)
+    Browse,
+    /// [`Purge::purge`](idempotent_core::Purge::purge)
+    Purge,
+    /// [`Admin::forget`](idempotent_core::Admin::forget)
+    Forget,
+}
+
+impl Verb {
+    /// The four that change a record on behalf of a run.
+    pub const WRITES: [Self; 4] = [Self::Claim, Self::Renew, Self::Complete, Self::Release];
+}
+
+/// How likely each fault is for a call, 0.0 to 1.0; tried in this order, one fault a call at most. All zero by
+/// default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Chaos {
+    /// Refused, `NotApplied`.
+    pub refuse: f64,
+    /// Not applied, `Ambiguous`.
+    pub lose_request: f64,
+    /// Applied, `Ambiguous`.
+    pub lose_reply: f64,
+    /// Applied, never answered.
+    pub hang: f64,
+    /// Reaches the store up to [`max_delay`](Self::max_delay) later; on top of another fault.
+    pub delay: f64,
+    /// The answer comes up to [`max_delay`](Self::max_delay) later; on top of another fault.
+    pub delay_reply: f64,
+    /// The longest delay.
+    pub max_delay: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fault {
+    Refuse,
+    LoseRequest,
+    LoseReply,
+    Hang,
+}
+
+/// What is to happen to one call.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) fault: Option<Fault>,
+    pub(super) delay_request: Duration,
+    pub(super) delay_reply: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) down: bool,
+    pub(super) dead: bool,
+    /// A fault, or a call let through, and for how many calls.
+    queued: HashMap<Verb, VecDeque<(Option<Fault>, u32)>>,
+    delays: HashMap<Verb, (Duration, Duration)>,
+    chaos: Option<(Dice, Chaos)>,
+}
+
+impl Script {
+    pub(super) fn push(&mut self, verb: Verb, fault: Option<Fault>, n: u32) {
+        if n > 0 {
+            self.queued.entry(verb).or_default().push_back((fault, n));
+        }
+    }
+
+    pub(super) fn delay_request(&mut self, verb: Verb, by: Duration) {
+        self.delays.entry(verb).or_default().0 = by;
+    }
+
+    pub(super) fn delay_reply(&mut self, verb: Verb, by: Duration) {
+        self.delays.entry(verb).or_default().1 = by;
+    }
+
+    pub(super) fn chaos(&mut self, seed: u64, chaos: Chaos) {
+        self.chaos = Some((Dice::new(seed), chaos));
+    }
+
+    pub(super) fn heal(&mut self) {
+        *self = Self { dead: self.dead, ..Self::default() };
+    }
+
+    pub(super) fn is_played(&self) -> bool {
+        self.queued.values().flatten().all(|(_, left)| *left == FOREVER)
+    }
+
+    /// Takes the next fault of `verb` off the script.
+    pub(super) fn plan(&mut self, verb: Verb) -> Plan {
+        let (delay_request, delay_reply) = self.delays.get(&verb).copied().unwrap_or_default();
+        let mut plan = Plan { fault: None, delay_request, delay_reply };
+        if self.down {
+            plan.fault = Some(Fault::Refuse);
+        } else if let Some(fault) = self.next_queued(verb) {
+            plan.fault = fault;
+        } else if let Some((dice, chaos)) = &mut self.chaos {
+            chaos.roll(dice, &mut plan);
+        }
+        plan
+    }
+
+    fn next_queued(&mut self, verb: Verb) -> Option<Option<Fault>> {
+        let queue = self.queued.get_mut(&verb)?;
+        let (fault, left) = queue.front_mut()?;
+        let fault = *fault;
+        if *left != FOREVER {
+            *left -= 1;
+            if *left == 0 {
+                queue.pop_front();
+            }
+        }
+        Some(fault)
+    }
+}
+
+impl Chaos {
+    /// Rolls the same number of dice for every call, so that one probability changed leaves the rest in place.
+    fn roll(&self, dice: &mut Dice, plan: &mut Plan) {
+        let mut roll = dice.fraction();
+        for (chance, fault) in [
+            (self.refuse, Fault::Refuse),
+            (self.lose_request, Fault::LoseRequest),
+            (self.lose_reply, Fault::LoseReply),
+            (self.hang, Fault::Hang),
+        ] {
+            if roll >= 0.0 && roll < chance {
+                plan.fault = Some(fault);
+            }
+            roll -= chance;
+        }
+        for (chance, delay) in [(self.delay, &mut plan.delay_request), (self.delay_reply, &mut plan.delay_reply)] {
+            let (roll, part) = (dice.fraction(), dice.fraction());
+            if roll < chance {
+                *delay += self.max_delay.mul_f64(part);
+            }
+        }
+    }
+}
