@@ -2,7 +2,7 @@
 //!
 //! What we write carries the hygiene of a macro (`Span::mixed_site`): our names cannot meet the user's, and lints
 //! leave it alone. What an error can be about is located at the user's tokens.
-mod boxed;
+pub(crate) mod boxed;
 mod call;
 
 use proc_macro2::{Span, TokenStream, TokenTree};

@@ -101,6 +101,9 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
     if empty { Err(Error::new(value.span(), format!("{name} must not be empty"))) } else { Ok(()) }
 }
 
+/// The core's limit, in milliseconds.
+const LONGEST_LEASE: u64 = 30 * 24 * 3_600_000;
+
 fn knobs(args: &Args) -> Result<Vec<Knob>> {
     let mut knobs = Vec::new();
     let mut set = |setter, setting| knobs.push(Knob { setter, setting });
@@ -108,6 +111,9 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
 
     let (lease, max_run) = (time("lease", &args.lease)?, time("max_run", &args.max_run)?);
     if let Some(lease) = lease {
+        if lease > LONGEST_LEASE {
+            return Err(Error::new(args.lease.span(), "`lease` must be 1 ms … 30 days: a crashed run holds its key that long"));
+        }
         set("lease", Setting::Millis(lease));
     }
     if let Some(max_run) = max_run {

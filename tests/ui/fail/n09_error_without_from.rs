@@ -1,4 +1,4 @@
-// expect: From<idempotent::Rejection>
+// expect: where `E: From<idempotent::Rejection>`
 use idempotent::idempotent;
 
 struct Declined;

@@ -1,4 +1,4 @@
-// expect: an idempotent handler cannot return `()`
+// expect: a rejection cannot be told as `()`
 use idempotent::idempotent;
 
 #[idempotent(key = order)]

@@ -1,4 +1,4 @@
-// expect: an idempotent handler cannot return
+// expect: name a strategy that knows the type: `reply = …`
 use idempotent::idempotent;
 
 #[idempotent(key = order)]
