@@ -101,8 +101,14 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
     if empty { Err(Error::new(value.span(), format!("{name} must not be empty"))) } else { Ok(()) }
 }
 
-/// The core's limit, in milliseconds.
-const LONGEST_LEASE: u64 = 30 * 24 * 3_600_000;
+/// Refuses more milliseconds than the core takes for a lease or a wait.
+fn longest(name: &str, value: &Expr, millis: u64) -> Result<u64> {
+    const LONGEST: u64 = 30 * 24 * 3_600_000;
+    match millis {
+        0..=LONGEST => Ok(millis),
+        _ => Err(Error::new(value.span(), format!("`{name}` must be 1 ms … 30 days"))),
+    }
+}
 
 fn knobs(args: &Args) -> Result<Vec<Knob>> {
     let mut knobs = Vec::new();
@@ -110,10 +116,8 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
     let time = |name, value: &Option<Expr>| value.as_ref().map(|value| millis(name, value)).transpose();
 
     let (lease, max_run) = (time("lease", &args.lease)?, time("max_run", &args.max_run)?);
-    if let Some(lease) = lease {
-        if lease > LONGEST_LEASE {
-            return Err(Error::new(args.lease.span(), "`lease` must be 1 ms … 30 days: a crashed run holds its key that long"));
-        }
+    if let (Some(lease), Some(value)) = (lease, &args.lease) {
+        longest("lease", value, lease)?;
         set("lease", Setting::Millis(lease));
     }
     if let Some(max_run) = max_run {
@@ -191,7 +195,7 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
         && word(func).is_some_and(|word| word == "wait")
         && let (1, Some(max)) = (args.len(), args.first())
     {
-        return millis("wait", max).map(Setting::Wait);
+        return longest("wait", max, millis("wait", max)?).map(Setting::Wait);
     }
     match word(value) {
         Some(word) if word == "retry" => Ok(Setting::Word("OnInFlight", "Retry")),
