@@ -64,6 +64,7 @@ fn check<'a>(cases: impl Iterator<Item = &'a (String, PathBuf)>) -> BTreeMap<Str
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui-text");
     fs::create_dir_all(&folder).unwrap();
+    let core = root.join("idempotent-core");
     let mut manifest = format!(
         r#"[workspace]
 [package]
@@ -73,10 +74,11 @@ edition = "2024"
 publish = false
 [dependencies]
 {} = {{ path = {root:?} }}
+idempotent-core = {{ path = {core:?} }}
 anyhow = "1"
 async-trait = "0.1"
 serde = {{ version = "1", features = ["derive"] }}
-tokio = {{ version = "1", features = ["macros", "rt"] }}
+tokio = {{ version = "1", features = ["full"] }}
 tracing = "0.1"
 "#,
         env!("CARGO_PKG_NAME"),
