@@ -20,6 +20,7 @@ fn what_cannot_be_meant_says_what_can() {
         ("key = a, lease = \"0s\"", "`lease` must be > 0"),
         ("key = a, lease = -1", "`lease` must be > 0"),
         ("key = a, lease = \"7d\", retain = \"7d\"", "the lease must be shorter than retention"),
+        ("key = a, lease = \"31d\"", "`lease` must be 1 ms … 30 days"),
         ("key = a, lease = \"10m\", max_run = \"1m\"", "`max_run` must not be shorter than the lease"),
         ("key = a, retain = always", "\"7d\", or `forever`"),
         ("key = a, retain = \"forever\"", "without quotes"),

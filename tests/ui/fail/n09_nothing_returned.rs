@@ -1,0 +1,11 @@
+// expect: a rejection cannot be told as `()`
+use idempotent::idempotent;
+
+#[idempotent(key = order)]
+async fn charge(order: u64) {
+    let _ = order;
+}
+
+fn main() {
+    let _ = charge(1);
+}
