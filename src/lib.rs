@@ -1,4 +1,7 @@
 //! Consumer-side idempotency: one attribute makes a message or REST handler safe against duplicates.
+mod connect;
+
+pub use self::connect::{ConnectError, connect};
 #[doc(hidden)]
 pub use idempotent_core::__private;
 pub use idempotent_core::*;
