@@ -1,0 +1,133 @@
+use std::error::Error as _;
+
+use super::url::masked;
+use super::{ConnectError, connect};
+
+/// Polled by hand: nothing that is refused has anything to wait for.
+fn refused(url: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(connect(url)).unwrap_err();
+    let debug = format!("{error:?}");
+    for secret in ["hunter2", "s3cret"] {
+        assert!(!debug.contains(secret), "{debug}");
+    }
+    error.to_string()
+}
+
+#[track_caller]
+fn says(url: &str, parts: &[&str]) {
+    let text = refused(url);
+    for part in parts {
+        assert!(text.contains(part), "`{url}` is refused by `{text}`, which lacks `{part}`");
+    }
+}
+
+#[test]
+fn n48_a_missing_colon_is_named() {
+    says("redis//x", &["invalid store url `redis//x`", "a colon is missing after `redis`", "`redis://…`"]);
+    says("redis//:hunter2@x", &["`redis//:***@x`"]);
+    says("sqlite", &["a colon and a place are missing after `sqlite`"]);
+}
+
+#[test]
+fn n48_a_path_is_told_how_to_be_a_url() {
+    for path in ["store.db", "/tmp/store.db", "./a:b", "C:\\store.db", "1:2", ":x", "//x"] {
+        says(path, &["it has no scheme", "`sqlite:PATH`"]);
+    }
+}
+
+#[test]
+fn n49_an_unknown_scheme_lists_what_there_is() {
+    says("etcd://x", &["the scheme `etcd` is not known;", "there is `memory:` and `sqlite:PATH`"]);
+    for (url, meant) in [
+        ("sqlit:x", "sqlite"),
+        ("sqlite3:x", "sqlite"),
+        ("rediis://x", "redis"),
+        ("postgre://x", "postgres"),
+        ("valkey://x", "redis"),
+        ("file:x.db", "sqlite"),
+        ("MEMROY:", "memory"),
+    ] {
+        says(url, &[&format!("did you mean `{meant}`?")]);
+    }
+}
+
+#[test]
+fn n49_a_known_scheme_names_its_feature() {
+    for (url, scheme, feature) in [
+        ("redis://localhost/0", "redis", "redis"),
+        ("rediss://localhost", "rediss", "redis"),
+        ("redis+sentinel://a:26379,b:26379/main", "redis+sentinel", "redis"),
+        ("redis+cluster://[::1]:6379", "redis+cluster", "redis"),
+        ("postgres://u:hunter2@h/db", "postgres", "postgres"),
+        ("postgresql://h/db", "postgres", "postgres"),
+        ("MySQL://h/db", "mysql", "mysql"),
+    ] {
+        says(url, &[&format!("no store for `{scheme}` yet"), &format!("feature `{feature}`"), "`memory:`"]);
+    }
+    let off = ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" }.to_string();
+    assert!(off.ends_with("say `idempotent-rs = { version = \"0.1.0\", features = [\"sqlite\"] }`"), "{off}");
+}
+
+#[test]
+fn n50_nothing_is_not_a_url() {
+    for url in ["", " ", "\n"] {
+        says(url, &["invalid store url: it is empty", "`memory:`"]);
+    }
+}
+
+#[test]
+fn n51_a_port_there_cannot_be_is_named() {
+    for port in ["99999", "0", "65536", "99999999999999999999"] {
+        says(&format!("redis://u:hunter2@h:{port}/0"), &[&format!("port {port} "), "`redis://u:***@h:"]);
+    }
+    says("redis+sentinel://a:1,b:70000/main", &["port 70000 "]);
+    says("redis://[::1]:70000", &["port 70000 "]);
+}
+
+#[test]
+fn n51_no_text_shows_a_password() {
+    for (url, shown) in [
+        ("redis://u:hunter2@h", "redis://u:***@h"),
+        ("redis://:hunter2@h", "redis://:***@h"),
+        ("redis://hunter2@h", "redis://***@h"),
+        ("redis://u:hun@ter2@h", "redis://u:***@h"),
+        ("redis://u:hun/ter2@h", "redis://u:***@h"),
+        ("redis://u:hun?ter2@h", "redis://u:***@h"),
+        ("redis:u:hunter2@h", "redis:u:***@h"),
+        ("u:hunter2@h", "u:***@h"),
+        ("postgres://h/db?password=hunter2&x=1", "postgres://h/db?password=***&x=1"),
+        ("postgres://h/db?sslPassword=hunter2", "postgres://h/db?sslPassword=***"),
+        ("redis://h\n", "redis://h\\n"),
+        ("@", "***@"),
+        ("", ""),
+    ] {
+        assert_eq!(&*masked(url), shown);
+    }
+    says("etcd://u:hunter2@h", &["`etcd://u:***@h`"]);
+    says("redis://u:hunter2/s3cret@h", &["the port is not a number", "percent-encode"]);
+    says("redis://u:hunter2@h\n", &["a control character"]);
+    says("memory:hunter2@x", &["nothing may follow `memory:`"]);
+}
+
+#[tokio::test]
+async fn memory_and_sqlite_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let path = path.to_str().unwrap();
+    for url in ["memory", "memory:", "memory://", "sqlite::memory:"] {
+        connect(url).await.unwrap();
+    }
+    for url in [format!("sqlite:{path}"), format!("sqlite://{path}"), format!("SQLite:{path}")] {
+        let store = connect(&url).await.unwrap();
+        assert!(store.abilities().browse.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_says_why() {
+    let error = connect("sqlite:/no/such/folder/x.db").await.unwrap_err();
+    assert!(matches!(error, ConnectError::Store(_)) && error.source().is_some());
+    assert!(error.to_string().starts_with("the store cannot be opened: "), "{error}");
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+}
