@@ -103,6 +103,9 @@ async fn a_connection_that_was_lost_is_opened_again() {
     assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
+    let turn = store.0.writer.turn().await.unwrap();
+    turn.end::<()>(&Err(store.0.place.error(sqlx::Error::WorkerCrashed)));
+    assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
 }
 
 /// The text of a migration that was released: another one would be refused by every database there is.
