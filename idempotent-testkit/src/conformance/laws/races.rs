@@ -66,7 +66,7 @@ async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
 /// In every second round on several threads, where chance decides; in the others on one, taking turns at every
 /// point where the store waits: a gap between its reading and writing is then found without fail.
 async fn race(store: &Patient, round: u32, asks: Vec<ClaimRequest>) -> Vec<Claim> {
-    if round % 2 == 0 { in_turns(store, &asks).await } else { at_once(store, asks).await }
+    if round.is_multiple_of(2) { in_turns(store, &asks).await } else { at_once(store, asks).await }
 }
 
 async fn in_turns(store: &Patient, asks: &[ClaimRequest]) -> Vec<Claim> {
