@@ -1,5 +1,5 @@
 //! Leases on a virtual clock: who may run, and what becomes of a worker that dies, stalls or is overtaken.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::sync::Arc;

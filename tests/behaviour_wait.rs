@@ -1,5 +1,5 @@
 //! Waiting for a run in flight, batches, draining, and runs that outlive their caller, on a virtual clock.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::sync::Arc;

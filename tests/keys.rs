@@ -1,5 +1,5 @@
 //! What keys tell apart, what they refuse, and what they show.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
 //! Policies: who goes over whom, what is refused, and how they are written in configuration.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::time::Duration;

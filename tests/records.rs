@@ -1,5 +1,5 @@
 //! The stored form of a record: what comes back, and what is refused and left alone.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 use std::sync::Arc;
 
 use idempotent::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreErrorKind};
