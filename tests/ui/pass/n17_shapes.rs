@@ -1,5 +1,6 @@
 //! Every shape of handler; each is called twice and runs once.
 #![deny(warnings)]
+#![allow(clippy::needless_lifetimes)]
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -56,7 +57,7 @@ impl Service {
     }
 
     /// Docs and visibility stay.
-    #[must_use]
+    #[must_use = "the answer may be a rejection"]
     #[idempotent(key = text, with = self.idem)]
     pub(crate) async fn by_mut<'a>(&mut self, text: &'a str) -> Result<u32, Rejection> {
         ran();
@@ -200,7 +201,7 @@ fn once() {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     let service = || Service { idem: e.clone(), calls: 0 };
 
