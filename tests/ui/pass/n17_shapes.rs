@@ -2,6 +2,7 @@
 #![deny(warnings)]
 #![allow(clippy::needless_lifetimes)]
 use std::fmt::Display;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -192,6 +193,15 @@ async fn shadowed(e: &Executor) -> Foo {
     Ok(1)
 }
 
+/// What `#[async_trait]` writes, by hand.
+#[idempotent(key = id, with = e)]
+fn boxed_by_hand(e: &Executor, id: u8) -> Pin<Box<dyn Future<Output = Result<u8, Rejection>> + Send + '_>> {
+    Box::pin(async move {
+        ran();
+        Ok(id)
+    })
+}
+
 fn is_send<T: Send>(value: T) -> T {
     value
 }
@@ -264,6 +274,10 @@ pub(crate) async fn main() {
     once();
     for _ in 0..2 {
         assert_eq!(shadowed(&e).await.unwrap(), 1);
+    }
+    once();
+    for _ in 0..2 {
+        assert_eq!(boxed_by_hand(&e, 1).await.unwrap(), 1);
     }
     once();
 }
