@@ -1,4 +1,4 @@
-//! What the attribute says to mistakes: no case in `tests/ui/fail` may compile. Those in `tests/ui/pass` must, and
+//! What the attribute says to mistakes: no case in `fail` may compile. Those in `pass` must, and
 //! run well; they are modules here, so clippy sees them, too.
 //!
 //! rustc's own words change with every release. On the pinned toolchain each diagnostic is compared whole with the
@@ -24,13 +24,13 @@ macro_rules! pass {
     };
 }
 pass! {
-    arguments in "ui/pass/arguments.rs"
-    lints in "ui/pass/lints.rs"
-    n17_instrument in "ui/pass/n17_instrument.rs"
-    n17_shapes in "ui/pass/n17_shapes.rs"
-    n20_hygiene in "ui/pass/n20_hygiene.rs"
-    n21_option_key in "ui/pass/n21_option_key.rs"
-    reply in "ui/pass/reply.rs"
+    arguments in "pass/arguments.rs"
+    lints in "pass/lints.rs"
+    n17_instrument in "pass/n17_instrument.rs"
+    n17_shapes in "pass/n17_shapes.rs"
+    n20_hygiene in "pass/n20_hygiene.rs"
+    n21_option_key in "pass/n21_option_key.rs"
+    reply in "pass/reply.rs"
 }
 
 const PINNED: &str = "rustc 1.95.";
@@ -40,7 +40,7 @@ fn every_mistake_is_told() {
     let rustc = Command::new("rustc").arg("--version").output().expect("rustc runs").stdout;
     let pinned = String::from_utf8_lossy(&rustc).starts_with(PINNED);
     if pinned && env::var_os("IDEMPOTENT_UI").is_none_or(|mode| mode != "text") {
-        trybuild::TestCases::new().compile_fail("tests/ui/fail/*.rs");
+        trybuild::TestCases::new().compile_fail("fail/*.rs");
     } else {
         by_text();
     }
@@ -66,7 +66,7 @@ fn by_text() {
 
 /// Name and path of each case in `tests/ui/{folder}`.
 fn cases(folder: &str) -> BTreeSet<(String, PathBuf)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let sources = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let cases: BTreeSet<_> =
@@ -78,6 +78,7 @@ fn cases(folder: &str) -> BTreeSet<(String, PathBuf)> {
 /// The errors of each case that has any.
 fn check(cases: &BTreeSet<(String, PathBuf)>) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let facade = root.join("../..");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui-text");
     fs::create_dir_all(&folder).unwrap();
     let mut manifest = format!(
@@ -88,11 +89,11 @@ version = "0.0.0"
 edition = "2024"
 publish = false
 [dependencies]
-{} = {{ path = {root:?} }}
+{} = {{ path = {facade:?} }}
 async-trait = "0.1"
 tokio = {{ version = "1", features = ["full"] }}
 "#,
-        env!("CARGO_PKG_NAME"),
+        "idempotent-rs",
     );
     for (name, path) in cases {
         write!(manifest, "[[bin]]\nname = {name:?}\npath = {path:?}\n").unwrap();
