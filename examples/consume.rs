@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Parser;
 use idempotent::{Disposition, Entropy, Executor, OsEntropy, Outcome, Policy, Scene, Tracing, idempotent};
 use tokio::task::JoinSet;
@@ -48,6 +48,7 @@ use self::broker::Broker;
 use self::dead::DeadLetters;
 use self::delivery::Delivery;
 use self::effects::Effects;
+use self::held::Held;
 use self::input::{Input, Source};
 use self::places::Places;
 use self::screen::Screen;
@@ -164,7 +165,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let effects = Effects::open(&places.effects).await?;
     let broker = Broker::new(DeadLetters::create(dead_letters.clone())?, tally.clone(), screen.clone());
     screen.begin(&input);
-    let held = held::Held::look(&executor).await?;
+    let held = Held::look(&executor, screen).await;
 
     let began = Instant::now();
     let job = Arc::new(Job {
@@ -198,7 +199,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     announcing.abort();
     screen.end();
     let ended = match (ended, reading.error()) {
-        (Ended::Complete, Some(error)) => Ended::Failed(anyhow!("{error}")),
+        (Ended::Complete, Some(error)) => Ended::Failed(error),
         (ended, _) => ended,
     };
     let elapsed = began.elapsed();

@@ -4,7 +4,7 @@
 //! as good as. Nobody may take its keys before the leases end: it could be merely slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::{Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
+use idempotent::{Browse, Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
 use tokio::time::{Instant, sleep_until};
 
 use crate::SCOPE;
@@ -15,22 +15,15 @@ pub(crate) struct Held(Vec<Entry>);
 
 impl Held {
     /// Looks through the store, if it can list its records.
-    pub(crate) async fn look(executor: &Executor) -> Result<Self, StoreError> {
+    pub(crate) async fn look(executor: &Executor, screen: &Screen) -> Self {
         let mut held = Vec::new();
-        let Some(browse) = executor.store().abilities().browse else { return Ok(Self(held)) };
-        // Only the readable part counts here: which scope a key is in.
-        let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
-        let name = any.as_ref().map_or("", |key| key.name());
-        let mut after = None;
-        loop {
-            let page = browse.browse(after, 10_000).await?;
-            let ours = |entry: &Entry| entry.key.name() == name && lease(&entry.record).is_some();
-            held.extend(page.entries.into_iter().filter(ours));
-            after = page.next;
-            if after.is_none() {
-                return Ok(Self(held));
-            }
+        if let Some(browse) = executor.store().abilities().browse
+            && let Err(error) = browse_into(&mut held, browse, executor.namespace()).await
+        {
+            // One record that cannot be read spoils the list; the claims of the others go well.
+            screen.say(&format!("keys held by dead workers are not announced: {error}"));
         }
+        Self(held)
     }
 
     /// Says how many there are, as soon as it is certain that nobody renews them.
@@ -56,6 +49,22 @@ impl Held {
         if let Some(rest) = rest {
             let seconds = rest.as_millis().div_ceil(1000);
             screen.say(&format!("{} keys held by a dead worker, free in {seconds} s", dead.len()));
+        }
+    }
+}
+
+async fn browse_into(held: &mut Vec<Entry>, browse: &dyn Browse, namespace: &str) -> Result<(), StoreError> {
+    // Of a key only the readable part counts here: the scope it is in.
+    let any = Identity::new(Scene::Mq, SCOPE, "any").key(namespace);
+    let name = any.as_ref().map_or("", |key| key.name());
+    let mut after = None;
+    loop {
+        let page = browse.browse(after, 10_000).await?;
+        let ours = |entry: &Entry| entry.key.name() == name && lease(&entry.record).is_some();
+        held.extend(page.entries.into_iter().filter(ours));
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
         }
     }
 }

@@ -79,21 +79,19 @@ impl Input {
         let reading = Reading::default();
         let (runtime, told) = (Handle::current(), reading.clone());
         thread::spawn(move || {
-            if let Err(error) = self.publish(&job, &field, &runtime) {
-                let error = format!("cannot read on in {}: {error}", self.source);
-                *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            }
+            let ended = self.publish(&job, &field, &runtime).err();
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = ended;
             job.broker.no_more();
         });
         reading
     }
 
-    fn publish(&mut self, job: &Job, field: &Field, runtime: &Handle) -> io::Result<()> {
+    fn publish(&mut self, job: &Job, field: &Field, runtime: &Handle) -> anyhow::Result<()> {
         for number in 1.. {
             let mut line = Vec::new();
             // One byte more than is taken, to see that it is too long.
-            let read = (&mut self.reader).take(LONGEST as u64 + 1).read_until(b'\n', &mut line)?;
-            if read == 0 {
+            let read = (&mut self.reader).take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
+            if read.map_err(|error| anyhow!("cannot read on in {}: {error}", self.source))? == 0 {
                 break;
             }
             if line.len() > LONGEST {
@@ -130,10 +128,10 @@ const LONGEST: usize = 16 << 20;
 
 /// How the reading went.
 #[derive(Clone, Default)]
-pub(crate) struct Reading(Arc<Mutex<Option<String>>>);
+pub(crate) struct Reading(Arc<Mutex<Option<anyhow::Error>>>);
 
 impl Reading {
-    pub(crate) fn error(&self) -> Option<String> {
+    pub(crate) fn error(&self) -> Option<anyhow::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

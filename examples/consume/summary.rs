@@ -1,6 +1,6 @@
 //! What there is to say at the end.
 use std::fmt;
-use std::io::{Write, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -50,10 +50,15 @@ struct Line {
 impl Summary {
     /// Says it, and what to exit with.
     pub(crate) fn tell(&self, json: bool, screen: &Screen) -> ExitCode {
-        // That nobody reads the result any more is no failure of the job: it is in the files.
-        let _ = if json { writeln!(stdout(), "{}", self.json()) } else { write!(stdout(), "{self}") };
+        let told = if json { writeln!(stdout(), "{}", self.json()) } else { write!(stdout(), "{self}") };
         for hint in self.hints() {
             screen.say(&hint);
+        }
+        if let Err(error) = told
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            screen.say(&format!("error: cannot write the summary: {error}"));
+            return ExitCode::from(2);
         }
         match &self.ended {
             Ended::Complete if self.counted.malformed + self.counted.dead > 0 => ExitCode::from(1),
@@ -135,8 +140,9 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "level L1: a duplicate of a consumed key never runs. A worker killed between its effect and the note of it \
-             leaves a key that runs again: at most one effect for each worker killed is there twice."
+            "level L1: a duplicate of a consumed key never runs. A worker that is killed, or stalls past its lease, \
+             between an effect and the note of it leaves a key that runs again: at most one effect twice for each such \
+             worker."
         )
     }
 }
