@@ -22,13 +22,30 @@ use self::normalise::Plan;
 /// Runs an `async fn` once per key: a duplicate gets the recorded result, one that is in flight is told to come
 /// back later, and a failure frees the key for the next attempt.
 ///
-/// ```ignore
-/// use idempotent::{Rejection, idempotent};
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+///
+/// struct Order {
+///     id: u64,
+///     total: u32,
+/// }
 ///
 /// #[idempotent(scene = mq, key = order.id)]
-/// async fn charge(order: Order) -> Result<Receipt, AppError> {
-///     gateway.charge(order).await
+/// async fn charge(order: Order) -> Result<u32, Rejection> {
+///     println!("charged once");
+///     Ok(order.total)
 /// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// let order = || Order { id: 17, total: 40 };
+/// assert_eq!(executor.scope(charge(order())).await.unwrap(), 40);
+/// assert_eq!(executor.scope(charge(order())).await.unwrap(), 40); // the recorded result
+///
+/// // Without an executor nothing runs: never a silent pass-through.
+/// assert!(matches!(charge(order()).await, Err(Rejection::NoExecutor { .. })));
+/// # }
 /// ```
 ///
 /// It goes on any `async fn` with a body: free, a method, generic, with `impl Trait` or destructured arguments, in a
@@ -80,27 +97,50 @@ use self::normalise::Plan;
 ///
 /// # Examples
 /// A service with an executor of its own, a key of two parts and a check on the payload:
-/// ```ignore
-/// impl Stock {
-///     #[idempotent(key = (tenant, &order.id), with = self.idem, fingerprint = order, scope = "reserve")]
-///     async fn reserve(&self, tenant: u32, order: &Order) -> Result<String, AppError> { … }
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+///
+/// struct Stock {
+///     idem: Executor,
 /// }
+///
+/// impl Stock {
+///     #[idempotent(key = (tenant, order), with = self.idem, fingerprint = amount, scope = "reserve")]
+///     async fn reserve(&self, tenant: u32, order: &str, amount: u32) -> Result<String, Rejection> {
+///         Ok(format!("{amount} for {order} of {tenant}"))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let stock = Stock { idem: Executor::new(MemoryStore::default()) };
+/// assert_eq!(stock.reserve(1, "o-17", 5).await.unwrap(), "5 for o-17 of 1");
+/// // The same key with another payload is a mistake of the sender.
+/// assert!(matches!(stock.reserve(1, "o-17", 6).await, Err(Rejection::Mismatch)));
+/// # }
 /// ```
-/// A request handler of axum; extractors may be destructured:
-/// ```ignore
-/// #[idempotent(scene = rest, key = key, with = app, retain = "24h", on_in_flight = wait("2s"))]
-/// async fn create(State(app): State<App>, IdempotencyKey(key): IdempotencyKey, Json(order): Json<Order>)
-///     -> Result<Created, AppError> { … }
+/// Values and errors that mean something else than they say, and an error type that knows nothing of rejections:
 /// ```
-/// Values and errors that mean something else than they say, and an error type that is not yours:
-/// ```ignore
+/// use idempotent::{Executor, MemoryStore, idempotent};
+///
 /// #[idempotent(
 ///     key = id,
-///     failed_if = |answer| answer.declined,
-///     permanent = |error| error.status() == 400,
-///     reject = |rejection| Err(ForeignError::unavailable(rejection.to_string())),
+///     with = executor,
+///     failed_if = |declined| *declined,
+///     permanent = |error| error == "no such account",
+///     reject = |rejection| Err(rejection.to_string()),
 /// )]
-/// async fn pay(id: &str) -> Result<Answer, ForeignError> { … }
+/// async fn pay(executor: &Executor, id: u64, declined: bool) -> Result<bool, String> {
+///     Ok(declined)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// assert_eq!(pay(&executor, 1, true).await, Ok(true)); // declined, so not kept
+/// assert_eq!(pay(&executor, 1, false).await, Ok(false)); // ran again
+/// assert_eq!(pay(&executor, 1, true).await, Ok(false)); // replayed
+/// # }
 /// ```
 ///
 /// # Errors

@@ -56,7 +56,7 @@ impl Plan {
         let scene = scene(args.scene.as_ref())?;
         by(args.by.as_ref())?;
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
-            text.iter().try_for_each(|text| not_empty(name, text))?;
+            text.iter().try_for_each(|text| is_text(name, text))?;
         }
         let key = args.key.ok_or_else(|| {
             let text = "missing `key`: say what makes two calls the same, e.g. `key = order.id`";
@@ -81,6 +81,14 @@ impl Plan {
             permanent: args.permanent,
             detach: args.detach,
         })
+    }
+}
+
+fn is_text(name: &str, value: &Expr) -> Result<()> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => not_empty(name, value),
+        Expr::Lit(_) => Err(Error::new_spanned(value, format!("`{name}` is text in quotes: `{name} = \"…\"`"))),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,8 @@ mod open;
 mod options;
 mod purge;
 mod sql;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

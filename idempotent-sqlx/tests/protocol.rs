@@ -257,7 +257,7 @@ async fn every_answer_and_record_equals_the_protocol() {
     let (place, clock) = (support::Place::new(), Manual::new());
     let builder = place.builder().clock(clock.clone()).synchronous(idempotent_sqlx::Synchronous::Normal);
     let store = builder.open().await.unwrap();
-    let hits = sequences(&store, &clock, 0..4_000).await;
+    let hits = sequences(&store, &clock, 0..3_000).await;
     let classes = [
         "acquired absent",
         "acquired past a record's time",

@@ -38,7 +38,11 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
     place.sql("DROP TABLE idempotent_record").await;
     let claim = store.claim(&request(&key("a"), 1)).await;
     refused(claim, StoreErrorKind::Schema, &["`idempotent_record` is missing", "idempotent migrate"]);
-    refused(place.builder().open().await, StoreErrorKind::Schema, &["idempotent_record_migrations", "drop that one too"]);
+    refused(
+        place.builder().open().await,
+        StoreErrorKind::Schema,
+        &["idempotent_record_migrations", "drop that one too"],
+    );
 }
 
 #[tokio::test]
@@ -145,10 +149,18 @@ async fn a_path_that_cannot_be_a_database_is_named_with_rule_and_remedy() {
     let folder = place.folder.path().to_str().unwrap().to_owned();
     refused(SqliteStore::open(&folder).await, StoreErrorKind::Denied, &[&folder, "is a directory", "name a file"]);
     let missing = format!("{folder}/no/such/records.db");
-    refused(SqliteStore::open(&missing).await, StoreErrorKind::Denied, &[&missing, "not an existing directory", "make it"]);
+    refused(
+        SqliteStore::open(&missing).await,
+        StoreErrorKind::Denied,
+        &[&missing, "not an existing directory", "make it"],
+    );
     let text = format!("{folder}/text");
     std::fs::write(&text, "not a database, but long enough to be looked at ".repeat(100)).unwrap();
-    refused(SqliteStore::open(&text).await, StoreErrorKind::Foreign, &[&text, "not an SQLite database", "another path"]);
+    refused(
+        SqliteStore::open(&text).await,
+        StoreErrorKind::Foreign,
+        &[&text, "not an SQLite database", "another path"],
+    );
     assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "left as it is");
     let below = format!("{text}/records.db");
     refused(SqliteStore::open(&below).await, StoreErrorKind::Denied, &[&below]);

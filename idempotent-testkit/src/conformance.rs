@@ -83,6 +83,7 @@ macro_rules! conformance {
                 fencing_rises_when_a_record_was_past_its_time
                 fencing_rises_within_one_instant
                 fencing_rises_over_purge_within_one_instant
+                fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock
                 fencing_rises_over_forgetting
                 fencing_is_a_number_every_script_language_can_hold;
             One attempts:

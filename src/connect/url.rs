@@ -62,9 +62,7 @@ impl<'a> Url<'a> {
             text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| no_scheme(text))?;
         match known(scheme) {
             Some(known) => Ok(Self { text, scheme: known, rest }),
-            None => {
-                Err(ConnectError::UnknownScheme { url: masked(text), scheme: scheme.into(), meant: meant(scheme) })
-            }
+            None => Err(ConnectError::UnknownScheme { url: masked(text), scheme: scheme.into(), meant: meant(scheme) }),
         }
     }
 

@@ -13,6 +13,7 @@ fn what_cannot_be_meant_says_what_can() {
         ("key = (a, &\"\")", "key must not be empty"),
         ("key = ()", "key must not be empty"),
         ("key = a, scope = \"\"", "scope must not be empty"),
+        ("key = a, prefix = 7", "`prefix` is text in quotes"),
         ("key = a, scene = http", "unknown scene `http`; known: `mq` or `rest`, or a name of your own in quotes"),
         ("key = a, scene = rset", "did you mean `rest`?"),
         ("key = a, scene = \"rest\"", "write `scene = rest` without quotes"),

@@ -96,7 +96,7 @@ fn operation(s: &Subject, seed: u64, dice: &mut Dice) -> Operation {
             force: chance(dice, 30),
             memory: span(dice, exact),
         },
-        82..84 => Operation::Purge(usize::try_from(dice.below(4)).unwrap_or_default()),
+        82..86 => Operation::Purge([0, 1, 3, 1_000][usize::try_from(dice.below(4)).unwrap_or_default()]),
         _ => {
             // Just before an end, at it, or a moment in which nothing ends.
             let before = Duration::from_millis(dice.below(2));

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::future::{IntoFuture, Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use idempotent_core::{
@@ -20,7 +19,6 @@ use crate::VirtualClock;
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Option<VirtualClock>,
-    namespace: String,
     _guard: Box<dyn Any + Send>,
 }
 
@@ -29,13 +27,11 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
 impl Subject {
-    /// A store with a clock of its own, and nothing to clean up. Give each subject its own table, prefix or file:
-    /// some laws use fixed keys.
+    /// An empty store with a clock of its own, and nothing to clean up. Give each subject its own table, prefix or
+    /// file: all use the same keys, so that a law broken once is broken the same way again.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let namespace = format!("laws-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Self { store: Arc::new(store), clock: None, namespace, _guard: Box::new(()) }
+        Self { store: Arc::new(store), clock: None, _guard: Box::new(()) }
     }
 
     /// Says that the store reads its time from this clock: laws about time are then exact and take no time.
@@ -77,13 +73,8 @@ impl Subject {
         Identity::new(Scene::Mq, "law", part)
     }
 
-    /// A namespace that no other law uses.
-    pub(crate) fn other_namespace(&self) -> String {
-        format!("{}-other", self.namespace)
-    }
-
     pub(crate) fn key_of(&self, identity: &Identity) -> Key {
-        identity.key(&self.namespace).unwrap_or_else(|e| panic!("{e}"))
+        identity.key("laws").unwrap_or_else(|e| panic!("{e}"))
     }
 
     pub(crate) fn key(&self, part: &str) -> Key {
@@ -154,11 +145,7 @@ impl IntoFuture for Subject {
 
 impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject")
-            .field("store", &self.store)
-            .field("clock", &self.clock)
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
+        f.debug_struct("Subject").field("store", &self.store).field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 

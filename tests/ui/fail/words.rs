@@ -36,6 +36,11 @@ async fn result(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
+#[idempotent(key = order, scope = 7)]
+async fn scope(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
 fn main() {
-    let _ = (expiry(1), lease_lost(1), store_error(1), in_flight(1), retain(1), retries(1), result(1));
+    let _ = (expiry(1), lease_lost(1), store_error(1), in_flight(1), retain(1), retries(1), result(1), scope(1));
 }

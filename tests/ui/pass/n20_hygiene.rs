@@ -1,4 +1,5 @@
 //! Handlers, arguments and types may have the names that the expansion uses.
+#![forbid(unreachable_code)]
 #![deny(warnings)]
 #![allow(non_camel_case_types, dead_code)]
 use idempotent::{Executor, MemoryStore, Rejection, idempotent};

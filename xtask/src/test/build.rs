@@ -16,11 +16,11 @@ pub(super) struct Built {
     packages: BTreeMap<String, Vec<String>>,
 }
 
-/// Goes on after an error, so that what can be run is run. Warnings and errors go to stderr as ever.
+/// Goes on after an error, so that what can be run is run. rustc's messages go to stderr as ever.
 pub(super) fn all() -> Result<Built, Box<dyn Error>> {
     let arguments = ["build", "--workspace", "--all-targets", "--keep-going", "--locked"];
     let mut command = cargo(&arguments)?;
-    let mut child = command.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped()).spawn()?;
+    let mut child = command.arg("--message-format=json").stdout(Stdio::piped()).spawn()?;
     let mut built = Built::default();
     for line in BufReader::new(child.stdout.take().ok_or("cargo has no stdout")?).lines() {
         // Build scripts may write lines of their own.
@@ -48,9 +48,11 @@ impl Built {
         let text = |pointer| message.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (package, kind, name) = (text("/package_id"), text("/target/kind/0"), text("/target/name"));
         match text("/reason") {
-            // rustc's own last word on a target that did not compile.
-            "compiler-message" if text("/message/level") == "error" => {
-                self.failed.insert(format!("{kind} `{name}` of {}", short(package)));
+            "compiler-message" => {
+                eprint!("{}", text("/message/rendered"));
+                if text("/message/level") == "error" {
+                    self.failed.insert(format!("{kind} `{name}` of {}", short(package)));
+                }
             }
             "compiler-artifact" if message.pointer("/profile/test") == Some(&Value::Bool(true)) => {
                 let targets = self.packages.entry(package.to_owned()).or_default();

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Claim, ClaimRequest, Fencing, Held, InFlight, Purge, Settled, StateKind, Verdict};
+use idempotent_core::{Admin, Claim, ClaimRequest, Fencing, Held, Purge, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
@@ -177,12 +177,18 @@ pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
     let Some(batch) = s.store.abilities().batch else { return };
     let ask = |key: &str, owner| ClaimRequest { key: s.key(key), ..s.ask(owner) };
     acquired(s.claim(&ask("held", 1)).await);
-    let asks = [ask("a", 1), ask("held", 2), ask("b", 3), ask("a", 4), ask("a", 1)];
+    // Another attempt and another lease, so that no answer can pass for a neighbour's.
+    acquired(s.claim(&ask("b", 1)).await);
+    must("release", s.store.release(&ask("b", 1).held(), &put_down(Verdict::Vacate)).await);
+    let long = ClaimRequest { lease: HOUR, ..ask("b", 3) };
+    let asks = [ask("a", 1), long, ask("held", 2), ask("a", 4), ask("a", 1)];
     let claims: Vec<_> = batch.claim_all(&asks).await.into_iter().map(|claim| must("claim_all", claim)).collect();
     assert_eq!(claims.len(), asks.len());
     let first = acquired(claims[0].clone());
-    assert!(matches!(claims[1], Claim::InFlight(InFlight::Leased { .. } | InFlight::Busy)));
-    acquired(claims[2].clone());
+    assert_eq!((first.attempt, first.lease), (1, s.lease()));
+    let second = acquired(claims[1].clone());
+    assert_eq!((second.attempt, second.lease), (2, HOUR));
+    assert!(matches!(claims[2], Claim::InFlight(_)));
     assert!(matches!(claims[3], Claim::InFlight(_)), "the same key twice in one batch: the first has it");
     assert_eq!(acquired(claims[4].clone()), first, "its owner asking again");
     let held = |key: &str, owner| -> Held { ask(key, owner).held() };

@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent_core::{ClaimRequest, Fencing, Settled, Verdict};
 
 use crate::conformance::Subject;
-use crate::conformance::subject::{HOUR, acquired, done, must};
+use crate::conformance::subject::{HOUR, MS, acquired, done, must};
 
 /// 2^53: from there on doubles skip numbers.
 const LIMIT: u64 = 1 << 53;
@@ -65,6 +65,25 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
         assert_eq!(s.release(owner, Verdict::Delete).await, Settled::Done);
         must("purge", purge.purge(1_000).await);
     }
+}
+
+/// A thousand grants in one ms: the number is ahead of the clock when the last record ends.
+pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
+    if s.clock.is_none() {
+        return;
+    }
+    let mut last = Fencing(0);
+    for owner in 0..1_100 {
+        higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
+        s.release(owner, Verdict::Delete).await;
+    }
+    let brief = ClaimRequest { lease: MS, memory: Duration::ZERO, ..s.ask(2_000) };
+    higher(s, &brief, &mut last, "a deletion a moment ago").await;
+    s.pass(MS).await;
+    if let Some(purge) = s.store.abilities().purge {
+        must("purge", purge.purge(1_000).await);
+    }
+    higher(s, &s.ask(2_001), &mut last, "an end before the clock caught up").await;
 }
 
 pub async fn fencing_rises_over_forgetting(s: &Subject) {

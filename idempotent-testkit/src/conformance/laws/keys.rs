@@ -106,7 +106,7 @@ pub async fn tenants_scenes_and_scopes_are_kept_apart(s: &Subject) {
         identity(Scene::Mq, "law").tenant(""),
         identity(Scene::Mq, "law").tenant("t"),
         identity(Scene::Mq, "law").tenant("T"),
-        identity(Scene::Mq, "law").prefix(s.other_namespace()),
+        identity(Scene::Mq, "law").prefix("other-laws"),
     ];
     let keys: Vec<_> = identities.iter().map(|identity| s.key_of(identity)).collect();
     kept_apart(s, &keys).await;
