@@ -14,8 +14,8 @@ use idempotent_testkit::VirtualClock;
 on_both_stores! {
     b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on
     b20_an_inner_run_in_flight_puts_the_outer_one_off
-    k05_what_is_swallowed_around_a_run_is_still_told
-    k05_a_run_inside_itself_is_refused_by_name
+    k5_what_is_swallowed_around_a_run_is_still_told
+    k5_a_run_inside_itself_is_refused_by_name
 }
 
 async fn outer(
@@ -35,6 +35,7 @@ async fn outer(
     Outcome::capture(executor.run(Call::new(Identity::new(Scene::Mq, "outer", "k1")), handler)).await
 }
 
+/// K24: what an inner run leaves behind does not reach the outer one.
 async fn b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let inner = Handler::<Auto, Json, _, _>::new({
@@ -79,7 +80,7 @@ async fn b20_an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     assert_eq!(runs.load(SeqCst), 6);
 }
 
-async fn k05_what_is_swallowed_around_a_run_is_still_told(world: World) {
+async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(9)));
     let _held = worker.spawn("k", &job).await;
     let (answer, outcome) = Outcome::capture(async {
@@ -99,7 +100,7 @@ async fn k05_what_is_swallowed_around_a_run_is_still_told(world: World) {
     assert_eq!(nothing.1, None, "no run at all: the returned value settles");
 }
 
-async fn k05_a_run_inside_itself_is_refused_by_name(world: World) {
+async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {
     let worker = world.worker("a", Policy::new());
     let again = worker.clone();
     let handler = Handler::<Auto, Json, _, _>::new(move || async move {

@@ -13,8 +13,8 @@ use idempotent::{
 use idempotent_testkit::{FOREVER, Verb, VirtualClock};
 
 on_both_stores! {
-    b04_a_failed_run_frees_the_key_before_its_message_is_requeued
-    b05_a_business_failure_is_never_consumed
+    b4_a_failed_run_frees_the_key_before_its_message_is_requeued
+    b5_a_business_failure_is_never_consumed
     b12_a_flip_that_fails_once_is_tried_again
     b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     b12_a_flip_whose_reply_is_lost_is_done
@@ -30,7 +30,8 @@ on_both_stores! {
     n94_n95_a_result_that_cannot_be_kept_is_consumed_without_it
 }
 
-async fn b04_a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
+/// K33, K49, K50: a failure is not stored as done, and the key can be claimed again.
+async fn b4_a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
     for (key, policy) in [("vacant", Policy::new()), ("absent", Policy::new().max_retries(Policy::NO_LIMIT))] {
         let (worker, job) = (world.worker("a", policy), Job::ends(ms(200), End::Err));
         let run = worker.spawn(key, &job).await;
@@ -51,7 +52,7 @@ async fn b04_a_failed_run_frees_the_key_before_its_message_is_requeued(world: Wo
 }
 
 /// K31: "not done" is not an error, and still not done.
-async fn b05_a_business_failure_is_never_consumed(world: World) {
+async fn b5_a_business_failure_is_never_consumed(world: World) {
     let worker = world.worker("a", Policy::new());
     let runs = Arc::new(AtomicU32::new(0));
     let deliver = async |declined: bool| {
@@ -72,7 +73,7 @@ async fn b05_a_business_failure_is_never_consumed(world: World) {
     assert_eq!(runs.load(SeqCst), 2);
 }
 
-/// K3, K48: the error of a flip is not swallowed.
+/// K3, K9, K48: the error of a flip is not swallowed.
 async fn b12_a_flip_that_fails_once_is_tried_again(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.fail_before(Verb::Complete, 1);
@@ -115,7 +116,7 @@ async fn b12_a_flip_whose_reply_is_lost_is_done(world: World) {
     assert_eq!((outcome, answer.unwrap()), (Outcome::Ran, 1));
 }
 
-/// K13: memory and SQL behave the same.
+/// K51: no error counts as a duplicate. K13: memory and SQL behave the same.
 async fn b13_while_the_store_is_down_nothing_runs(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.down();
