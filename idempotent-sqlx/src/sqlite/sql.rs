@@ -82,9 +82,13 @@ impl Sql {
     ///
     /// A trip costs more than a statement, and a duplicate that takes the write lock waits for other processes.
     ///
-    /// ?3 lease, ?4 fingerprint, ?5 most attempts, ?6 park, ?7 memory, ?8 name, ?9 display
+    /// ?3 the time of a clock that was handed in: bound in any case, and named by each of the statements. sqlx
+    /// counts a number that one of several statements leaves out as a place of its own, and may then leave the
+    /// last one empty.
+    ///
+    /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
     fn claim(&self) -> String {
-        let (table, now, columns) = (&self.table, self.now(10), columns());
+        let (table, now, columns) = (&self.table, format!("coalesce(?3,{NOW})"), columns());
         let (sound, free) = (sound(), claimable("n"));
         let first = format!(
             "SELECT {columns}, n, 0 FROM (SELECT {now} AS n) CROSS JOIN {table} \
@@ -98,14 +102,14 @@ impl Sql {
         let (table, columns) = (&self.table, columns());
         let (sound, free) = (sound(), claimable("excluded.updated_at"));
         let gone = "expires_at<=excluded.updated_at";
-        let spent = "(?5>0 AND attempt>=?5)";
-        let bury = format!("({gone})=0 AND (state IN (0,1) AND {spent} OR state=1 AND ?6)");
-        let until = plus("n", "?3");
-        let (expires, buried_until) = (plus("u", "?7"), plus("excluded.updated_at", "?7"));
+        let spent = "(?6>0 AND attempt>=?6)";
+        let bury = format!("({gone})=0 AND (state IN (0,1) AND {spent} OR state=1 AND ?7)");
+        let until = plus("n", "?4");
+        let (expires, buried_until) = (plus("u", "?8"), plus("excluded.updated_at", "?8"));
         let (crashed, parked) = (quote(CRASHED), quote(PARKED));
         format!(
             "INSERT INTO {table} ({columns}) \
-             SELECT ?1,{VERSION},?8,1,?2,n,1,u,NULL,?4,{expires},n,n,NULL,NULL,?9 \
+             SELECT ?1,{VERSION},?9,1,?2,n,1,u,NULL,?5,{expires},n,n,NULL,NULL,?10 \
              FROM (SELECT n,{until} AS u FROM (SELECT {now} AS n)) WHERE true \
              ON CONFLICT(id) DO UPDATE SET \
              state=CASE WHEN {bury} THEN 4 ELSE 1 END, \
@@ -118,7 +122,7 @@ impl Sql {
              expires_at=CASE WHEN {bury} THEN {buried_until} ELSE excluded.expires_at END, \
              first_seen=CASE WHEN {gone} THEN excluded.first_seen ELSE first_seen END, \
              updated_at=excluded.updated_at, value=NULL, \
-             error=CASE WHEN {bury} THEN CASE WHEN state=0 THEN error WHEN ?6 THEN {parked} ELSE {crashed} END END, \
+             error=CASE WHEN {bury} THEN CASE WHEN state=0 THEN error WHEN ?7 THEN {parked} ELSE {crashed} END END, \
              display=CASE WHEN {bury} THEN display ELSE excluded.display END \
              WHERE ({sound}) AND {free}",
             max = u32::MAX,
