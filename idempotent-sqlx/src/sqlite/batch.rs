@@ -11,7 +11,7 @@ use idempotent_core::{
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
-use super::lane::{Query, query};
+use super::lane::{Query, Turn, query};
 use super::{SqliteStore, id, now, owner};
 use crate::answer;
 use crate::row::{self, VERSION, signed};
@@ -56,7 +56,15 @@ impl SqliteStore {
         if items.is_empty() {
             return Vec::new();
         }
-        match self.transact(items, key, decide).await {
+        let done = match self.0.writer.turn().await {
+            Ok(mut turn) => {
+                let done = self.transact(&mut turn, items, key, decide).await;
+                turn.end(&done);
+                done
+            }
+            Err(error) => Err(error),
+        };
+        match done {
             Ok(answers) => answers,
             Err(error) => {
                 let (kind, text) = parts(&error);
@@ -70,12 +78,12 @@ impl SqliteStore {
     /// A future dropped in here rolls back: the transaction's own drop sends it to the connection's thread.
     async fn transact<T: Sync, A: Send>(
         &self,
+        turn: &mut Turn<'_>,
         items: &[T],
         key: impl Fn(&T) -> &Key + Send + Sync,
         decide: impl Fn(&T, Option<&Record>, Micros) -> (A, Write) + Send + Sync,
     ) -> Result<Vec<Result<A, StoreError>>, StoreError> {
         let place = &self.0.place;
-        let mut turn = self.0.writer.turn().await?;
         let mut transaction =
             turn.connection()?.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
         let keys: HashMap<u128, &Key> = items.iter().map(|item| (key(item).hash(), key(item))).collect();
@@ -108,10 +116,9 @@ impl SqliteStore {
     ) -> Result<(HashMap<u128, Slot>, Micros), StoreError> {
         let (mut slots, mut at) = (HashMap::with_capacity(hashes.len()), None);
         for chunk in hashes.chunks(CHUNK) {
-            let bound = chunk.iter().fold(query(&self.0.sql.look_all(chunk.len())), |query, hash| {
-                query.bind(Box::<[u8]>::from(hash.to_be_bytes()))
-            });
-            let rows = self.timed(bound).fetch_all(&mut *connection).await;
+            let look = self.timed(query(&self.0.sql.look_all(chunk.len())));
+            let look = chunk.iter().fold(look, |look, hash| look.bind(Box::<[u8]>::from(hash.to_be_bytes())));
+            let rows = look.fetch_all(&mut *connection).await;
             for row in rows.map_err(|error| self.0.place.error(error))? {
                 // One time for the whole batch: that of its first look.
                 at.get_or_insert(now(&row)?);

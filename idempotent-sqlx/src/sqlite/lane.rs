@@ -1,4 +1,5 @@
 //! A connection that its users take in turn.
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +91,14 @@ impl Turn<'_> {
         self.guard.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
     }
 
-    /// A connection whose thread has ended is given up.
+    /// Ends this turn; a connection whose thread has ended is given up.
+    pub(super) fn end<T>(mut self, done: &Result<T, StoreError>) {
+        let source = done.as_ref().err().and_then(|error| error.source());
+        if let Some(sqlx::Error::WorkerCrashed) = source.and_then(|source| source.downcast_ref()) {
+            *self.guard = None;
+        }
+    }
+
     pub(super) fn check<T>(&mut self, done: Result<T, sqlx::Error>) -> Result<T, StoreError> {
         if matches!(done, Err(sqlx::Error::WorkerCrashed)) {
             *self.guard = None;

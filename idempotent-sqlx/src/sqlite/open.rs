@@ -30,15 +30,16 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     let place = Arc::new(Place { file, table: table.name().into(), busy_timeout: builder.busy_timeout });
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
+    // In memory nobody else could make the tables.
     let (readers, create) = match &target {
-        // Nobody else could make the tables.
         Target::Memory => (0, true),
-        Target::File(_) => {
-            use_wal(&mut connection, &place).await?;
-            (builder.readers, builder.create)
-        }
+        Target::File(_) => (builder.readers, builder.create),
     };
     migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
+    // Only now: a file that turned out not to be ours keeps its journal.
+    if let Target::File(_) = &target {
+        use_wal(&mut connection, &place).await?;
+    }
     let readers = (0..readers).map(|_| Lane::new(reading.clone(), place.clone(), None)).collect();
     let writer = Lane::new(writing, place.clone(), Some(connection));
     let sql = Sql::new(&table, builder.clock.is_some());
