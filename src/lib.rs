@@ -7,3 +7,5 @@ pub use idempotent_core::__private;
 pub use idempotent_core::*;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
+#[cfg(feature = "sqlite")]
+pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};

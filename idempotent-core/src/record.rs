@@ -6,7 +6,7 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Fencing, Fingerprint, OwnerToken};
+use crate::{Fencing, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
 
 /// A time on the store's own clock, in µs since 1970; the only clock a record knows.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -56,6 +56,30 @@ pub struct Record {
     pub updated_at: Micros,
     /// What operators may see of the key; not kept in consumed and vacant records.
     pub display: Option<Arc<str>>,
+}
+
+impl Record {
+    /// Longer than any lease: a marker that says it is held for longer was not written by this protocol, and
+    /// would block its key.
+    const LONGEST_LEASE: Duration = Duration::from_secs(31 * 24 * 3600);
+
+    /// What a reader of stored records checks after decoding: each field by itself may be right, and the record
+    /// nonsense all the same.
+    ///
+    /// # Errors
+    /// [`Corrupt`](StoreErrorKind::Corrupt) naming the field. Leave the record as it is.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let corrupt = |what: &str| Err(StoreError::new(StoreErrorKind::Corrupt).because(what));
+        if self.fencing.0 >= 1 << 53 {
+            return corrupt("field `fencing` is 2^53 or more");
+        }
+        match self.state {
+            State::Consuming { until, .. } if until > self.updated_at + Self::LONGEST_LEASE => {
+                corrupt("field `until` lies more than 31 days behind the record's last write")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The states a record can be in; no record at all is [`StateKind::Absent`].

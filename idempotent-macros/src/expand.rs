@@ -2,10 +2,10 @@
 //!
 //! What we write carries the hygiene of a macro (`Span::mixed_site`): our names cannot meet the user's, and lints
 //! leave it alone. What an error can be about is located at the user's tokens.
-mod boxed;
+pub(crate) mod boxed;
 mod call;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
@@ -21,7 +21,7 @@ pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream>
         return boxed::expand(plan, &private, &setup, function);
     }
     let mut ret = match &function.sig.output {
-        ReturnType::Default => parse_quote!(()),
+        ReturnType::Default => parse_quote_spanned!(function.sig.ident.span()=> ()),
         ReturnType::Type(_, ty) => (**ty).clone(),
     };
     let erased = EraseImplTrait::of(&mut ret);
@@ -51,13 +51,16 @@ fn at(tokens: &impl Spanned) -> Span {
 
 /// The run itself: `body` as a handler that returns `ret`.
 ///
-/// Everything is located at the return type: that is what a missing strategy, codec or `From` is about, and
-/// rustc reports one unmet bound once per place.
+/// All that a missing strategy, codec or `From` can be noticed at stands where the return type stands, which it is
+/// about; and rustc reports one unmet bound once per place.
 fn wrap(plan: &Plan, private: &TokenStream, ret: &Type, named: bool, block: Span, body: &TokenStream) -> TokenStream {
-    let place = at(ret);
+    let place = ret.span();
+    let site = Span::mixed_site().located_at(place);
     let block = Span::mixed_site().located_at(block);
-    let reply = plan.reply.as_ref().map_or_else(|| quote_spanned!(place=> #private::Auto), |reply| quote!(#reply));
-    let codec = plan.codec.as_ref().map_or_else(|| quote_spanned!(place=> #private::Json), |codec| quote!(#codec));
+    let private = &moved(private.clone(), place);
+    let strategy = |given: &Option<Type>, default: TokenStream| given.as_ref().map_or(default, |ty| quote!(#ty));
+    let reply = strategy(&plan.reply, quote_spanned!(place=> #private::Auto));
+    let codec = strategy(&plan.codec, quote_spanned!(place=> #private::Json));
     let failed_if = plan.failed_if.iter();
     let permanent = plan.permanent.iter();
     let (make, reject) = match &plan.reject {
@@ -70,27 +73,39 @@ fn wrap(plan: &Plan, private: &TokenStream, ret: &Type, named: bool, block: Span
         None => (quote_spanned!(place=> new), TokenStream::new()),
     };
     // Never runs; tells inference the return type before it reads the body, so `?`, `.into()` and coercions work
-    // as in a plain fn.
-    let fake_return = quote_spanned!(place=>
-        #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::needless_return)]
-        if false {
-            let __idempotent_return: #ret = loop {};
+    // as in a plain fn. Nothing in it is unreachable to the compiler: an `allow` would break under `forbid`.
+    let fake_return = quote_spanned!(site=>
+        if let ::core::option::Option::Some(__idempotent_return) = ::core::option::Option::None::<#ret> {
             return __idempotent_return;
         }
     );
     // A block of its own: a `use` in the body must not reach the return type above. The braces are ours, so no
     // lint takes them for the user's.
     let body = quote_spanned!(block=> { #body });
-    let run = quote_spanned!(place=> #private::run(__idempotent_with, __idempotent_call, __idempotent_handler));
+    // rustc blames the handler where a bound of `run` is not met, so it stands there too, with the user's hygiene.
+    // Nobody's name is hidden by it: all that the user wrote comes before it.
+    let handler = quote_spanned!(place=> __idempotent_handler);
+    let parts = quote_spanned!(site=> __idempotent_with, __idempotent_call, #handler);
+    let run = quote_spanned!(place=> #private::run(#parts));
     let run = if plan.detach { quote_spanned!(place=> #private::Executor::detach(#run)) } else { run };
-    quote_spanned!(place=>
+    let run = quote_spanned!(place=> #run.await);
+    let run_body = quote_spanned!(site=> move || async move { #fake_return #body });
+    let made = quote_spanned!(place=> #private::Handler::<#reply, #codec, _, _>::#make(#run_body #reject));
+    quote_spanned!(site=>
         // A statement of its own: the closures after it then know the types they judge.
-        let __idempotent_handler = #private::Handler::<#reply, #codec, _, _>::#make(
-            move || async move { #fake_return #body }
-            #reject
-        ) #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
-        #run.await
+        let #handler = #made #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
+        // One lint asks for a `return` at the end, another for none; the latter leaves one of ours alone.
+        return #run;
     )
+}
+
+/// Moves the outermost tokens: an error about a path shows from its first to its last.
+fn moved(tokens: TokenStream, place: Span) -> TokenStream {
+    let moved = |mut token: TokenTree| {
+        token.set_span(place);
+        token
+    };
+    tokens.into_iter().map(moved).collect()
 }
 
 /// `impl Trait` cannot be named inside the body: leaves a hole for inference.

@@ -22,7 +22,7 @@ impl Parse for Function {
         if input.peek(Token![;]) {
             let text = "a declaration has nothing to run: `#[idempotent]` goes on the impl's function, or on a \
                         default body";
-            return Err(Error::new(sig.fn_token.span.join(sig.ident.span()).unwrap_or(sig.ident.span()), text));
+            return Err(Error::new(sig.ident.span(), text));
         }
         let content;
         let brace = braced!(content in input);

@@ -1,4 +1,8 @@
-//! `#[idempotent]`.
+//! The `#[idempotent]` attribute. Use it from the facade, `idempotent-rs`, or beside `idempotent-core` with
+//! `crate = ::idempotent_core`.
+//!
+//! Three steps: `parse` takes the arguments as written, `normalise` looks up what they mean, `expand` writes code.
+//! That code calls nothing but the core's hidden `__private` module.
 mod expand;
 mod item;
 mod names;
@@ -15,7 +19,139 @@ use quote::quote;
 use self::item::Function;
 use self::normalise::Plan;
 
-/// x
+/// Runs an `async fn` once per key: a duplicate gets the recorded result, one that is in flight is told to come
+/// back later, and a failure frees the key for the next attempt.
+///
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+///
+/// struct Order {
+///     id: u64,
+///     total: u32,
+/// }
+///
+/// #[idempotent(scene = mq, key = order.id)]
+/// async fn charge(order: Order) -> Result<u32, Rejection> {
+///     println!("charged once");
+///     Ok(order.total)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// let order = || Order { id: 17, total: 40 };
+/// assert_eq!(executor.scope(charge(order())).await.unwrap(), 40);
+/// assert_eq!(executor.scope(charge(order())).await.unwrap(), 40); // the recorded result
+///
+/// // Without an executor nothing runs: never a silent pass-through.
+/// assert!(matches!(charge(order()).await, Err(Rejection::NoExecutor { .. })));
+/// # }
+/// ```
+///
+/// It goes on any `async fn` with a body: free, a method, generic, with `impl Trait` or destructured arguments, in a
+/// trait's impl, native or `#[async_trait]`, above or below `#[tracing::instrument]`. The function must return a
+/// `Result<T, E>` with `E: From<idempotent::Rejection>` and a `T` that serde can keep, or a
+/// `Disposition`; for anything else name a `reply` strategy, a `reject` function or a `codec`.
+///
+/// # Arguments
+/// Only `key` is required. Durations are text like `"30s"`, `"10m"`, `"1h 30m"`, `"7d"`, counted in milliseconds and
+/// rounded up; sizes are text like `"512KB"` or `"1MiB"`. What is not said here comes from the executor's policy
+/// for the scene, then from the defaults below.
+///
+/// | argument | value | default |
+/// |---|---|---|
+/// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call | required |
+/// | `by` | `key` | `key` |
+/// | `scene` | `mq`, `rest`, or the name of your own in quotes; picks the defaults, part of the identity | `mq` |
+/// | `scope` | text: the handler or consumer group, part of the identity. Fix it before data is kept: the default changes when the function is moved or renamed | the function's path |
+/// | `prefix` | text: the namespace of the keys | the executor's |
+/// | `tenant` | expression, as for `key`: equal keys of two tenants are two keys | none |
+/// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused | none |
+/// | `with` | expression that is `AsRef<Executor>`, e.g. `self.idem` | the executor in scope, then the installed one, else `Rejection::NoExecutor` |
+/// | `lease` | duration: how long a run may hold the key without a renewal; renewed every third of it | `"30s"` |
+/// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"` |
+/// | `retain` | duration longer than the lease, or `forever`: how long a result is kept, from completion on | `"7d"` for mq, `"24h"` else |
+/// | `max_retries` | number (u32), a literal or a constant: after that many failed retries the message is dead | `16` for mq, no limit else |
+/// | `on_in_flight` | `retry`: a duplicate is told when to come back; `wait("2s")`: it waits that long for the result first | `retry` |
+/// | `on_lease_lost` | `abort`: the handler is dropped at its next await; `finish`: it goes on, and its result counts if nobody took over | `abort` |
+/// | `on_expiry` | `takeover`: the next delivery runs when a lease ran out; `park`: the message is dead, a person decides | `takeover` |
+/// | `on_store_error` | `fail`: the call is refused; `run_unprotected`: the handler runs without protection | `fail` |
+/// | `codec` | type that is a `Codec<T>`: how the result is kept, e.g. `idempotent::Discard` | `idempotent::Json` |
+/// | `max_result` | size: a larger result is not kept; duplicates learn that it is done | the executor's |
+/// | `reply` | type that is a `Replies<R>`: what the return type means | `idempotent::Auto` |
+/// | `reject` | function or closure from `Rejection` to the return type | `From<Rejection>` |
+/// | `failed_if` | closure over the value: `true` means "not done", so it is handed on but not kept | never |
+/// | `permanent` | closure over the error: `true` means that no retry can help | never |
+/// | `message` | text for a duplicate that is in flight | the usual text |
+/// | `detach` | no value: the run goes on where the caller is dropped; all it holds must be `Send + 'static` | off |
+/// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
+/// | `crate` | path to the crate that has `__private` | `::idempotent` |
+///
+/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `after`, `sequence`,
+/// `version`, `transaction`, `by = token`, `by = param` and `on_in_flight = ack` are reserved for parts that are not in
+/// this version.
+///
+/// # Order of things
+/// `key`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
+/// arguments. Nothing in them may use `?`: a value that is missing is an error for this message.
+///
+/// # Examples
+/// A service with an executor of its own, a key of two parts and a check on the payload:
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+///
+/// struct Stock {
+///     idem: Executor,
+/// }
+///
+/// impl Stock {
+///     #[idempotent(key = (tenant, order), with = self.idem, fingerprint = amount, scope = "reserve")]
+///     async fn reserve(&self, tenant: u32, order: &str, amount: u32) -> Result<String, Rejection> {
+///         Ok(format!("{amount} for {order} of {tenant}"))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let stock = Stock { idem: Executor::new(MemoryStore::default()) };
+/// assert_eq!(stock.reserve(1, "o-17", 5).await.unwrap(), "5 for o-17 of 1");
+/// // The same key with another payload is a mistake of the sender.
+/// assert!(matches!(stock.reserve(1, "o-17", 6).await, Err(Rejection::Mismatch)));
+/// # }
+/// ```
+/// Values and errors that mean something else than they say, and an error type that knows nothing of rejections:
+/// ```
+/// use idempotent::{Executor, MemoryStore, idempotent};
+///
+/// #[idempotent(
+///     key = id,
+///     with = executor,
+///     failed_if = |declined| *declined,
+///     permanent = |error| error == "no such account",
+///     reject = |rejection| Err(rejection.to_string()),
+/// )]
+/// async fn pay(executor: &Executor, id: u64, declined: bool) -> Result<bool, String> {
+///     Ok(declined)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// assert_eq!(pay(&executor, 1, true).await, Ok(true)); // declined, so not kept
+/// assert_eq!(pay(&executor, 1, false).await, Ok(false)); // ran again
+/// assert_eq!(pay(&executor, 1, true).await, Ok(false)); // replayed
+/// # }
+/// ```
+///
+/// # Errors
+/// A mistake in the arguments is a compile error on the argument, with the remedy in it:
+/// ```text
+/// error: unknown argument `leese`; did you mean `lease`?
+///  --> src/main.rs:4:27
+///   |
+/// 4 | #[idempotent(key = order, leese = "30s")]
+///   |                           ^^^^^
+/// ```
 #[proc_macro_attribute]
 pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
     let (args, item) = (args.into(), proc_macro2::TokenStream::from(item));

@@ -5,6 +5,7 @@ use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Error, Expr, ExprPath, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
 
+use crate::expand::boxed;
 use crate::item::Function;
 use crate::normalise::Plan;
 use crate::suggest::did_you_mean;
@@ -41,6 +42,12 @@ impl<'a> Scope<'a> {
             if let FnArg::Typed(arg) = input {
                 bindings.visit_pat(&arg.pat);
             }
+        }
+        if function.sig.asyncness.is_none() {
+            boxed::patterns(&function.body).iter().for_each(|pat| bindings.visit_pat(pat));
+            bindings.names.retain(|name| !name.starts_with("__"));
+            bindings.names.sort();
+            bindings.names.dedup();
         }
         Self { function, names: bindings.names, open: bindings.open }
     }

@@ -1,6 +1,5 @@
 //! Each argument as what it means: words looked up, units counted, contradictions refused.
 use proc_macro2::Span;
-use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
 
 use crate::parse::Args;
@@ -57,7 +56,7 @@ impl Plan {
         let scene = scene(args.scene.as_ref())?;
         by(args.by.as_ref())?;
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
-            text.iter().try_for_each(|text| not_empty(name, text))?;
+            text.iter().try_for_each(|text| is_text(name, text))?;
         }
         let key = args.key.ok_or_else(|| {
             let text = "missing `key`: say what makes two calls the same, e.g. `key = order.id`";
@@ -85,6 +84,14 @@ impl Plan {
     }
 }
 
+fn is_text(name: &str, value: &Expr) -> Result<()> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => not_empty(name, value),
+        Expr::Lit(_) => Err(Error::new_spanned(value, format!("`{name}` is text in quotes: `{name} = \"…\"`"))),
+        _ => Ok(()),
+    }
+}
+
 /// An empty literal, alone or as a part, makes a key that is refused at run time: refuse it now.
 fn not_empty(name: &str, value: &Expr) -> Result<()> {
     let empty = match value {
@@ -98,7 +105,16 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
         Expr::Reference(reference) => return not_empty(name, &reference.expr),
         _ => false,
     };
-    if empty { Err(Error::new(value.span(), format!("{name} must not be empty"))) } else { Ok(()) }
+    if empty { Err(Error::new_spanned(value, format!("{name} must not be empty"))) } else { Ok(()) }
+}
+
+/// Refuses more milliseconds than the core takes for a lease or a wait.
+fn longest(name: &str, value: &Expr, millis: u64) -> Result<u64> {
+    const LONGEST: u64 = 30 * 24 * 3_600_000;
+    match millis {
+        0..=LONGEST => Ok(millis),
+        _ => Err(Error::new_spanned(value, format!("`{name}` must be 1 ms … 30 days"))),
+    }
 }
 
 fn knobs(args: &Args) -> Result<Vec<Knob>> {
@@ -107,14 +123,15 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
     let time = |name, value: &Option<Expr>| value.as_ref().map(|value| millis(name, value)).transpose();
 
     let (lease, max_run) = (time("lease", &args.lease)?, time("max_run", &args.max_run)?);
-    if let Some(lease) = lease {
+    if let (Some(lease), Some(value)) = (lease, &args.lease) {
+        longest("lease", value, lease)?;
         set("lease", Setting::Millis(lease));
     }
     if let Some(max_run) = max_run {
         set("max_run", Setting::Millis(max_run));
         if lease.is_some_and(|lease| max_run < lease) {
             let text = "`max_run` must not be shorter than the lease: it ends the renewals";
-            return Err(Error::new(args.max_run.span(), text));
+            return Err(Error::new_spanned(&args.max_run, text));
         }
     }
     if let Some(value) = &args.retain {
@@ -151,17 +168,17 @@ fn retain(value: &Expr, lease: Option<u64>) -> Result<Setting> {
     match (word(value), value) {
         (Some(word), _) if word == "forever" => return Ok(Setting::Forever),
         (Some(_), _) => {
-            return Err(Error::new(value.span(), "`retain` is a duration in quotes, e.g. \"7d\", or `forever`"));
+            return Err(Error::new_spanned(value, "`retain` is a duration in quotes, e.g. \"7d\", or `forever`"));
         }
         (None, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) if text.value() == "forever" => {
-            return Err(Error::new(value.span(), "write `retain = forever` without quotes"));
+            return Err(Error::new_spanned(value, "write `retain = forever` without quotes"));
         }
         _ => {}
     }
     let retain = millis("retain", value)?;
     if lease.is_some_and(|lease| lease >= retain) {
         let text = "the lease must be shorter than retention: a result is kept longer than a run may take";
-        return Err(Error::new(value.span(), text));
+        return Err(Error::new_spanned(value, text));
     }
     Ok(Setting::Millis(retain))
 }
@@ -175,7 +192,7 @@ fn count(value: &Expr) -> Result<Setting> {
         _ => None,
     };
     match wrong {
-        Some(wrong) => Err(Error::new(value.span(), format!("`max_retries` {wrong}"))),
+        Some(wrong) => Err(Error::new_spanned(value, format!("`max_retries` {wrong}"))),
         None => Ok(Setting::Count(value.clone())),
     }
 }
@@ -185,15 +202,15 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
         && word(func).is_some_and(|word| word == "wait")
         && let (1, Some(max)) = (args.len(), args.first())
     {
-        return millis("wait", max).map(Setting::Wait);
+        return longest("wait", max, millis("wait", max)?).map(Setting::Wait);
     }
     match word(value) {
         Some(word) if word == "retry" => Ok(Setting::Word("OnInFlight", "Retry")),
-        Some(word) if word == "ack" => Err(Error::new(value.span(), reserved::ACK)),
+        Some(word) if word == "ack" => Err(Error::new_spanned(value, reserved::ACK)),
         Some(word) if word == "wait" => {
-            Err(Error::new(value.span(), "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))
+            Err(Error::new_spanned(value, "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))
         }
-        _ => Err(Error::new(value.span(), "`on_in_flight` is `retry` or `wait(\"2s\")`")),
+        _ => Err(Error::new_spanned(value, "`on_in_flight` is `retry` or `wait(\"2s\")`")),
     }
 }
 
@@ -201,8 +218,8 @@ fn by(value: Option<&Expr>) -> Result<()> {
     let Some(value) = value else { return Ok(()) };
     match word(value).map(Ident::to_string).as_deref() {
         Some("key") => Ok(()),
-        Some(word) if let Some(why) = reserved::by(word) => Err(Error::new(value.span(), why)),
-        _ => Err(Error::new(value.span(), "`by` is `key`, which is the default")),
+        Some(word) if let Some(why) = reserved::by(word) => Err(Error::new_spanned(value, why)),
+        _ => Err(Error::new_spanned(value, "`by` is `key`, which is the default")),
     }
 }
 
@@ -210,7 +227,7 @@ fn by(value: Option<&Expr>) -> Result<()> {
 fn scene(value: Option<&Expr>) -> Result<Scene> {
     const KNOWN: [&str; 2] = ["mq", "rest"];
     let Some(value) = value else { return Ok(Scene::Mq) };
-    let wrong = |text: String| Err(Error::new(value.span(), text));
+    let wrong = |text: String| Err(Error::new_spanned(value, text));
     if let Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) = value {
         return match name.value().as_str() {
             "" => wrong("scene must not be empty".into()),
@@ -239,7 +256,7 @@ fn choice(name: &str, value: &Expr, choices: &[(&str, &'static str)]) -> Result<
     }
     let words: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
     let meant = did_you_mean(&given, words.iter().copied());
-    Err(Error::new(value.span(), format!("`{name}` is {}{meant}", any_of(&words))))
+    Err(Error::new_spanned(value, format!("`{name}` is {}{meant}", any_of(&words))))
 }
 
 /// A path of one name.

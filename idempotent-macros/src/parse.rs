@@ -46,7 +46,10 @@ impl Parse for Args {
         let mut args = Self::default();
         while !input.is_empty() {
             let name = input.call(Ident::parse_any).map_err(|error| {
-                Error::new(error.span(), "an argument is `name = value`, e.g. `key = order.id`, or a word like `detach`")
+                Error::new(
+                    error.span(),
+                    "an argument is `name = value`, e.g. `key = order.id`, or a word like `detach`",
+                )
             })?;
             args.take(&name, input)?;
             if !input.is_empty() {

@@ -1,7 +1,6 @@
 //! Durations and sizes in the attribute, read at compile time.
 use bytesize::ByteSize;
 use humantime::DurationError;
-use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 
 const TIMES: &str = "units: ms, s, m, h, d, w; parts add up: \"30s\", \"10m\", \"1h 30m\", \"7d\"";
@@ -10,18 +9,19 @@ const SIZES: &str = "units: B, KB, MB, GB, KiB, MiB, GiB; examples: \"512KB\", \
 /// Whole milliseconds of `name = "30s"`; what is below one counts as one.
 pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
     let text = text(name, value, "30s", "a duration")?;
-    let wrong = |what: String| Error::new(value.span(), format!("`{name}`: {what}"));
+    let wrong = |what: String| Error::new_spanned(value, format!("`{name}`: {what}"));
     let duration = humantime::parse_duration(&text).map_err(|error| wrong(explain(&text, &error)))?;
     if duration.is_zero() {
         return Err(must_be_positive(name, value));
     }
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000))
+        .map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
 }
 
 /// Bytes of `name = "1MiB"`.
 pub(crate) fn bytes(name: &str, value: &Expr) -> Result<u64> {
     let text = text(name, value, "1MiB", "a size")?;
-    let wrong = |what: &str| Error::new(value.span(), format!("`{name}`: {what}; {SIZES}"));
+    let wrong = |what: &str| Error::new_spanned(value, format!("`{name}`: {what}; {SIZES}"));
     if text.trim().parse::<u64>().is_ok_and(|number| number > 0) {
         return Err(wrong(&format!("\"{text}\" needs a unit")));
     }
@@ -37,29 +37,28 @@ pub(crate) fn bytes(name: &str, value: &Expr) -> Result<u64> {
 
 /// The text of a literal, or what to write in place of a bare number.
 fn text(name: &str, value: &Expr, example: &str, what: &str) -> Result<String> {
-    let lit = match value {
-        Expr::Lit(ExprLit { lit, .. }) => lit,
-        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => return Err(must_be_positive(name, value)),
-        Expr::Group(group) => return text(name, &group.expr, example, what),
-        _ => return Err(Error::new(value.span(), format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`"))),
+    let quoted = |example: &str, hint: &str| {
+        Error::new_spanned(value, format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`{hint}"))
     };
-    match lit {
-        Lit::Str(text) if text.value().trim_start().starts_with('-') => Err(must_be_positive(name, value)),
-        Lit::Str(text) => Ok(text.value()),
-        Lit::Int(number) if number.base10_digits() == "0" => Err(must_be_positive(name, value)),
-        other => {
-            let hint = match other {
-                Lit::Int(number) if number.suffix().is_empty() => format!("; which unit is `{number}` in?"),
-                Lit::Int(number) => format!("; write \"{number}\""),
-                _ => String::new(),
-            };
-            Err(Error::new(value.span(), format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`{hint}")))
-        }
+    match value {
+        Expr::Lit(ExprLit { lit, .. }) => match lit {
+            Lit::Str(text) if text.value().trim_start().starts_with('-') => Err(must_be_positive(name, value)),
+            Lit::Str(text) => Ok(text.value()),
+            Lit::Int(number) if number.base10_digits() == "0" => Err(must_be_positive(name, value)),
+            Lit::Int(number) if number.suffix().is_empty() => {
+                Err(quoted(example, &format!("; which unit is `{number}` in?")))
+            }
+            Lit::Int(number) => Err(quoted(&number.to_string(), "")),
+            _ => Err(quoted(example, "")),
+        },
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => Err(must_be_positive(name, value)),
+        Expr::Group(group) => text(name, &group.expr, example, what),
+        _ => Err(quoted(example, "")),
     }
 }
 
 fn must_be_positive(name: &str, value: &Expr) -> Error {
-    Error::new(value.span(), format!("`{name}` must be > 0"))
+    Error::new_spanned(value, format!("`{name}` must be > 0"))
 }
 
 /// Positions are in characters and start at 1.
@@ -115,7 +114,7 @@ mod tests {
             ("-1", "`lease` must be > 0"),
             ("\"-1s\"", "`lease` must be > 0"),
             ("30", "which unit is `30` in?"),
-            ("30s", "write \"30s\""),
+            ("20s", "in quotes: `lease = \"20s\"`"),
             ("LEASE", "in quotes: `lease = \"30s\"`"),
         ] {
             let error = millis("lease", &expr(source)).unwrap_err().to_string();

@@ -15,8 +15,8 @@ use self::timers::{Sleep, Timers};
 /// A [`Clock`] that stands still until a test moves it; clones are the same clock.
 ///
 /// [`advance`](Self::advance) goes from one due timer to the next and lets everything that is ready run in
-/// between, so heartbeats, waits and time limits happen at exactly their times, and a test that covers an hour
-/// takes milliseconds. Made for a `current_thread` runtime: there, and only there, settling means that nothing
+/// between, so heartbeats, waits and time limits happen at exactly their times. Each timer on the way costs about a
+/// ms of real time. Made for a `current_thread` runtime: there, and only there, settling means that nothing
 /// is left to run.
 ///
 /// A store that works on another thread is waited for by its [`Busy`] count; wrap it in a

@@ -1,1 +1,79 @@
-fn main() {}
+//! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+mod check;
+mod fix;
+mod setup;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
+  test extras       the sets of tests that take longer
+  check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
+  fix               what of that a machine can put right
+  setup             install what the tests need";
+
+const COMMANDS: [&str; 4] = ["test", "check", "fix", "setup"];
+
+/// A command that was not understood; its text goes to stderr, above the usage.
+const MISUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        [] | ["help" | "-h" | "--help"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        ["test"] => test::all(&[]),
+        ["test", "--", ref filter @ ..] => test::all(filter),
+        ["test", "extras"] => test::extras(),
+        ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
+        ["check"] => check::all(),
+        ["fix"] => fix::all(),
+        ["setup"] => setup::all(),
+        ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
+        [unknown, ..] => return misused(unknown, &COMMANDS),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn misused(unknown: &str, known: &[&str]) -> ExitCode {
+    let hint = suggestion(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    eprintln!("xtask: unknown argument `{unknown}`{hint}\n\n{USAGE}");
+    ExitCode::from(MISUSED)
+}
+
+/// The nearest of the known words, if it is near.
+fn suggestion<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|word| (strsim::damerau_levenshtein(unknown, word), *word))
+        .filter(|(distance, word)| *distance <= word.len() / 2)
+        .min()
+        .map(|(_, word)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_none() {
+        assert_eq!(suggestion("tset", &COMMANDS), Some("test"));
+        assert_eq!(suggestion("chek", &COMMANDS), Some("check"));
+        assert_eq!(suggestion("publish", &COMMANDS), None);
+    }
+}

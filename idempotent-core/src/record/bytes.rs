@@ -79,6 +79,7 @@ impl Record {
         }
         let mut body = Reader(said.get(4..).unwrap_or_default());
         let record = body.record()?;
+        record.check()?;
         match (minor, body.0) {
             (0, [_, ..]) => Err(corrupt("end", "has bytes left over")),
             _ => Ok(record),

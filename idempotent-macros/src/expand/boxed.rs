@@ -3,7 +3,7 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::Parser;
 use syn::spanned::Spanned;
-use syn::{Block, Expr, ExprAsync, Local, Pat, Result, Stmt, Type, parse_quote, token};
+use syn::{Block, Expr, ExprAsync, Local, Pat, Result, Stmt, Type, parse_quote};
 
 use super::wrap;
 use crate::item::Function;
@@ -20,15 +20,13 @@ pub(super) fn expand(
     let mut setup = setup.clone();
     if let Some(place) = boxed.block.stmts.iter().position(is_the_body) {
         // `let __self = self; let order = order; let __ret: R = { body };`: the arguments have their names here.
-        let this = boxed.block.stmts.iter().find_map(renamed_self);
-        if let Some(this) = this {
+        if let Some(this) = boxed.block.stmts.iter().find_map(renamed_self) {
             setup = rename_self(setup, &this);
         }
         if let Some(Stmt::Local(local)) = boxed.block.stmts.get_mut(place) {
             wrap_local(plan, private, local);
         }
-        let statements: TokenStream = setup;
-        let before = Block::parse_within.parse2(statements)?;
+        let before = Block::parse_within.parse2(setup)?;
         boxed.block.stmts.splice(place..place, before);
     } else {
         let inner = &boxed.block.stmts;
@@ -37,6 +35,18 @@ pub(super) fn expand(
     }
     function.body = quote!(#(#body)*);
     Ok(quote!(#function))
+}
+
+/// What `#[async_trait]` made of destructured arguments: `let (a, b) = __arg1;` before the body.
+pub(crate) fn patterns(body: &TokenStream) -> Vec<Pat> {
+    let mut body = Block::parse_within.parse2(body.clone()).unwrap_or_default();
+    let Some(boxed) = async_block(&mut body) else { return Vec::new() };
+    let before = boxed.block.stmts.iter().take_while(|statement| !is_the_body(statement));
+    let locals = before.filter_map(|statement| match statement {
+        Stmt::Local(local) => Some(local.pat.clone()),
+        _ => None,
+    });
+    locals.collect()
 }
 
 fn async_block(body: &mut [Stmt]) -> Option<&mut ExprAsync> {
@@ -65,8 +75,8 @@ fn wrap_local(plan: &Plan, private: &TokenStream, local: &mut Local) {
     let Expr::Block(block) = &mut *init.expr else { return };
     let ret: &Type = &typed.ty;
     let inner = &block.block.stmts;
-    let brace: token::Brace = block.block.brace_token;
-    let run = wrap(plan, private, ret, true, brace.span.join(), &quote!(#(#inner)*));
+    let braces = block.block.brace_token.span.join();
+    let run = wrap(plan, private, ret, true, braces, &quote!(#(#inner)*));
     block.block.stmts = vec![Stmt::Expr(Expr::Verbatim(run), None)];
 }
 

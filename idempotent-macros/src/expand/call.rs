@@ -71,7 +71,8 @@ fn borrowed(expr: &Expr) -> TokenStream {
     }
 }
 
-/// Two functions of one name in one module differ by `Self`.
+/// The function's path. `module_path!` would give two impls in one module one identity: a method is told apart by
+/// `Self`, and where there may be none, by the name the compiler gives to a closure in here.
 fn scope(plan: &Plan, function: &Function) -> TokenStream {
     let site = Span::mixed_site();
     let name = function.sig.ident.unraw().to_string();
@@ -80,7 +81,7 @@ fn scope(plan: &Plan, function: &Function) -> TokenStream {
         None if function.has_receiver() => {
             quote_spanned!(site=> ::std::format!("{}::{}", ::core::any::type_name::<Self>(), #name))
         }
-        None => quote_spanned!(site=> ::core::concat!(::core::module_path!(), "::", #name)),
+        None => quote_spanned!(site=> ::core::any::type_name_of_val(&|| ()).trim_end_matches("::{{closure}}")),
     }
 }
 

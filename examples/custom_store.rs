@@ -1,0 +1,118 @@
+//! A store of your own: two methods over a plain map make a whole one, a handler runs on it, and one line at the end
+//! of this file holds it against every law a store has to keep (`cargo test --example custom_store`).
+#![allow(clippy::print_stdout, reason = "an example")]
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use idempotent::{
+    Cas, CasBackend, Clock, Executor, Key, Outcome, Record, Rejection, Seen, StoreError, SystemClock, Version,
+    idempotent,
+};
+
+/// Stands for anything that can compare and swap one value: etcd, DynamoDB, a table with a version column.
+#[derive(Debug)]
+struct Shelf {
+    inside: Mutex<Inside>,
+    /// One clock for all clients. A server has its own; a map in the process borrows the process's.
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    rows: HashMap<Key, (Version, Vec<u8>)>,
+    /// The last version given out. It goes up with every write of any key and is never given out again: a key that
+    /// was deleted and written anew must not look like the old one.
+    last: Version,
+}
+
+impl Shelf {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { inside: Mutex::default(), clock }
+    }
+}
+
+#[async_trait]
+impl CasBackend for Shelf {
+    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+        let row = self.inside.lock().unwrap_or_else(PoisonError::into_inner).rows.get(key).cloned();
+        let (version, record) = match row {
+            // What cannot be read is an error with a kind that says so, and is left as it is.
+            Some((version, bytes)) => (version, Some(Record::from_bytes(&bytes)?)),
+            None => (0, None),
+        };
+        Ok(Seen { record, version, now: self.clock.wall() })
+    }
+
+    async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
+        // Compared and written under one lock: the only step that has to be atomic.
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = inside.rows.get(key).map_or(0, |(version, _)| *version);
+        if found != seen {
+            return Ok(false);
+        }
+        inside.last += 1;
+        match next {
+            Some(record) => {
+                let row = (inside.last, record.to_bytes());
+                inside.rows.insert(key.clone(), row);
+            }
+            None => {
+                inside.rows.remove(key);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// In a real shop this fails now and then.
+#[idempotent(key = order, with = executor, scope = "ship")]
+async fn ship(executor: &Executor, order: &str, in_stock: bool) -> Result<String, Rejected> {
+    if !in_stock {
+        return Err(Rejected::OutOfStock);
+    }
+    Ok(format!("parcel for {order}"))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Rejected {
+    #[error("out of stock")]
+    OutOfStock,
+    #[error(transparent)]
+    Idempotent(#[from] Rejection),
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Rejected> {
+    let executor = Executor::new(Cas(Shelf::new(Arc::new(SystemClock::new()))));
+
+    let (answer, outcome) = Outcome::capture(ship(&executor, "o-17", false)).await;
+    println!("nothing on the shelf: {} ({})", answer.unwrap_err(), name(outcome));
+
+    let (answer, outcome) = Outcome::capture(ship(&executor, "o-17", true)).await;
+    println!("the failure freed the key: {} ({})", answer?, name(outcome));
+
+    let (answer, outcome) = Outcome::capture(ship(&executor, "o-17", true)).await;
+    println!("a duplicate gets the same parcel: {} ({})", answer?, name(outcome));
+
+    assert_eq!((executor.counts().of("ran"), executor.counts().of("replayed")), (1, 1));
+    Ok(())
+}
+
+fn name(outcome: Option<Outcome>) -> &'static str {
+    outcome.map_or("no run", |outcome| outcome.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use idempotent_testkit::{Subject, VirtualClock, conformance};
+
+    use super::*;
+
+    fn shelf() -> Subject {
+        let clock = VirtualClock::new();
+        Subject::new(Cas(Shelf::new(Arc::new(clock.clone())))).on_clock(clock)
+    }
+
+    conformance!(the_shelf_keeps_the_laws, shelf());
+}

@@ -1,0 +1,59 @@
+//! The attribute needs the core alone.
+#![allow(clippy::unwrap_used, missing_docs)]
+use async_trait::async_trait;
+use idempotent_core as renamed;
+use idempotent_macros::idempotent;
+use renamed::{Disposition, Executor, MemoryStore, Outcome, Rejection};
+
+#[idempotent(crate = renamed, key = 1u8, with = e, detach)]
+async fn by_a_path(e: Executor) -> Result<u8, Rejection> {
+    Ok(1)
+}
+
+#[idempotent(
+    crate = ::idempotent_core,
+    key = id,
+    with = e,
+    scene = "stock",
+    scope = "s",
+    prefix = "p",
+    tenant = "t",
+    fingerprint = id,
+    on_expiry = park,
+    on_in_flight = wait("1s"),
+    retain = "1h",
+    message = "wait",
+    codec = renamed::Json,
+    failed_if = |answer| *answer == 9,
+)]
+async fn by_the_root(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    Ok(id)
+}
+
+struct Service(Executor);
+
+#[async_trait]
+trait Handle {
+    async fn handle(&self, id: u8) -> Disposition;
+}
+
+#[async_trait]
+impl Handle for Service {
+    #[idempotent(crate = renamed, key = id, with = self.0)]
+    async fn handle(&self, id: u8) -> Disposition {
+        Disposition::Ack
+    }
+}
+
+#[tokio::test]
+async fn the_attribute_works_without_the_facade() {
+    let e = Executor::new(MemoryStore::new());
+    for _ in 0..2 {
+        assert_eq!(by_a_path(e.clone()).await.unwrap() + by_the_root(&e, 2).await.unwrap(), 3);
+        assert_eq!(Service(e.clone()).handle(1).await, Disposition::Ack);
+    }
+    assert_eq!((e.counts().of("ran"), e.counts().of("replayed")), (3, 3));
+    let (answer, outcome) = Outcome::capture(by_the_root(&e, 9)).await;
+    assert_eq!(answer.unwrap(), 9);
+    assert!(matches!(outcome, Some(Outcome::Released { .. })), "{outcome:?}");
+}

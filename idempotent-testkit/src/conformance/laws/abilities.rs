@@ -1,0 +1,208 @@
+//! What a store says it can do beyond the six methods, it can do.
+use std::collections::HashMap;
+use std::time::Duration;
+
+use idempotent_core::{Admin, Claim, ClaimRequest, Fencing, Held, Purge, Settled, StateKind, Verdict};
+
+use crate::conformance::Subject;
+use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
+
+pub async fn abilities_that_are_reported_work(s: &Subject) {
+    let first = s.store.abilities();
+    let again = s.store.abilities();
+    let names = |a: idempotent_core::Abilities<'_>| {
+        [a.batch.is_some(), a.watch.is_some(), a.browse.is_some(), a.purge.is_some(), a.admin.is_some()]
+    };
+    assert_eq!(names(first), names(again), "an ability does not come and go");
+    acquired(s.claim_by(1).await);
+    if let Some(batch) = first.batch {
+        assert_eq!(batch.claim_all(&[]).await.len(), 0);
+        assert_eq!(batch.renew_all(&[(s.held(1), HOUR)]).await.len(), 1);
+    }
+    if let Some(watch) = first.watch {
+        drop(watch.watch(&s.key("k")));
+    }
+    if let Some(browse) = first.browse {
+        must("browse", browse.browse(None, 10).await);
+    }
+    if let Some(purge) = first.purge {
+        must("purge", purge.purge(10).await);
+    }
+    if let Some(admin) = first.admin {
+        let settled = must("forget", admin.forget(&s.key("absent"), Fencing(1), true, HOUR).await);
+        assert_eq!(settled, lost(StateKind::Absent));
+    }
+    assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
+}
+
+pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
+    let Some(purge) = s.store.abilities().purge else { return };
+    let brief = |n: u32| ClaimRequest { key: s.key(&format!("brief {n}")), memory: MS, ..s.ask(1) };
+    for n in 0..10 {
+        acquired(s.claim(&brief(n)).await);
+        must("complete", s.store.complete(&brief(n).held(), &done(b"v", s.lease())).await);
+    }
+    let orphan = ClaimRequest { key: s.key("orphan"), memory: Duration::ZERO, ..s.ask(1) };
+    acquired(s.claim(&orphan).await);
+    let kept = |n: u32| ClaimRequest { key: s.key(&format!("kept {n}")), ..s.ask(1) };
+    for n in 0..4 {
+        acquired(s.claim(&kept(n)).await);
+    }
+    must("complete", s.store.complete(&kept(1).held(), &done(b"v", HOUR)).await);
+    must("release", s.store.release(&kept(2).held(), &put_down(Verdict::Vacate)).await);
+    must("release", s.store.release(&kept(3).held(), &put_down(Verdict::Bury)).await);
+    must("purge", purge.purge(1_000).await);
+    assert!(must("peek", s.store.peek(&brief(0).key).await).is_some(), "a live record was purged");
+
+    // Two seconds more: a store may look at its records by the second.
+    s.pass(s.lease() + Duration::from_secs(2)).await;
+    assert_eq!(must("purge", purge.purge(0).await), 0);
+    assert!(must("purge", purge.purge(3).await) <= 3, "more were purged than asked");
+    drain(purge).await;
+    for n in 0..10 {
+        assert_eq!(must("peek", s.store.peek(&brief(n).key).await), None);
+    }
+    // kept 0 is past its lease by now, and yet remembered.
+    for (n, state) in [StateKind::Consuming, StateKind::Consumed, StateKind::Vacant, StateKind::Dead].iter().enumerate()
+    {
+        let record = must("peek", s.store.peek(&kept(u32::try_from(n).unwrap()).key).await);
+        assert_eq!(record.expect("a record that still counts was purged").state.kind(), *state);
+    }
+    assert_eq!(acquired(s.claim(&ClaimRequest { key: s.key("kept 0"), ..s.ask(2) }).await).attempt, 2);
+}
+
+/// Purges until nothing is left to purge.
+async fn drain(purge: &dyn Purge) {
+    for _ in 0..1_000 {
+        if must("purge", purge.purge(5).await) == 0 {
+            return;
+        }
+    }
+    panic!("1,000 purges of 5 and still not done: does it count what it does not remove?");
+}
+
+pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
+    let Some(admin) = s.store.abilities().admin else { return };
+    for (name, verdict, state) in [
+        ("consumed", None, StateKind::Consumed),
+        ("failed", Some(Verdict::Fail), StateKind::Failed),
+        ("dead", Some(Verdict::Bury), StateKind::Dead),
+    ] {
+        let ask = |owner| ClaimRequest { key: s.key(name), ..s.ask(owner) };
+        let forget =
+            async |admin: &dyn Admin, fencing| must("forget", admin.forget(&s.key(name), fencing, false, HOUR).await);
+        let grant = acquired(s.claim(&ask(1)).await);
+        match verdict {
+            None => must("complete", s.store.complete(&ask(1).held(), &done(b"v", HOUR)).await),
+            Some(verdict) => must("release", s.store.release(&ask(1).held(), &put_down(verdict)).await),
+        };
+        assert_eq!(forget(admin, Fencing(grant.fencing.0 - 1)).await, lost(state), "{name}: not what was looked at");
+        assert_eq!(forget(admin, grant.fencing).await, Settled::Done, "{name}");
+        assert_eq!(forget(admin, grant.fencing).await, lost(StateKind::Vacant), "{name}: once");
+        let again = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..ask(2) }).await);
+        assert_eq!(again.attempt, 1, "{name}: attempts start anew");
+        assert!(again.fencing > grant.fencing, "{name}");
+    }
+}
+
+pub async fn a_held_key_is_forgotten_by_force_only(s: &Subject) {
+    let Some(admin) = s.store.abilities().admin else { return };
+    let grant = acquired(s.claim_by(1).await);
+    let key = s.key("k");
+    let settled = must("forget", admin.forget(&key, grant.fencing, false, HOUR).await);
+    assert_eq!(settled, lost(StateKind::Consuming));
+    assert_eq!(must("forget", admin.forget(&key, grant.fencing, true, HOUR).await), Settled::Done);
+    assert_eq!(s.complete(1, b"v").await, lost(StateKind::Vacant));
+    assert!(acquired(s.claim_by(2).await).fencing > grant.fencing);
+}
+
+pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
+    let Some(watch) = s.store.abilities().watch else { return };
+    for (name, verdict) in [("complete", None), ("delete", Some(Verdict::Delete)), ("vacate", Some(Verdict::Vacate))] {
+        let ask = ClaimRequest { key: s.key(name), lease: HOUR, ..s.ask(1) };
+        acquired(s.claim(&ask).await);
+        // Waiting begins when it is made: nothing is polled before the key is settled.
+        let watching = [watch.watch(&ask.key), watch.watch(&ask.key)];
+        match verdict {
+            None => must("complete", s.store.complete(&ask.held(), &done(b"v", HOUR)).await),
+            Some(verdict) => must("release", s.store.release(&ask.held(), &put_down(verdict)).await),
+        };
+        for woken in watching.map(tokio::spawn) {
+            let mut patience = 100;
+            while !woken.is_finished() {
+                patience -= 1;
+                assert!(patience > 0, "nobody was woken by {name}");
+                s.pass(100 * MS).await;
+                tokio::time::sleep(MS).await;
+            }
+        }
+    }
+}
+
+pub async fn browsing_lists_each_live_key_once(s: &Subject) {
+    let Some(browse) = s.store.abilities().browse else { return };
+    let mut expected = HashMap::new();
+    for n in 0..25 {
+        let ask = ClaimRequest { key: s.key(&format!("listed {n}")), ..s.ask(1) };
+        acquired(s.claim(&ask).await);
+        expected.insert(ask.key.hash(), ask.key);
+    }
+    let gone = ClaimRequest { key: s.key("gone"), memory: Duration::ZERO, ..s.ask(1) };
+    acquired(s.claim(&gone).await);
+    s.pass(s.lease()).await;
+    let (mut after, mut seen) = (None, Vec::new());
+    loop {
+        let page = must("browse", browse.browse(after, 7).await);
+        assert!(page.entries.len() <= 7, "a page longer than asked");
+        seen.extend(page.entries);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    for entry in &seen {
+        assert_ne!(entry.key.hash(), gone.key.hash(), "a record past its time is listed");
+        let peeked = must("peek", s.store.peek(&entry.key).await);
+        assert_eq!(peeked.as_ref(), Some(&entry.record));
+        if let Some(key) = expected.remove(&entry.key.hash()) {
+            assert_eq!(entry.key, key, "its name comes back too");
+        }
+    }
+    assert!(expected.is_empty(), "not listed: {expected:?}");
+    let hashes: std::collections::HashSet<_> = seen.iter().map(|entry| entry.key.hash()).collect();
+    assert_eq!(hashes.len(), seen.len(), "a key was listed twice");
+}
+
+pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
+    let Some(batch) = s.store.abilities().batch else { return };
+    let ask = |key: &str, owner| ClaimRequest { key: s.key(key), ..s.ask(owner) };
+    acquired(s.claim(&ask("held", 1)).await);
+    // Another attempt and another lease, so that no answer can pass for a neighbour's.
+    acquired(s.claim(&ask("b", 1)).await);
+    must("release", s.store.release(&ask("b", 1).held(), &put_down(Verdict::Vacate)).await);
+    let long = ClaimRequest { lease: HOUR, ..ask("b", 3) };
+    let asks = [ask("a", 1), long, ask("held", 2), ask("a", 4), ask("a", 1)];
+    let claims: Vec<_> = batch.claim_all(&asks).await.into_iter().map(|claim| must("claim_all", claim)).collect();
+    assert_eq!(claims.len(), asks.len());
+    let first = acquired(claims[0].clone());
+    assert_eq!((first.attempt, first.lease), (1, s.lease()));
+    let second = acquired(claims[1].clone());
+    assert_eq!((second.attempt, second.lease), (2, HOUR));
+    assert!(matches!(claims[2], Claim::InFlight(_)));
+    assert!(matches!(claims[3], Claim::InFlight(_)), "the same key twice in one batch: the first has it");
+    assert_eq!(acquired(claims[4].clone()), first, "its owner asking again");
+    let held = |key: &str, owner| -> Held { ask(key, owner).held() };
+    let renewed = batch.renew_all(&[(held("a", 1), HOUR), (held("a", 9), HOUR), (held("none", 1), HOUR)]).await;
+    let renewed: Vec<_> = renewed.into_iter().map(|settled| must("renew_all", settled)).collect();
+    assert_eq!(renewed, [Settled::Done, lost(StateKind::Consuming), lost(StateKind::Absent)]);
+    let completions = [
+        (held("a", 1), done(b"first", HOUR)),
+        (held("b", 9), done(b"foreign", HOUR)),
+        (held("a", 1), done(b"second", HOUR)),
+    ];
+    let completed: Vec<_> =
+        batch.complete_all(&completions).await.into_iter().map(|settled| must("complete_all", settled)).collect();
+    assert_eq!(completed, [Settled::Done, lost(StateKind::Consuming), Settled::Done]);
+    let Claim::Consumed(kept) = s.claim(&ask("a", 5)).await else { panic!("not consumed") };
+    assert_eq!(kept.value.as_deref(), Some(&b"first"[..]));
+}

@@ -1,0 +1,109 @@
+//! A grant's number is higher than that of any grant of its key before it.
+use std::time::Duration;
+
+use idempotent_core::{ClaimRequest, Fencing, Settled, Verdict};
+
+use crate::conformance::Subject;
+use crate::conformance::subject::{HOUR, MS, acquired, done, must};
+
+/// 2^53: from there on doubles skip numbers.
+const LIMIT: u64 = 1 << 53;
+
+/// Claims, and says the number if it is higher than `last`.
+async fn higher(s: &Subject, ask: &ClaimRequest, last: &mut Fencing, after: &str) {
+    let fencing = acquired(s.claim(ask).await).fencing;
+    assert!(fencing > *last, "after {after}: {fencing} is not above {last}");
+    *last = fencing;
+}
+
+pub async fn fencing_rises_over_every_kind_of_release(s: &Subject) {
+    let mut last = Fencing(0);
+    for round in 0..3 {
+        for (index, verdict) in [Verdict::Delete, Verdict::Vacate, Verdict::Refund].into_iter().enumerate() {
+            let owner = round * 10 + index as u128;
+            higher(s, &s.ask(owner), &mut last, &format!("the release before {verdict:?}")).await;
+            assert_eq!(s.release(owner, verdict).await, Settled::Done);
+        }
+    }
+}
+
+pub async fn fencing_rises_over_takeover(s: &Subject) {
+    let mut last = Fencing(0);
+    for owner in 0..3 {
+        higher(s, &s.ask(owner), &mut last, "a takeover").await;
+        s.pass(s.lease()).await;
+    }
+}
+
+pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
+    let mut last = Fencing(0);
+    let brief = s.lease();
+    let ask = |owner| ClaimRequest { memory: brief, ..s.ask(owner) };
+    higher(s, &ask(1), &mut last, "nothing").await;
+    s.pass(brief * 2).await;
+    higher(s, &ask(2), &mut last, "lease and memory").await;
+    must("complete", s.store.complete(&s.held(2), &done(b"v", brief)).await);
+    s.pass(brief).await;
+    higher(s, &ask(3), &mut last, "the retention").await;
+}
+
+/// A clock that ticks slower than grants are made must not give one number twice.
+pub async fn fencing_rises_within_one_instant(s: &Subject) {
+    let mut last = Fencing(0);
+    for owner in 0..100 {
+        higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
+        let verdict = if owner % 3 == 2 { Verdict::Vacate } else { Verdict::Delete };
+        assert_eq!(s.release(owner, verdict).await, Settled::Done);
+    }
+}
+
+pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
+    let mut last = Fencing(0);
+    let Some(purge) = s.store.abilities().purge else { return };
+    for owner in 0..20 {
+        higher(s, &s.ask(owner), &mut last, "deletion and purge a moment ago").await;
+        assert_eq!(s.release(owner, Verdict::Delete).await, Settled::Done);
+        must("purge", purge.purge(1_000).await);
+    }
+}
+
+/// A thousand grants in one ms: the number is ahead of the clock when the last record ends.
+pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
+    if s.clock.is_none() {
+        return;
+    }
+    let mut last = Fencing(0);
+    for owner in 0..1_100 {
+        higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
+        s.release(owner, Verdict::Delete).await;
+    }
+    let brief = ClaimRequest { lease: MS, memory: Duration::ZERO, ..s.ask(2_000) };
+    higher(s, &brief, &mut last, "a deletion a moment ago").await;
+    s.pass(MS).await;
+    if let Some(purge) = s.store.abilities().purge {
+        must("purge", purge.purge(1_000).await);
+    }
+    higher(s, &s.ask(2_001), &mut last, "an end before the clock caught up").await;
+}
+
+pub async fn fencing_rises_over_forgetting(s: &Subject) {
+    let mut last = Fencing(0);
+    let Some(admin) = s.store.abilities().admin else { return };
+    for owner in 0..3 {
+        higher(s, &s.ask(owner), &mut last, "forgetting").await;
+        s.complete(owner, b"v").await;
+        assert_eq!(must("forget", admin.forget(&s.key("k"), last, false, HOUR).await), Settled::Done);
+    }
+}
+
+pub async fn fencing_is_a_number_every_script_language_can_hold(s: &Subject) {
+    let first = acquired(s.claim_by(1).await).fencing;
+    assert!(first.0 < LIMIT, "{first} is not below 2^53");
+    // max(previous + 1, the clock in µs): what makes it rise even if the record is lost.
+    if let Some(clock) = &s.clock {
+        assert_eq!(first.0, idempotent_core::Clock::wall(clock).0);
+        s.release(1, Verdict::Delete).await;
+        s.pass(Duration::from_secs(1)).await;
+        assert_eq!(acquired(s.claim_by(2).await).fencing.0, first.0 + 1_000_000);
+    }
+}

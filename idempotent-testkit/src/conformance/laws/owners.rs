@@ -1,0 +1,148 @@
+//! Every later step is guarded by owner and state; whoever lost is told what is there.
+use idempotent_core::{Claim, ClaimRequest, Consumed, Release, Settled, State, StateKind, Verdict};
+
+use crate::conformance::Subject;
+use crate::conformance::subject::{HOUR, HeldBy, MS, VERDICTS, acquired, done, lost, put_down};
+
+/// Every step by `owner` is lost to `now`, and the record stays as it is.
+async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
+    let before = s.peek().await;
+    assert_eq!(s.renew(owner, HOUR).await, lost(now), "renew, {what}");
+    assert_eq!(s.complete(owner, b"foreign").await, lost(now), "complete, {what}");
+    for verdict in VERDICTS {
+        assert_eq!(s.release(owner, verdict).await, lost(now), "release as {verdict:?}, {what}");
+    }
+    assert_eq!(s.peek().await, before, "the record was changed by somebody who lost it, {what}");
+}
+
+pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
+    is_lost(s, 2, StateKind::Absent, "nothing is there").await;
+    acquired(s.claim_by(1).await);
+    is_lost(s, 2, StateKind::Consuming, "held by another").await;
+    // Owners that a store might confuse: a bit apart at either end, or equal in one half.
+    for owner in [0, 1 << 127 | 1, 1 << 64 | 1, u128::MAX] {
+        is_lost(s, owner, StateKind::Consuming, "held by another").await;
+    }
+    assert_eq!(s.complete(1, b"v").await, Settled::Done);
+}
+
+pub async fn nobody_changes_a_settled_key(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.release(1, Verdict::Vacate).await;
+    is_lost(s, 2, StateKind::Vacant, "vacant").await;
+    is_lost(s, 1, StateKind::Vacant, "vacated by itself").await;
+    acquired(s.claim_by(3).await);
+    s.complete(3, b"first").await;
+    is_lost(s, 2, StateKind::Consumed, "consumed by another").await;
+    for (name, verdict, state) in [("f", Verdict::Fail, StateKind::Failed), ("d", Verdict::Bury, StateKind::Dead)] {
+        let ask = ClaimRequest { key: s.key(name), ..s.ask(1) };
+        acquired(s.claim(&ask).await);
+        s.store.release(&ask.held(), &put_down(verdict)).await.unwrap();
+        for owner in [1, 2] {
+            let held = ClaimRequest { owner: idempotent_core::OwnerToken(owner), ..ask.clone() }.held();
+            assert_eq!(s.store.renew(&held, HOUR).await.unwrap(), lost(state), "{name}");
+            assert_eq!(s.store.release(&held, &put_down(Verdict::Delete)).await.unwrap(), lost(state), "{name}");
+        }
+    }
+}
+
+pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.pass(s.lease()).await;
+    let over = acquired(s.claim_by(2).await);
+    is_lost(s, 1, StateKind::Consuming, "taken over").await;
+    assert!(matches!(s.claim_by(1).await, Claim::InFlight(_)), "its old token is a stranger's");
+    assert_eq!(s.complete(2, b"second").await, Settled::Done);
+    is_lost(s, 1, StateKind::Consumed, "taken over and consumed").await;
+    let kept = Claim::Consumed(Consumed { fencing: over.fencing, value: Some(b"second"[..].into()) });
+    assert_eq!(s.claim_by(3).await, kept);
+}
+
+pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
+    let ask = |name, owner| ClaimRequest { key: s.key(name), ..s.ask(owner) };
+    for name in ["complete", "renew", "release"] {
+        acquired(s.claim(&ask(name, 1)).await);
+    }
+    s.pass(s.lease() * 2).await;
+    let completed = s.store.complete(&ask("complete", 1).held(), &done(b"v", HOUR)).await;
+    assert_eq!(completed.unwrap(), Settled::Done);
+    assert!(matches!(s.claim(&ask("complete", 2)).await, Claim::Consumed(_)));
+    assert_eq!(s.store.renew(&ask("renew", 1).held(), s.lease()).await.unwrap(), Settled::Done);
+    assert!(matches!(s.claim(&ask("renew", 2)).await, Claim::InFlight(_)));
+    let released = s.store.release(&ask("release", 1).held(), &put_down(Verdict::Vacate)).await;
+    assert_eq!(released.unwrap(), Settled::Done);
+    acquired(s.claim(&ask("release", 2)).await);
+}
+
+pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands(s: &Subject) {
+    let grant = acquired(s.claim_by(1).await);
+    assert_eq!(s.complete(1, b"first").await, Settled::Done);
+    let before = s.peek().await;
+    s.pass(MS).await;
+    assert_eq!(s.complete(1, b"second").await, Settled::Done);
+    assert_eq!(s.peek().await, before);
+    let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
+    assert_eq!(s.claim_by(2).await, kept);
+}
+
+/// The trap: a completion whose reply was lost, taken for a failure, then released with the right token.
+pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.complete(1, b"v").await;
+    let before = s.peek().await;
+    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Consumed));
+    for verdict in VERDICTS {
+        assert_eq!(s.release(1, verdict).await, lost(StateKind::Consumed), "{verdict:?}");
+    }
+    assert_eq!(s.peek().await, before);
+}
+
+pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
+    for (verdict, now) in [
+        (Verdict::Delete, StateKind::Absent),
+        (Verdict::Vacate, StateKind::Vacant),
+        (Verdict::Refund, StateKind::Vacant),
+        (Verdict::Fail, StateKind::Failed),
+        (Verdict::Bury, StateKind::Dead),
+    ] {
+        let ask = ClaimRequest { key: s.key(&format!("{verdict:?}")), ..s.ask(1) };
+        acquired(s.claim(&ask).await);
+        let release = Release { delay: MS, ..put_down(verdict) };
+        assert_eq!(s.store.release(&ask.held(), &release).await.unwrap(), Settled::Done);
+        let before = s.store.peek(&ask.key).await.unwrap();
+        assert_eq!(s.store.release(&ask.held(), &release).await.unwrap(), lost(now), "{verdict:?}");
+        assert_eq!(s.store.peek(&ask.key).await.unwrap(), before, "{verdict:?}");
+    }
+}
+
+pub async fn a_renewal_counts_from_now(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    for _ in 0..3 {
+        s.pass(s.lease() * 2 / 3).await;
+        assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+        assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)));
+    }
+    if s.pass_almost(s.lease()).await {
+        assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)));
+    }
+    s.pass(s.lease()).await;
+    assert_eq!(acquired(s.claim_by(2).await).attempt, 2, "a renewal counts no attempt");
+}
+
+pub async fn a_renewal_never_shortens(s: &Subject) {
+    async fn until(s: &Subject) -> idempotent_core::Micros {
+        match s.peek().await.expect("consuming").state {
+            State::Consuming { until, .. } => until,
+            other => panic!("{other:?}"),
+        }
+    }
+    acquired(s.claim_by(1).await);
+    let first = until(s).await;
+    assert_eq!(s.renew(1, s.lease() / 3).await, Settled::Done);
+    assert_eq!(until(s).await, first);
+    assert_eq!(s.renew(1, HOUR).await, Settled::Done);
+    let longer = until(s).await;
+    assert!(longer > first);
+    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+    assert_eq!(until(s).await, longer);
+}

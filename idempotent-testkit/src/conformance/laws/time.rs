@@ -1,0 +1,77 @@
+//! How long what is remembered; past its time a record counts as absent everywhere.
+use std::time::Duration;
+
+use idempotent_core::{Claim, ClaimRequest, Release, Settled, StateKind, Verdict};
+
+use crate::conformance::Subject;
+use crate::conformance::subject::{HOUR, MS, acquired, done, lost, must, put_down};
+
+/// The state lasts `span` from now, no less and no more; then nothing is there, for anybody.
+async fn lasts(s: &Subject, state: StateKind, span: Duration) {
+    assert_eq!(s.state().await, state);
+    if s.pass_almost(span).await {
+        assert_eq!(s.state().await, state, "a ms before its time");
+        s.pass(MS).await;
+    } else {
+        s.pass(span).await;
+    }
+    assert_eq!(s.peek().await, None, "a {state} record past its time is hidden");
+    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Absent));
+    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Absent));
+    assert_eq!(s.release(1, Verdict::Delete).await, lost(StateKind::Absent));
+    let grant = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..s.ask(9) }).await);
+    assert_eq!((grant.attempt, grant.taken_over), (1, None), "nothing of it is remembered");
+}
+
+pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    // The retention counts from the completion, and may be shorter than what is left of the lease.
+    s.pass(s.lease() / 3).await;
+    let retain = s.lease() / 2;
+    assert_eq!(must("complete", s.store.complete(&s.held(1), &done(b"v", retain)).await), Settled::Done);
+    assert!(matches!(s.claim_by(2).await, Claim::Consumed(_)));
+    lasts(s, StateKind::Consumed, retain).await;
+}
+
+pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    assert_eq!(must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await), Settled::Done);
+    if let Some(clock) = &s.clock {
+        clock.jump(Duration::from_secs(100 * 365 * 86_400));
+        clock.settle().await;
+    }
+    assert!(matches!(s.claim_by(2).await, Claim::Consumed(_)));
+}
+
+pub async fn a_failed_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(Verdict::Fail) }).await;
+    lasts(s, StateKind::Failed, s.lease()).await;
+}
+
+pub async fn a_dead_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(Verdict::Bury) }).await;
+    lasts(s, StateKind::Dead, s.lease()).await;
+}
+
+pub async fn a_vacant_key_is_remembered_for_its_memory_after_its_delay(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    let span = s.lease();
+    s.release_as(1, &Release { delay: span, memory: span, ..put_down(Verdict::Vacate) }).await;
+    lasts(s, StateKind::Vacant, span * 2).await;
+}
+
+pub async fn an_orphaned_key_counts_as_absent_past_lease_and_memory(s: &Subject) {
+    let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
+    acquired(s.claim(&ask).await);
+    lasts(s, StateKind::Consuming, s.lease() * 2).await;
+}
+
+pub async fn a_renewed_key_keeps_its_memory(s: &Subject) {
+    let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
+    acquired(s.claim(&ask).await);
+    s.pass(s.lease() / 2).await;
+    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+    lasts(s, StateKind::Consuming, s.lease() * 2).await;
+}

@@ -1,0 +1,102 @@
+//! What a store should answer: `protocol.rs` over a map.
+use std::collections::HashMap;
+use std::time::Duration;
+
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Dead, Fencing, Held, InFlight, Key, Micros, Record, Release, Settled, State,
+};
+
+/// Never purges: what is past its time counts as absent anyway, and its number must not matter then.
+#[derive(Debug, Default)]
+pub(crate) struct Model(HashMap<u128, Record>);
+
+impl Model {
+    pub(crate) fn claim(&mut self, ask: &ClaimRequest, now: Micros) -> Claim {
+        self.step(&ask.key, |found| protocol::claim(found, ask, now))
+    }
+
+    pub(crate) fn renew(&mut self, held: &Held, lease: Duration, now: Micros) -> Settled {
+        self.step(&held.key, |found| protocol::renew(found, held, lease, now))
+    }
+
+    pub(crate) fn complete(&mut self, held: &Held, done: &Completion, now: Micros) -> Settled {
+        self.step(&held.key, |found| protocol::complete(found, held, done, now))
+    }
+
+    pub(crate) fn release(&mut self, held: &Held, release: &Release, now: Micros) -> Settled {
+        self.step(&held.key, |found| protocol::release(found, held, release, now))
+    }
+
+    pub(crate) fn forget(
+        &mut self,
+        key: &Key,
+        expected: Fencing,
+        force: bool,
+        memory: Duration,
+        now: Micros,
+    ) -> Settled {
+        self.step(key, |found| protocol::forget(found, expected, force, memory, now))
+    }
+
+    pub(crate) fn peek(&self, key: &Key, now: Micros) -> Option<&Record> {
+        protocol::live(self.0.get(&key.hash()), now)
+    }
+
+    fn step<T>(&mut self, key: &Key, decide: impl FnOnce(Option<&Record>) -> (T, Write)) -> T {
+        let (answer, write) = decide(self.0.get(&key.hash()));
+        match write {
+            Write::Keep => {}
+            Write::Put(record) => drop(self.0.insert(key.hash(), record)),
+            Write::Delete => drop(self.0.remove(&key.hash())),
+        }
+        answer
+    }
+}
+
+/// Makes answers of two clocks comparable, by leaving out what differs between clocks: spans are hours or
+/// nothing, and a fencing number is as good as the order it came in.
+#[derive(Debug, Default)]
+pub(crate) struct Shape(Vec<Fencing>);
+
+impl Shape {
+    fn rank(&mut self, fencing: Fencing) -> Fencing {
+        let rank = self.0.iter().position(|seen| *seen == fencing).unwrap_or_else(|| {
+            self.0.push(fencing);
+            self.0.len() - 1
+        });
+        Fencing(rank as u64)
+    }
+
+    pub(crate) fn claim(&mut self, claim: Claim) -> Claim {
+        match claim {
+            Claim::Acquired(mut grant) => {
+                grant.taken_over = grant.taken_over.map(|fencing| self.rank(fencing));
+                grant.fencing = self.rank(grant.fencing);
+                Claim::Acquired(grant)
+            }
+            Claim::InFlight(InFlight::Leased { .. }) => Claim::InFlight(InFlight::Busy),
+            Claim::Consumed(mut consumed) => {
+                consumed.fencing = self.rank(consumed.fencing);
+                Claim::Consumed(consumed)
+            }
+            Claim::Dead(dead) => Claim::Dead(Dead { fencing: self.rank(dead.fencing), ..dead }),
+            Claim::Delayed { .. } => Claim::Delayed { rest: Duration::ZERO },
+            other => other,
+        }
+    }
+
+    pub(crate) fn record(&mut self, record: Record) -> Record {
+        let fencing = self.rank(record.fencing);
+        let state = match record.state {
+            State::Vacant { error, .. } => State::Vacant { not_before: Micros(0), error },
+            State::Consuming { owner, taken_over, .. } => {
+                let taken_over = taken_over.map(|fencing| self.rank(fencing));
+                State::Consuming { owner, until: Micros(0), taken_over }
+            }
+            other => other,
+        };
+        let none = Micros(0);
+        Record { fencing, state, expires_at: none, first_seen: none, updated_at: none, ..record }
+    }
+}

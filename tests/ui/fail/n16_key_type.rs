@@ -1,0 +1,31 @@
+// expect: cannot be part of an idempotency key
+use idempotent::{Rejection, idempotent};
+
+struct Order {
+    total: f64,
+}
+
+#[idempotent(key = order.total)]
+async fn float(order: Order) -> Result<f64, Rejection> {
+    Ok(order.total)
+}
+
+#[idempotent(key = order)]
+async fn whole(order: Order) -> Result<f64, Rejection> {
+    Ok(order.total)
+}
+
+#[idempotent(key = 1u8, tenant = order.total)]
+async fn tenant(order: Order) -> Result<f64, Rejection> {
+    Ok(order.total)
+}
+
+#[idempotent(key = 1u8, fingerprint = order)]
+async fn fingerprint(order: Order) -> Result<f64, Rejection> {
+    Ok(order.total)
+}
+
+fn main() {
+    let order = || Order { total: 1.0 };
+    let _ = (float(order()), whole(order()), tenant(order()), fingerprint(order()));
+}

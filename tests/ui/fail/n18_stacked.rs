@@ -1,0 +1,18 @@
+// expect: nested `#[idempotent]`
+use idempotent::{Rejection, idempotent};
+
+#[idempotent(key = order)]
+#[idempotent(key = order, scope = "other")]
+async fn charge(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order)]
+#[idempotent::idempotent(key = order)]
+async fn refund(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+fn main() {
+    let _ = (charge(1), refund(1));
+}

@@ -1,0 +1,41 @@
+// expect: which is not in this version; today:
+use idempotent::{Rejection, idempotent};
+
+#[idempotent(by = token)]
+async fn token(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(by = param)]
+async fn param(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, after = order)]
+async fn after(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, sequence = (order, 1))]
+async fn sequence(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, version = order)]
+async fn version(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, transaction = tx)]
+async fn transaction(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, on_in_flight = ack)]
+async fn ack(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+fn main() {
+    let _ = (token(1), param(1), after(1), sequence(1), version(1), transaction(1), ack(1));
+}

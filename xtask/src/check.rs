@@ -1,0 +1,118 @@
+//! Everything that is checked without running a test. Writes nothing into the tree.
+mod sources;
+
+use std::error::Error;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::tools::{Done, capture, cargo};
+
+/// The package that users depend on.
+const FACADE: &str = "idempotent-rs";
+
+/// What came of one check.
+enum Outcome {
+    Passed,
+    /// With what there is to read.
+    Failed(String),
+    /// With why.
+    Skipped(String),
+}
+
+/// Runs all of them, also after a failure.
+pub(crate) fn all() -> Done {
+    let mut report = Report::default();
+    report.command("fmt", cargo(&["fmt", "--all", "--check"])?);
+    for (name, check) in sources::CHECKS {
+        report.check(name, || check().map(Outcome::of));
+    }
+    let lints = ["--", "-D", "warnings"];
+    let workspace = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features"];
+    report.command("clippy, everything", cargo(&[&workspace[..], &lints].concat())?);
+    let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
+    report.command("clippy, facade without features", cargo(&[&bare[..], &lints].concat())?);
+    let mut docs = cargo(&["doc", "--locked", "--no-deps", "--workspace", "--all-features"])?;
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    report.command("docs", docs);
+    for feature in features()? {
+        let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &feature];
+        report.command(&format!("feature `{feature}` alone"), cargo(&alone)?);
+    }
+    report.check("dependencies", dependencies);
+    Ok(report.summary())
+}
+
+/// The facade's, without `default`, which is the others.
+fn features() -> Result<Vec<String>, Box<dyn Error>> {
+    let output = cargo(&["metadata", "--locked", "--no-deps", "--format-version", "1"])?.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata without packages")?;
+    let facade = packages.iter().find(|package| package["name"] == FACADE).ok_or("the facade is not a package")?;
+    let features = facade["features"].as_object().ok_or("the facade has no features")?;
+    Ok(features.keys().filter(|name| *name != "default").cloned().collect())
+}
+
+/// Bans, licenses and sources; no advisories, since there is no database of them offline.
+fn dependencies() -> Result<Outcome, Box<dyn Error>> {
+    if !capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
+        return Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()));
+    }
+    let (status, output) = capture(&mut cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?)?;
+    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
+}
+
+impl Outcome {
+    fn of(findings: Vec<String>) -> Self {
+        if findings.is_empty() { Self::Passed } else { Self::Failed(findings.join("\n")) }
+    }
+}
+
+#[derive(Default)]
+struct Report {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+}
+
+impl Report {
+    fn command(&mut self, name: &str, mut command: Command) {
+        self.check(name, || {
+            let (status, output) = capture(&mut command)?;
+            Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
+        });
+    }
+
+    fn check(&mut self, name: &str, check: impl FnOnce() -> Result<Outcome, Box<dyn Error>>) {
+        let start = Instant::now();
+        let outcome = check().unwrap_or_else(|e| Outcome::Failed(e.to_string()));
+        let seconds = start.elapsed().as_secs_f32();
+        match outcome {
+            Outcome::Passed => {
+                self.passed += 1;
+                println!("ok       {name} ({seconds:.1} s)");
+            }
+            Outcome::Skipped(why) => {
+                self.skipped += 1;
+                println!("skipped  {name}: {why}");
+            }
+            Outcome::Failed(output) => {
+                self.failed.push(name.to_owned());
+                println!("FAILED   {name} ({seconds:.1} s)\n{}\n", output.trim_end());
+            }
+        }
+    }
+
+    fn summary(&self) -> bool {
+        let Self { passed, failed, skipped } = self;
+        println!("xtask check: {passed} passed, {} failed, {skipped} skipped", failed.len());
+        if !failed.is_empty() {
+            println!("failed: {}; `cargo xtask fix` puts right what a machine can", failed.join(", "));
+        }
+        failed.is_empty()
+    }
+}

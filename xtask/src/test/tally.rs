@@ -1,0 +1,127 @@
+//! Counts libtest's result lines, and binaries that fail without one.
+
+/// Reads the output of `cargo test`, stdout and stderr in one.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    passed: u64,
+    failed: u64,
+    /// Failures that the binary running now has owned up to.
+    told: u64,
+    /// Whether any binary of this run has failed.
+    any_failed: bool,
+}
+
+impl Tally {
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Targets that could not be built: one failure each.
+    pub(super) fn unbuilt(&mut self, targets: usize) {
+        self.failed += targets as u64;
+    }
+
+    pub(super) fn line(&mut self, line: &str) {
+        if let Some((passed, failed)) = result(line) {
+            self.passed += passed;
+            self.failed += failed;
+            self.told += failed;
+        } else if begins(line) {
+            self.told = 0;
+        } else if fails(line) {
+            self.any_failed = true;
+            // It crashed before it could say so, or was killed.
+            if self.told == 0 {
+                self.failed += 1;
+            }
+            self.told = 0;
+        }
+    }
+
+    /// The end of one run of cargo.
+    pub(super) fn end(&mut self, success: bool) {
+        if !success && !self.any_failed {
+            // Neither a test nor a binary: cargo itself.
+            self.failed += 1;
+        }
+        (self.told, self.any_failed) = (0, false);
+    }
+}
+
+/// `test result: ok. 3 passed; 1 failed; 0 ignored; …`
+fn result(line: &str) -> Option<(u64, u64)> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |word: &str| {
+        let mut counts = counts.split(';').filter_map(|count| count.trim().split_once(' '));
+        counts.find(|(_, what)| *what == word)?.0.parse().ok()
+    };
+    Some((count("passed")?, count("failed")?))
+}
+
+/// cargo's line above the output of each binary.
+fn begins(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("Running ") || line.starts_with("Doc-tests ")
+}
+
+/// cargo's line below the output of each binary that failed.
+fn fails(line: &str) -> bool {
+    ["test", "doctest", "bench"].iter().any(|what| line.starts_with(&format!("error: {what} failed, to rerun pass ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(output: &str, success: bool) -> (u64, u64) {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.line(line));
+        tally.end(success);
+        (tally.passed(), tally.failed())
+    }
+
+    const GOOD: &str = "     Running unittests src/lib.rs (target/debug/deps/a-1)\n\
+        running 3 tests\n\
+        test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    const BAD: &str = "     Running tests/b.rs (target/debug/deps/b-1)\n\
+        test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.03s\n\
+        error: test failed, to rerun pass `-p b --test b`\n";
+    const CRASHED: &str = "     Running tests/c.rs (target/debug/deps/c-1)\n\
+        running 1 test\n\
+        error: test failed, to rerun pass `-p c --test c`\n\
+        Caused by:\n  process didn't exit successfully: `c` (signal: 6, SIGABRT: process abort signal)\n";
+    const NO_HARNESS: &str = "     Running benches/d.rs (target/debug/deps/d-1)\n";
+
+    #[test]
+    fn results_are_summed_up() {
+        assert_eq!(tally(&[GOOD, GOOD, NO_HARNESS].concat(), true), (6, 0));
+        assert_eq!(tally(&[GOOD, BAD, GOOD].concat(), false), (10, 2));
+    }
+
+    #[test]
+    fn a_binary_that_ends_without_a_result_is_one_failure() {
+        assert_eq!(tally(&[GOOD, CRASHED, GOOD].concat(), false), (6, 1));
+        assert_eq!(tally(&[BAD, CRASHED].concat(), false), (4, 3));
+        assert_eq!(tally(&[CRASHED, BAD].concat(), false), (4, 3));
+    }
+
+    #[test]
+    fn a_good_result_and_then_a_crash_is_one_failure() {
+        let output = [GOOD, "error: test failed, to rerun pass `-p a --lib`\n"].concat();
+        assert_eq!(tally(&output, false), (3, 1));
+    }
+
+    #[test]
+    fn cargo_failing_by_itself_is_one_failure() {
+        assert_eq!(tally("error: no matching package\n", false), (0, 1));
+    }
+
+    #[test]
+    fn what_a_test_prints_is_not_a_result() {
+        assert_eq!(tally("  test result: ok. 3 passed; 0 failed; 0 ignored\ntest result: fine\n", true), (0, 0));
+    }
+}

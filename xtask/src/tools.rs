@@ -1,0 +1,58 @@
+//! Running other programs.
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Ok: whether all went well. Err: it could not be found out.
+pub(crate) type Done = Result<bool, Box<dyn Error>>;
+
+/// The workspace's folder.
+pub(crate) fn root() -> Result<PathBuf, Box<dyn Error>> {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it as `cargo xtask`")?;
+    Ok(Path::new(&own).parent().ok_or("xtask has no parent folder")?.to_owned())
+}
+
+/// cargo, the one this was started by, in the workspace's folder.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root()?).env("CARGO_TERM_COLOR", "never").stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Starts it with stdout and stderr in one pipe, so that lines come in the order they were written.
+fn merged(command: &mut Command) -> io::Result<(Child, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    let child = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+    // The command holds copies of the pipe's other end: as long as it does, the pipe does not end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Ok((child?, reader))
+}
+
+/// Runs it, passes its output through to stdout, and shows each line to `see`.
+pub(crate) fn stream(command: &mut Command, mut see: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    let (mut child, reader) = merged(command)?;
+    lines(reader, |line| {
+        // A reader that went away must not end the run half-way.
+        let _ = io::stdout().write_all(line).and_then(|()| io::stdout().flush());
+        see(String::from_utf8_lossy(line).trim_end());
+    })?;
+    child.wait()
+}
+
+/// Runs it silently; says what it wrote.
+pub(crate) fn capture(command: &mut Command) -> io::Result<(ExitStatus, String)> {
+    let (mut child, reader) = merged(command)?;
+    let mut output = String::new();
+    lines(reader, |line| output.push_str(&String::from_utf8_lossy(line)))?;
+    Ok((child.wait()?, output))
+}
+
+fn lines(reader: PipeReader, mut see: impl FnMut(&[u8])) -> io::Result<()> {
+    let (mut reader, mut line) = (BufReader::new(reader), Vec::new());
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        see(&line);
+        line.clear();
+    }
+    Ok(())
+}
