@@ -9,7 +9,9 @@
 //! What to look at is in this file: the annotated handler, and the worker that settles each delivery by what the
 //! handler's run came to. The folder `consume/` holds what a real service gets from elsewhere: a broker
 //! (`broker.rs`, `input.rs`, `delivery.rs`, `dead.rs`), a database (`effects.rs`), a command line (`args.rs`,
-//! `places.rs`) and something to look at (`tally.rs`, `summary.rs`, `screen.rs`, `held.rs`).
+//! `places.rs`) and something to look at (`tally.rs`, `summary.rs`, `screen.rs`, `held.rs`). Try also `kill -9` in
+//! the middle of `--fresh --slow-ms 200`, and run it again. What it makes of a line, and its exit codes, are in
+//! `data/README.md`.
 #[path = "consume/args.rs"]
 mod args;
 #[path = "consume/broker.rs"]
@@ -130,8 +132,11 @@ impl Job {
         const PATIENCE: Duration = Duration::from_secs(30);
         let known = error.downcast_ref::<idempotent::Rejection>();
         let worth_a_retry = matches!(known, Some(idempotent::Rejection::Store(error)) if error.is_worth_a_retry());
-        if worth_a_retry && self.tally.store_down_for() < PATIENCE {
-            self.screen.say(&format!("{error}; trying again"));
+        let (down, news) = self.tally.store_down();
+        if worth_a_retry && down < PATIENCE {
+            if news {
+                self.screen.say(&format!("{error}; trying again for {PATIENCE:?}"));
+            }
             return Ok(());
         }
         bail!("{error}")

@@ -25,7 +25,14 @@ struct Counts {
     taken_over: AtomicU64,
     /// Hashes of 128 bits, the same the store goes by.
     keys: Mutex<HashSet<u128>>,
-    store_down: Mutex<Option<Instant>>,
+    store_down: Mutex<Option<Down>>,
+}
+
+/// Since when the store has not answered, and whether that was said.
+#[derive(Clone, Copy, Debug)]
+struct Down {
+    since: Instant,
+    said: bool,
 }
 
 /// The counts at one moment.
@@ -80,7 +87,7 @@ impl Counts {
     fn note_store(&self, outcome: &Outcome) {
         let mut down = lock(&self.store_down);
         match outcome {
-            Outcome::StoreDown(_) => _ = down.get_or_insert_with(Instant::now),
+            Outcome::StoreDown(_) => _ = down.get_or_insert_with(|| Down { since: Instant::now(), said: false }),
             _ => *down = None,
         }
     }
@@ -101,9 +108,12 @@ impl Tally {
         add(&self.0.malformed);
     }
 
-    /// How long the store has not answered a single claim.
-    pub(crate) fn store_down_for(&self) -> Duration {
-        lock(&self.0.store_down).map_or(Duration::ZERO, |since| since.elapsed())
+    /// How long the store has not answered a single claim, and whether this is the first to hear of it.
+    pub(crate) fn store_down(&self) -> (Duration, bool) {
+        match &mut *lock(&self.0.store_down) {
+            Some(down) => (down.since.elapsed(), !std::mem::replace(&mut down.said, true)),
+            None => (Duration::ZERO, true),
+        }
     }
 
     pub(crate) fn read(&self) -> Counted {

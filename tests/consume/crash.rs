@@ -54,6 +54,17 @@ fn keys_whose_lease_has_run_out_are_taken_over_at_once() {
     assert!(second.stderr.contains("1 keys held by a dead worker, free in 0 s"), "{}", second.stderr);
 }
 
+#[test]
+fn a_record_that_cannot_be_read_ends_the_job_with_its_reason() {
+    let job = Job::over(b"{\"delivery_id\":\"a\"}\n");
+    job.run(&["--json"]).exits(0);
+    job.spoil("UPDATE idempotent_record SET state = 99");
+    let ended = job.run(&["--json"]).exits(2);
+    assert_eq!(ended.counts(["deliveries", "executed"]), [0, 0]);
+    assert!(ended.stderr.contains("error: the handler did not run: the record cannot be read"), "{}", ended.stderr);
+    assert_eq!(job.effects().len(), 1, "it may have been consumed: it does not run");
+}
+
 /// Whether the one key is being consumed.
 fn holds(job: &Job) -> bool {
     lease(job).is_some()

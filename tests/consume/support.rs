@@ -115,6 +115,19 @@ impl Job {
         })
     }
 
+    /// Does to the store what no store does.
+    pub(crate) fn spoil(&self, sql: &'static str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = SqliteConnectOptions::new()
+            .filename(self.path("store.db"))
+            .pragma("ignore_check_constraints", "1")
+            .busy_timeout(Duration::from_secs(10));
+        runtime.block_on(async {
+            let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+            assert!(sqlx::query(sql).execute(&mut connection).await.unwrap().rows_affected() > 0);
+        });
+    }
+
     /// Each of the real data's keys has one effect.
     #[track_caller]
     pub(crate) fn assert_each_key_once(&self) {
