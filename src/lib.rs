@@ -1,5 +1,6 @@
 //! Consumer-side idempotency: one attribute makes a message or REST handler safe against duplicates.
 mod connect;
+pub mod docs;
 
 pub use self::connect::{ConnectError, connect};
 #[doc(hidden)]
