@@ -1,5 +1,5 @@
 //! Leases on a virtual clock: who may run, and what becomes of a worker that dies, stalls or is overtaken.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::sync::Arc;
@@ -11,25 +11,26 @@ use idempotent::{
 use idempotent_testkit::{FOREVER, Verb};
 
 on_both_stores! {
-    b01_a_consumed_key_is_remembered_for_its_retention
-    b01_a_key_retained_for_ever_never_runs_again
-    b02_the_marker_is_written_by_one_command_and_always_expires
-    b03_a_duplicate_in_flight_comes_back_later_and_is_done_then
-    b06_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
-    b07_a_killed_worker_is_taken_over_at_the_end_of_its_lease
-    b08_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal
-    b09_an_owner_that_was_overtaken_neither_deletes_nor_succeeds
-    b09_a_handler_that_outlives_its_lease_is_dropped
+    b1_a_consumed_key_is_remembered_for_its_retention
+    b1_a_key_retained_for_ever_never_runs_again
+    b2_the_marker_is_written_by_one_command_and_always_expires
+    b3_a_duplicate_in_flight_comes_back_later_and_is_done_then
+    b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
+    b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease
+    b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal
+    b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds
+    b9_a_handler_that_outlives_its_lease_is_dropped
     b10_a_stale_success_is_refused_and_nothing_is_lost
     b11_fencing_numbers_rise_over_release_expiry_and_deletion
     b15_at_the_end_of_the_lease_and_not_a_moment_before
     b16_a_wrong_client_clock_changes_nothing
-    k02_max_run_ends_a_run_that_never_ends
+    k2_max_run_ends_a_run_that_never_ends
     k27_a_lease_given_by_hand_is_renewed_too
     a_claim_that_took_too_long_is_given_back
 }
 
-async fn b01_a_consumed_key_is_remembered_for_its_retention(world: World) {
+/// K45: the marker's expiry and the record's retention are two.
+async fn b1_a_consumed_key_is_remembered_for_its_retention(world: World) {
     let policy = Policy::new().lease(secs(600)).max_run(secs(600)).retain(secs(3600));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(200)));
     let first = worker.spawn("k", &job).await;
@@ -48,7 +49,7 @@ async fn b01_a_consumed_key_is_remembered_for_its_retention(world: World) {
     assert_eq!(job.runs(), 2);
 }
 
-async fn b01_a_key_retained_for_ever_never_runs_again(world: World) {
+async fn b1_a_key_retained_for_ever_never_runs_again(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().retain(Policy::FOREVER)), Job::takes(ms(0)));
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
     assert_eq!(world.ttl("k").await, Some(std::time::Duration::MAX));
@@ -57,7 +58,8 @@ async fn b01_a_key_retained_for_ever_never_runs_again(world: World) {
     assert_eq!(job.runs(), 1);
 }
 
-async fn b02_the_marker_is_written_by_one_command_and_always_expires(world: World) {
+/// K58: no key without an expiry. K65: the flip finds the marker it was set by.
+async fn b2_the_marker_is_written_by_one_command_and_always_expires(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(100)).await;
@@ -74,7 +76,8 @@ async fn b02_the_marker_is_written_by_one_command_and_always_expires(world: Worl
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
 }
 
-async fn b03_a_duplicate_in_flight_comes_back_later_and_is_done_then(world: World) {
+/// K44: in flight is not "run it anyway". K56: being refused deletes nothing.
+async fn b3_a_duplicate_in_flight_comes_back_later_and_is_done_then(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(3)));
     let first = worker.spawn("k", &job).await;
     world.clock.advance(secs(1)).await;
@@ -89,7 +92,7 @@ async fn b03_a_duplicate_in_flight_comes_back_later_and_is_done_then(world: Worl
     assert_eq!(job.runs(), 1);
 }
 
-async fn b06_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(world: World) {
+async fn b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(world: World) {
     let lease = secs(2);
     let worker = world.worker("a", Policy::new().lease(lease));
     let panics = Job::ends(ms(100), End::Panic);
@@ -125,7 +128,7 @@ async fn b06_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(wor
     assert_eq!(worker.executor.counts().of("abandoned"), 2);
 }
 
-async fn b07_a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) {
+async fn b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) {
     let policy = Policy::new().lease(secs(2));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let slow = Job::takes(secs(60));
@@ -141,7 +144,8 @@ async fn b07_a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World)
     assert!(quick.fencing()[0] > slow.fencing()[0]);
 }
 
-async fn b08_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World) {
+/// K26: a handler longer than its lease is no reason to run it twice.
+async fn b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World) {
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(ms(3500));
@@ -161,7 +165,7 @@ async fn b08_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: Wo
 }
 
 /// M1: A runs for longer than its lease and its heartbeat is stuck; B takes over; A's end must not touch B's marker.
-async fn b09_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: World) {
+async fn b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: World) {
     for a_ends in [End::Err, End::Ok] {
         let key = if matches!(a_ends, End::Err) { "fails" } else { "succeeds" };
         let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
@@ -172,7 +176,7 @@ async fn b09_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Wor
         world.clock.advance(ms(1200)).await;
         let run_b = b.spawn(key, &second).await;
         world.clock.advance(ms(600)).await;
-        // K1, K11, K29: A ended at 1.6 s.
+        // K1, K11, K29, K34: A ended at 1.6 s.
         let (outcome, answer) = run_a.await.unwrap();
         assert_eq!(outcome, Outcome::LeaseLost);
         if let Ok(value) = answer {
@@ -188,7 +192,7 @@ async fn b09_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Wor
     }
 }
 
-async fn b09_a_handler_that_outlives_its_lease_is_dropped(world: World) {
+async fn b9_a_handler_that_outlives_its_lease_is_dropped(world: World) {
     let worker = world.worker("a", Policy::new().lease(secs(1)));
     worker.store.fail_before(Verb::Renew, FOREVER);
     let job = Job::takes(secs(60));
@@ -295,7 +299,7 @@ async fn b16_a_wrong_client_clock_changes_nothing(world: World) {
     }
 }
 
-async fn k02_max_run_ends_a_run_that_never_ends(world: World) {
+async fn k2_max_run_ends_a_run_that_never_ends(world: World) {
     let policy = Policy::new().lease(secs(9));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(secs(100_000));

@@ -19,7 +19,7 @@ const POINTS: [(&str, usize); 6] = [
     ("before the claim", 1),
     ("after the claim", 1),
     ("before the effect", 1),
-    // No lease can close this window: level L1.
+    // K18: no lease can close this window; level L1.
     ("after the effect", 2),
     ("before the flip is heard", 1),
     ("after the run", 1),
@@ -129,7 +129,7 @@ async fn redeliver(dir: &Path, policy: Policy) -> (Outcome, Result<u32, Rejectio
 
 /// B7, B21 as far as a marker goes: killed at each step, the message is neither lost nor stuck.
 #[test]
-fn b07_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
+fn b7_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
     for (point, expected) in POINTS {
         let dir = tempfile::tempdir().unwrap();
         let died = run_worker(dir.path(), point);

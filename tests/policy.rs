@@ -1,5 +1,5 @@
 //! Policies: who goes over whom, what is refused, and how they are written in configuration.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod common;
 
 use std::time::Duration;
@@ -129,7 +129,7 @@ fn n11_n41_n42_n43_n129_what_is_written_wrong_is_named_with_its_place_and_remedy
     }
 }
 
-/// K40, K43: half a second is half a second, and what is too short to be seen is the shortest.
+/// K19, K40, K43: half a second is half a second, and what is too short to be seen is the shortest.
 #[tokio::test]
 async fn n44_durations_below_a_millisecond_count_as_one() {
     use idempotent::{Auto, Call, Handler, Json, Lease, Rejection};

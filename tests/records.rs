@@ -1,5 +1,5 @@
 //! The stored form of a record: what comes back, and what is refused and left alone.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 use std::sync::Arc;
 
 use idempotent::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreErrorKind};
@@ -133,4 +133,24 @@ fn results_and_tokens_are_never_shown() {
     );
     assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
     assert!(shown.contains("value_bytes: Some(6)") && shown.contains("OwnerToken(07000000…)"), "{shown}");
+}
+
+/// N98, N99: what a duplicate gets is decided without running again, whatever the stored result looks like.
+#[test]
+fn n98_n99_a_result_that_cannot_be_read_back_is_told_as_done_without_it() {
+    use idempotent::{Codec, Json};
+    #[derive(Debug, serde::Deserialize, serde::Serialize)]
+    struct Receipt {
+        id: u64,
+        added_later: String,
+    }
+    let older = <Json as Codec<Receipt>>::decode(Some(br#"{"id":7}"#)).unwrap_err().to_string();
+    assert!(older.contains("Receipt") && older.contains("added_later"), "{older}");
+    let deep = "[".repeat(10_000);
+    let error = <Json as Codec<serde_json::Value>>::decode(Some(deep.as_bytes())).unwrap_err().to_string();
+    assert!(error.contains("recursion limit"), "{error}");
+    let receipt = Receipt { id: 1, added_later: String::new() };
+    let bytes = <Json as Codec<Receipt>>::encode(&receipt).unwrap();
+    let back = <Json as Codec<Receipt>>::decode(bytes.as_deref()).unwrap();
+    assert_eq!((back.id, back.added_later), (receipt.id, receipt.added_later));
 }

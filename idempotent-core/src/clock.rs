@@ -77,6 +77,12 @@ pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, futu
     }
 }
 
+/// `now` and then `by`; a time nobody lives to see where that is more than an [`Instant`] can say.
+pub(crate) fn later(now: Instant, by: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    now.checked_add(by).unwrap_or_else(|| now + FAR)
+}
+
 /// Waits for `pause` by `clock`.
 pub(crate) async fn pause(clock: &dyn Clock, pause: Duration) {
     clock.sleep_until(clock.now() + pause).await;

@@ -24,7 +24,7 @@ use crate::CodecError;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "codec `{Self}` cannot keep a `{T}` for replay",
-    label = "`{T}` needs Serialize and Deserialize",
+    label = "this codec has no form for a `{T}`",
     note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
             `codec = idempotent::Discard` to replay the default value"
 )]

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+use crate::clock::later;
 use crate::{Clock, Fencing, Grant, Held, Key, Scene};
 
 /// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
@@ -59,7 +60,7 @@ impl Lease {
         let trip = clock.now().saturating_duration_since(sent);
         let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
         let guard = Mutex::new(sent + grant.lease.saturating_sub(margin));
-        let (heartbeat, cap) = (span.heartbeat, sent + span.max_run);
+        let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
         let (lost, told) = (AtomicBool::new(false), Notify::new());
         Self(Arc::new(Inner { held, grant, names, outer, clock, heartbeat, margin, guard, cap, lost, told }))
     }

@@ -40,7 +40,7 @@ pub trait Replies<R>: Reshapes {
 
 /// A strategy that can also say no; `reject = fn` stands in where it cannot.
 #[diagnostic::on_unimplemented(
-    message = "a rejection cannot be told as `{R}`",
+    message = "an idempotent handler cannot return `{R}`: a rejection cannot be told as one",
     label = "duplicates and refusals need an answer of this type",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>` (anyhow::Error is one), or `Disposition`, or \
             say `reject = |rejection| …`, or name a strategy that knows the type: `reply = …`"

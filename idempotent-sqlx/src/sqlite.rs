@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use idempotent_core::protocol::{self, live};
 use idempotent_core::{
     Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, OnExpiry, Record, Release,
-    Settled, StateKind, Store, StoreError, Verdict,
+    Settled, StateKind, Store, StoreError, StoreErrorKind, Verdict,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
@@ -145,6 +145,7 @@ impl Store for SqliteStore {
             let claim = query(&self.0.sql.claim)
                 .bind(id(&request.key))
                 .bind(owner(request.owner.0))
+                .bind(self.0.clock.as_ref().map(|clock| signed(clock.wall())))
                 .bind(micros(request.lease))
                 .bind(request.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
                 .bind(i64::from(request.max_attempts))
@@ -152,8 +153,8 @@ impl Store for SqliteStore {
                 .bind(micros(request.memory))
                 .bind(request.key.name().to_owned())
                 .bind(request.display.clone());
-            let Some(row) = turn.first(self.timed(claim)).await? else { continue };
-            let (record, wrote) = (row::record(&row)?, wrote(&row)?);
+            let Some(row) = turn.first(claim).await? else { continue };
+            let (record, wrote) = (row::record(&row)?, wrote(&row));
             if let Some(answer) = answer::claim(&record, wrote, request, now(&row)?) {
                 return Ok(answer);
             }
@@ -239,20 +240,16 @@ impl Fields for SqliteRow {
     }
 }
 
-/// The time of the statement that read the row.
+/// The time of the statement that read the row. None would come of an SQLite without `unixepoch(…, 'subsec')`.
 fn now(row: &SqliteRow) -> Result<Micros, StoreError> {
-    let now: i64 = row.try_get(COLUMNS.len()).map_err(no_clock)?;
-    Ok(Micros(u64::try_from(now).unwrap_or_default()))
+    let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
+    now.and_then(|now| u64::try_from(now).ok()).map(Micros).ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Schema)
+            .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
+    })
 }
 
 /// Whether the statement before the look wrote the row.
-fn wrote(row: &SqliteRow) -> Result<bool, StoreError> {
-    row.try_get::<i64, _>(COLUMNS.len() + 1).map(|rows| rows > 0).map_err(no_clock)
-}
-
-/// What our own statements compute cannot be missing, unless this SQLite lacks `unixepoch(…, 'subsec')`.
-fn no_clock(error: sqlx::Error) -> StoreError {
-    StoreError::new(idempotent_core::StoreErrorKind::Schema)
-        .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
-        .with_source(error)
+fn wrote(row: &SqliteRow) -> bool {
+    row.try_get::<i64, _>(COLUMNS.len() + 1).is_ok_and(|rows| rows > 0)
 }

@@ -189,6 +189,28 @@ async fn of_64_tasks_on_one_key_exactly_one_is_granted_in_each_round() {
     }
 }
 
+/// With a transaction that only becomes a writing one later, one of two batches would fail at once, whatever the
+/// busy timeout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_two_writers_wait_for_each_other_and_grant_each_key_once() {
+    let place = Place::new();
+    let writers = [place.open().await, place.open().await];
+    let claims = writers.into_iter().zip(1..).map(|(store, owner)| {
+        tokio::spawn(async move {
+            let mut granted = 0;
+            for round in 0..60 {
+                let requests: Vec<_> = (0..16).map(|part| request(&key(&format!("{round} {part}")), owner)).collect();
+                for answer in store.claim_all(&requests).await {
+                    granted += usize::from(matches!(answer.unwrap(), Claim::Acquired(_)));
+                }
+            }
+            granted
+        })
+    });
+    let granted = futures_util::future::join_all(claims).await;
+    assert_eq!(granted.into_iter().map(Result::unwrap).sum::<usize>(), 60 * 16);
+}
+
 /// Lets a future run for some turns, then drops it; says whether it ended before.
 async fn dropped_after<F: Future>(turns: u32, future: F) -> bool {
     let yields = async {

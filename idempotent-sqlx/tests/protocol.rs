@@ -41,7 +41,11 @@ impl Model {
     fn claim(&mut self, request: &ClaimRequest, now: Micros) -> Claim {
         let before = self.records.get(&request.key.hash()).cloned();
         let answer = self.step(&request.key, |found| protocol::claim(found, request, now));
-        self.hit(claim_class(before.as_ref(), &answer, request, now));
+        let class = claim_class(before.as_ref(), &answer, request, now);
+        if request.memory.is_zero() && ["buried vacant", "parked", "buried crashed"].contains(&class) {
+            self.hit("buried for no time");
+        }
+        self.hit(class);
         answer
     }
 
@@ -273,6 +277,7 @@ async fn every_answer_and_record_equals_the_protocol() {
         "buried vacant",
         "parked",
         "buried crashed",
+        "buried for no time",
         "renew: done",
         "renew: lost, absent",
         "renew: lost, consuming",

@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used)]
 use std::error::Error as _;
 
 use super::url::masked;

@@ -40,7 +40,7 @@ pub struct Answer<O> {
 /// An item on its way.
 enum Place<T> {
     /// To be handled.
-    Mine(T, Attempt, Report),
+    Mine(T, Box<Attempt>, Report),
     /// Consumed before.
     Consumed(Option<Arc<[u8]>>, Report),
     /// Not to be handled.
@@ -162,7 +162,7 @@ impl Executor {
                     Err(turned) => turned.place(report),
                     Ok(mut attempt) => match attempt.too_late().await {
                         Some(rejection) => Place::Away(rejection, report),
-                        None => Place::Mine(item, attempt, report),
+                        None => Place::Mine(item, Box::new(attempt), report),
                     },
                 };
                 (at, place)
@@ -199,7 +199,7 @@ impl Turned {
 /// Puts down each item that was handled.
 async fn settle<P, C, R>(
     ended: Ended<R>,
-    mine: Vec<(usize, Attempt, Report)>,
+    mine: Vec<(usize, Box<Attempt>, Report)>,
     rules: &Handler<P, C, R, ()>,
     answers: &mut Answers<P::Output<R>>,
     firsts: &mut Firsts,
@@ -243,7 +243,7 @@ async fn settle<P, C, R>(
     }
 }
 
-async fn release_all(mine: Vec<(usize, Attempt, Report)>, error: &str) -> Vec<(usize, Outcome)> {
+async fn release_all(mine: Vec<(usize, Box<Attempt>, Report)>, error: &str) -> Vec<(usize, Outcome)> {
     join_all(mine.into_iter().map(|(at, mut attempt, report)| async move {
         let outcome = attempt.delete(&report, false, error, None).await;
         attempt.end(report, outcome.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::Executor;
-use crate::clock::before;
+use crate::clock::{before, later};
 
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Phase {
@@ -89,7 +89,7 @@ impl Executor {
             *phase = (*phase).max(Phase::Draining);
             opened
         });
-        let deadline = self.0.clock.now() + grace;
+        let deadline = later(self.0.clock.now(), grace);
         if before(&*self.0.clock, deadline, gate.empty()).await.is_some() {
             return Drained { finished: running, abandoned: 0 };
         }

@@ -30,35 +30,52 @@ pub(super) struct Sql {
     pub(super) browse: Arc<str>,
     pub(super) scan: Arc<str>,
     pub(super) purge: Arc<str>,
-    table: Arc<str>,
-    bound_clock: bool,
+    maker: Maker,
 }
 
 impl Sql {
-    /// With `bound_clock` each statement takes the time as its last parameter.
+    /// With `bound_clock` each statement takes the time as its last parameter, a claim as its third.
     pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
-        let mut sql = Self {
-            claim: Arc::from(""),
-            look: Arc::from(""),
-            renew: Arc::from(""),
-            complete: Arc::from(""),
-            delete: Arc::from(""),
-            vacate: Arc::from(""),
-            end: Arc::from(""),
-            forget: Arc::from(""),
-            browse: Arc::from(""),
-            scan: Arc::from(""),
-            purge: Arc::from(""),
-            table: table.quoted().into(),
-            bound_clock,
-        };
-        sql.claim = sql.claim().into();
-        sql.look = sql.look().into();
-        sql.settle();
-        sql.clean();
-        sql
+        let maker = Maker { table: table.quoted(), bound_clock };
+        Self {
+            claim: maker.claim().into(),
+            look: maker.look().into(),
+            renew: maker.renew().into(),
+            complete: maker.complete().into(),
+            delete: maker.delete().into(),
+            vacate: maker.vacate().into(),
+            end: maker.end().into(),
+            forget: maker.forget().into(),
+            browse: maker.browse().into(),
+            scan: maker.scan().into(),
+            purge: maker.purge().into(),
+            maker,
+        }
     }
 
+    /// See [`Maker::look_all`].
+    pub(super) fn look_all(&self, count: usize) -> Arc<str> {
+        self.maker.look_all(count).into()
+    }
+
+    /// See [`Maker::put_all`].
+    pub(super) fn put_all(&self, count: usize) -> Arc<str> {
+        self.maker.put_all(count).into()
+    }
+}
+
+/// Whoever holds a key no more.
+const NOBODY: &str = "owner=NULL, taken_over=NULL";
+
+/// Puts the statements together.
+#[derive(Clone, Debug)]
+struct Maker {
+    /// Quoted.
+    table: String,
+    bound_clock: bool,
+}
+
+impl Maker {
     fn now(&self, place: usize) -> String {
         if self.bound_clock { format!("?{place}") } else { NOW.into() }
     }
@@ -70,7 +87,8 @@ impl Sql {
     /// 3. a look at what stands there now. In WAL mode a reader waits for nobody, so an error of this trip is as
     ///    good as surely the error of a statement before.
     ///
-    /// Of four ways measured (release, 2 cores, µs per claim, medians of 5 rounds; in brackets 64 callers):
+    /// Of four ways measured (release, 2 cores, µs per claim, medians of 5 rounds; in brackets 64 callers; the
+    /// upsert was some columns shorter):
     ///
     /// | | fresh, NORMAL | duplicate, NORMAL | fresh, FULL |
     /// |---|---|---|---|
@@ -82,9 +100,13 @@ impl Sql {
     ///
     /// A trip costs more than a statement, and a duplicate that takes the write lock waits for other processes.
     ///
-    /// ?3 lease, ?4 fingerprint, ?5 most attempts, ?6 park, ?7 memory, ?8 name, ?9 display
+    /// ?3 the time of a clock that was handed in: bound in any case, and named by each of the statements. sqlx
+    /// counts a number that one of several statements leaves out as a place of its own, and may then leave the
+    /// last one empty.
+    ///
+    /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
     fn claim(&self) -> String {
-        let (table, now, columns) = (&self.table, self.now(10), columns());
+        let (table, now, columns) = (&self.table, format!("coalesce(?3,{NOW})"), columns());
         let (sound, free) = (sound(), claimable("n"));
         let first = format!(
             "SELECT {columns}, n, 0 FROM (SELECT {now} AS n) CROSS JOIN {table} \
@@ -98,14 +120,14 @@ impl Sql {
         let (table, columns) = (&self.table, columns());
         let (sound, free) = (sound(), claimable("excluded.updated_at"));
         let gone = "expires_at<=excluded.updated_at";
-        let spent = "(?5>0 AND attempt>=?5)";
-        let bury = format!("({gone})=0 AND (state IN (0,1) AND {spent} OR state=1 AND ?6)");
-        let until = plus("n", "?3");
-        let (expires, buried_until) = (plus("u", "?7"), plus("excluded.updated_at", "?7"));
+        let spent = "(?6>0 AND attempt>=?6)";
+        let bury = format!("({gone})=0 AND (state IN (0,1) AND {spent} OR state=1 AND ?7)");
+        let until = plus("n", "?4");
+        let (expires, buried_until) = (plus("u", "?8"), plus("excluded.updated_at", "?8"));
         let (crashed, parked) = (quote(CRASHED), quote(PARKED));
         format!(
             "INSERT INTO {table} ({columns}) \
-             SELECT ?1,{VERSION},?8,1,?2,n,1,u,NULL,?4,{expires},n,n,NULL,NULL,?9 \
+             SELECT ?1,{VERSION},?9,1,?2,n,1,u,NULL,?5,{expires},n,n,NULL,NULL,?10 \
              FROM (SELECT n,{until} AS u FROM (SELECT {now} AS n)) WHERE true \
              ON CONFLICT(id) DO UPDATE SET \
              state=CASE WHEN {bury} THEN 4 ELSE 1 END, \
@@ -118,7 +140,7 @@ impl Sql {
              expires_at=CASE WHEN {bury} THEN {buried_until} ELSE excluded.expires_at END, \
              first_seen=CASE WHEN {gone} THEN excluded.first_seen ELSE first_seen END, \
              updated_at=excluded.updated_at, value=NULL, \
-             error=CASE WHEN {bury} THEN CASE WHEN state=0 THEN error WHEN ?6 THEN {parked} ELSE {crashed} END END, \
+             error=CASE WHEN {bury} THEN CASE WHEN state=0 THEN error WHEN ?7 THEN {parked} ELSE {crashed} END END, \
              display=CASE WHEN {bury} THEN display ELSE excluded.display END \
              WHERE ({sound}) AND {free}",
             max = u32::MAX,
@@ -129,77 +151,85 @@ impl Sql {
         format!("SELECT {}, {}, 0 FROM {} WHERE id=?1", columns(), self.now(2), self.table)
     }
 
-    fn settle(&mut self) {
-        let table = self.table.clone();
-        let update = |set: String, now: &str| -> Arc<str> {
-            let sound = sound();
-            format!(
-                "UPDATE {table} SET {set}, updated_at={now} \
-                 WHERE id=?1 AND owner=?2 AND state=1 AND expires_at>{now} AND {sound}"
-            )
-            .into()
-        };
-        // ?3 lease. The memory behind the lease keeps its length.
+    /// A write by the owner of a live lease or one that nobody took over.
+    fn update(&self, set: &str, now: &str) -> String {
+        let (table, sound) = (&self.table, sound());
+        format!(
+            "UPDATE {table} SET {set}, updated_at={now} \
+             WHERE id=?1 AND owner=?2 AND state=1 AND expires_at>{now} AND {sound}"
+        )
+    }
+
+    /// ?3 lease. The memory behind the lease keeps its length.
+    fn renew(&self) -> String {
         let now = self.now(4);
         let later = format!("max(until_at,{})", plus(&now, "?3"));
-        let renewed = plus(&later, "max(expires_at-until_at,0)");
-        self.renew = update(format!("until_at={later}, expires_at={renewed}"), &now);
-        // ?3 value, ?4 retention
+        let expires = plus(&later, "max(expires_at-until_at,0)");
+        self.update(&format!("until_at={later}, expires_at={expires}"), &now)
+    }
+
+    /// ?3 value, ?4 retention
+    fn complete(&self) -> String {
         let now = self.now(5);
         let expires = plus(&now, "?4");
-        self.complete = update(format!("state=2, value=?3, expires_at={expires}, taken_over=NULL, display=NULL"), &now);
-        // ?3 error. An expired tombstone keeps the fencing number until the purge.
+        self.update(&format!("state=2, value=?3, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
+    }
+
+    /// ?3 error. An expired tombstone keeps the fencing number until the purge.
+    fn delete(&self) -> String {
         let now = self.now(4);
-        let nobody = "owner=NULL, taken_over=NULL";
-        self.delete =
-            update(format!("state=0, {nobody}, until_at={now}, expires_at={now}, error=?3, display=NULL"), &now);
-        // ?3 delay, ?4 memory, ?5 error, ?6 attempts taken off
+        let set = format!("state=0, {NOBODY}, until_at={now}, expires_at={now}, error=?3, display=NULL");
+        self.update(&set, &now)
+    }
+
+    /// ?3 delay, ?4 memory, ?5 error, ?6 attempts taken off
+    fn vacate(&self) -> String {
         let now = self.now(7);
         let due = plus(&now, "?3");
         let expires = plus(&due, "?4");
-        self.vacate = update(
-            format!(
-                "state=0, {nobody}, attempt=max(attempt-?6,0), until_at={due}, expires_at={expires}, error=?5, \
-                 display=NULL"
-            ),
-            &now,
+        let set = format!(
+            "state=0, {NOBODY}, attempt=max(attempt-?6,0), until_at={due}, expires_at={expires}, error=?5, display=NULL"
         );
-        // ?3 state, ?4 memory, ?5 error
-        let now = self.now(6);
-        let expires = plus(&now, "?4");
-        self.end = update(format!("state=?3, {nobody}, expires_at={expires}, error=?5"), &now);
+        self.update(&set, &now)
     }
 
-    fn clean(&mut self) {
-        let (table, columns, sound) = (&self.table, columns(), sound());
-        // ?2 fencing number, ?3 by force, ?4 memory
-        let now = self.now(5);
+    /// Failed or dead. ?3 state, ?4 memory, ?5 error
+    fn end(&self) -> String {
+        let now = self.now(6);
         let expires = plus(&now, "?4");
-        self.forget = format!(
-            "UPDATE {table} SET state=0, owner=NULL, taken_over=NULL, attempt=0, fingerprint=NULL, until_at={now}, \
-             expires_at={expires}, value=NULL, error='forgotten by an operator', display=NULL, updated_at={now} \
+        self.update(&format!("state=?3, {NOBODY}, expires_at={expires}, error=?5"), &now)
+    }
+
+    /// ?2 fencing number, ?3 by force, ?4 memory
+    fn forget(&self) -> String {
+        let (table, now, sound) = (&self.table, self.now(5), sound());
+        let expires = plus(&now, "?4");
+        format!(
+            "UPDATE {table} SET state=0, {NOBODY}, attempt=0, fingerprint=NULL, until_at={now}, expires_at={expires}, \
+             value=NULL, error='forgotten by an operator', display=NULL, updated_at={now} \
              WHERE id=?1 AND fencing=?2 AND (state>=2 OR state=1 AND ?3) AND expires_at>{now} AND {sound}"
         )
-        .into();
-        // ?1 behind this one, ?2 at most
-        let now = self.now(3);
-        self.browse =
-            format!("SELECT {columns}, {now}, 0 FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
-                .into();
-        // ?1 behind this one, ?2 at most: the last id looked at, how many, and how many of them are past their time
-        let old = format!("expires_at<={now}-{TICKS} AND fencing<{now} AND {sound}");
-        self.scan = format!(
+    }
+
+    /// ?1 behind this one, ?2 at most
+    fn browse(&self) -> String {
+        let (table, now, columns) = (&self.table, self.now(3), columns());
+        format!("SELECT {columns}, {now}, 0 FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
+    }
+
+    /// ?1 behind this one, ?2 at most: the last id looked at, how many, and how many of them are past their time
+    fn scan(&self) -> String {
+        let (table, old) = (&self.table, old(&self.now(3)));
+        format!(
             "SELECT max(id), count(*), coalesce(sum(old),0) \
              FROM (SELECT id, {old} AS old FROM {table} WHERE id>?1 ORDER BY id LIMIT ?2)"
         )
-        .into();
-        // ?1 behind this one, ?2 up to this one, ?3 at most
-        let now = self.now(4);
-        let old = format!("expires_at<={now}-{TICKS} AND fencing<{now} AND {sound}");
-        self.purge = format!(
-            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id>?1 AND id<=?2 AND {old} LIMIT ?3)"
-        )
-        .into();
+    }
+
+    /// ?1 behind this one, ?2 up to this one, ?3 at most
+    fn purge(&self) -> String {
+        let (table, old) = (&self.table, old(&self.now(4)));
+        format!("DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id>?1 AND id<=?2 AND {old} LIMIT ?3)")
     }
 
     /// The records of `count` keys and the time; a row without id says that time if none of them is there. The
@@ -207,15 +237,14 @@ impl Sql {
     ///
     /// Places without numbers here and in [`put_all`](Self::put_all): SQLite finds a numbered one by a search
     /// through all of them, which took longer than the writing.
-    pub(super) fn look_all(&self, count: usize) -> Arc<str> {
+    fn look_all(&self, count: usize) -> String {
         let now = if self.bound_clock { "?" } else { NOW };
         let places = vec!["?"; count].join(",");
         format!("SELECT {}, n, 0 FROM (SELECT {now} AS n) LEFT JOIN {} ON id IN ({places})", columns(), self.table)
-            .into()
     }
 
     /// Writes `count` whole records.
-    pub(super) fn put_all(&self, count: usize) -> Arc<str> {
+    fn put_all(&self, count: usize) -> String {
         let row = format!("({})", vec!["?"; COLUMNS.len()].join(","));
         let rows = vec![row; count];
         let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column}=excluded.{column}")).collect();
@@ -226,7 +255,6 @@ impl Sql {
             rows.join(","),
             set.join(",")
         )
-        .into()
     }
 }
 
@@ -237,6 +265,12 @@ fn columns() -> String {
 /// The sum of a time and a span, both not negative; saturates where SQLite would go over to a float.
 fn plus(time: &str, span: &str) -> String {
     format!("(min({time},{max}-{span})+{span})", max = i64::MAX)
+}
+
+/// What the purge removes: past its time for [`TICKS`], and a number that the clock has passed.
+fn old(now: &str) -> String {
+    let sound = sound();
+    format!("expires_at<={now}-{TICKS} AND fencing<{now} AND {sound}")
 }
 
 /// What a claim may take: a record past its time, a vacant one that is due, a lease that ran out.

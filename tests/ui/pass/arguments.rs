@@ -52,7 +52,7 @@ async fn detached() -> Result<u8, Rejection> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     let order = Order { id: 1, tenant: "t", amount: 5 };
     assert_eq!(pay(&e, order, Ok(true)).await, Ok(true)); // declined: not done

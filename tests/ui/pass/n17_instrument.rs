@@ -39,7 +39,7 @@ impl Handle for Service {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     let service = Service(e.clone());
     for _ in 0..2 {

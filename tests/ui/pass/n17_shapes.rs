@@ -1,6 +1,8 @@
 //! Every shape of handler; each is called twice and runs once.
 #![deny(warnings)]
+#![allow(clippy::needless_lifetimes)]
 use std::fmt::Display;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -56,7 +58,7 @@ impl Service {
     }
 
     /// Docs and visibility stay.
-    #[must_use]
+    #[must_use = "the answer may be a rejection"]
     #[idempotent(key = text, with = self.idem)]
     pub(crate) async fn by_mut<'a>(&mut self, text: &'a str) -> Result<u32, Rejection> {
         ran();
@@ -191,6 +193,15 @@ async fn shadowed(e: &Executor) -> Foo {
     Ok(1)
 }
 
+/// What `#[async_trait]` writes, by hand.
+#[idempotent(key = id, with = e)]
+fn boxed_by_hand(e: &Executor, id: u8) -> Pin<Box<dyn Future<Output = Result<u8, Rejection>> + Send + '_>> {
+    Box::pin(async move {
+        ran();
+        Ok(id)
+    })
+}
+
 fn is_send<T: Send>(value: T) -> T {
     value
 }
@@ -200,7 +211,7 @@ fn once() {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     let service = || Service { idem: e.clone(), calls: 0 };
 
@@ -263,6 +274,10 @@ async fn main() {
     once();
     for _ in 0..2 {
         assert_eq!(shadowed(&e).await.unwrap(), 1);
+    }
+    once();
+    for _ in 0..2 {
+        assert_eq!(boxed_by_hand(&e, 1).await.unwrap(), 1);
     }
     once();
 }

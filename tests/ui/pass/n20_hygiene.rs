@@ -50,7 +50,7 @@ macro_rules! handlers {
 handlers! { made(id: u8) -> Result<u8, Rejection> = id; }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     for _ in 0..2 {
         assert_eq!(run(&e, 1, 2).await.unwrap(), 3);

@@ -8,7 +8,7 @@ async fn charge(e: &Executor, id: Option<String>) -> Result<u8, Rejection> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     assert_eq!(charge(&e, Some("a".into())).await.unwrap(), 1);
     let Err(Rejection::Key(error)) = charge(&e, None).await else { panic!("ran without a key") };

@@ -48,13 +48,13 @@ async fn opaque(e: &Executor, id: u8) -> impl Display {
 }
 
 /// The core's own path, where there is no facade.
-#[idempotent(key = id, with = e, reply = crate::Text, crate = ::idempotent_core)]
+#[idempotent(key = id, with = e, reply = self::Text, crate = ::idempotent_core)]
 async fn core(e: &Executor, id: u8) -> u8 {
     id
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let e = Executor::new(MemoryStore::default());
     assert_eq!((named(&e, 0).await, named(&e, 0).await), ("7".into(), "7 again".into()));
     assert_eq!((opaque(&e, 1).await, opaque(&e, 1).await), ("<1>".into(), "<1> again".into()));

@@ -1,4 +1,4 @@
-// expect: a rejection cannot be told as `()`
+// expect: an idempotent handler cannot return `()`
 use idempotent::idempotent;
 
 #[idempotent(key = order)]

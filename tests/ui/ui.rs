@@ -1,4 +1,5 @@
-//! What the attribute says to mistakes: `tests/ui/fail` must not compile, `tests/ui/pass` must.
+//! What the attribute says to mistakes: no case in `fail` may compile. Those in `pass` must, and
+//! run well; they are modules here, so clippy sees them, too.
 //!
 //! rustc's own words change with every release. On the pinned toolchain each diagnostic is compared whole with the
 //! `.stderr` beside it (`TRYBUILD=overwrite` writes them anew); on any other, or with `IDEMPOTENT_UI=text`, a
@@ -10,16 +11,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+macro_rules! pass {
+    ($($name:ident in $path:literal)*) => {
+        $(#[path = $path] mod $name;)*
+
+        #[test]
+        fn every_passing_case_is_run() {
+            $($name::main();)*
+            let run = BTreeSet::from([$(stringify!($name).to_owned()),*]);
+            assert_eq!(run, cases("pass").into_iter().map(|(name, _)| name).collect());
+        }
+    };
+}
+pass! {
+    arguments in "pass/arguments.rs"
+    lints in "pass/lints.rs"
+    n17_instrument in "pass/n17_instrument.rs"
+    n17_shapes in "pass/n17_shapes.rs"
+    n20_hygiene in "pass/n20_hygiene.rs"
+    n21_option_key in "pass/n21_option_key.rs"
+    reply in "pass/reply.rs"
+}
+
 const PINNED: &str = "rustc 1.95.";
 
 #[test]
-fn ui() {
+fn every_mistake_is_told() {
     let rustc = Command::new("rustc").arg("--version").output().expect("rustc runs").stdout;
     let pinned = String::from_utf8_lossy(&rustc).starts_with(PINNED);
     if pinned && env::var_os("IDEMPOTENT_UI").is_none_or(|mode| mode != "text") {
-        let cases = trybuild::TestCases::new();
-        cases.compile_fail("tests/ui/fail/*.rs");
-        cases.pass("tests/ui/pass/*.rs");
+        trybuild::TestCases::new().compile_fail("fail/*.rs");
     } else {
         by_text();
     }
@@ -27,10 +48,10 @@ fn ui() {
 
 /// Checks every case as a binary of one crate.
 fn by_text() {
-    let (fail, pass) = (cases("fail"), cases("pass"));
-    let diagnostics = check(fail.iter().chain(&pass));
+    let cases = cases("fail");
+    let diagnostics = check(&cases);
     let mut wrong = String::new();
-    for (name, path) in &fail {
+    for (name, path) in &cases {
         let source = fs::read_to_string(path).unwrap();
         let want = source.lines().next().and_then(|line| line.strip_prefix("// expect: "));
         let want = want.unwrap_or_else(|| panic!("{name} does not start with `// expect: …`"));
@@ -40,17 +61,12 @@ fn by_text() {
             Some(_) => {}
         }
     }
-    for (name, _) in &pass {
-        if let Some(text) = diagnostics.get(name) {
-            writeln!(wrong, "{name} does not compile:\n{text}").unwrap();
-        }
-    }
     assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// Name and path of each case in `tests/ui/{folder}`.
 fn cases(folder: &str) -> BTreeSet<(String, PathBuf)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let sources = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let cases: BTreeSet<_> =
@@ -60,11 +76,11 @@ fn cases(folder: &str) -> BTreeSet<(String, PathBuf)> {
 }
 
 /// The errors of each case that has any.
-fn check<'a>(cases: impl Iterator<Item = &'a (String, PathBuf)>) -> BTreeMap<String, String> {
+fn check(cases: &BTreeSet<(String, PathBuf)>) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let facade = root.join("../..");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui-text");
     fs::create_dir_all(&folder).unwrap();
-    let core = root.join("idempotent-core");
     let mut manifest = format!(
         r#"[workspace]
 [package]
@@ -73,15 +89,11 @@ version = "0.0.0"
 edition = "2024"
 publish = false
 [dependencies]
-{} = {{ path = {root:?} }}
-idempotent-core = {{ path = {core:?} }}
-anyhow = "1"
+{} = {{ path = {facade:?} }}
 async-trait = "0.1"
-serde = {{ version = "1", features = ["derive"] }}
 tokio = {{ version = "1", features = ["full"] }}
-tracing = "0.1"
 "#,
-        env!("CARGO_PKG_NAME"),
+        "idempotent-rs",
     );
     for (name, path) in cases {
         write!(manifest, "[[bin]]\nname = {name:?}\npath = {path:?}\n").unwrap();

@@ -1,4 +1,4 @@
-// expect: a rejection cannot be told as `u64`
+// expect: an idempotent handler cannot return `u64`
 use idempotent::idempotent;
 
 #[idempotent(key = order)]

@@ -1,0 +1,49 @@
+//! The command line.
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::delivery::Field;
+
+/// Consumes webhook deliveries, duplicates included, with one effect for each key.
+///
+/// A key is a string or a number; 1 and "1" are the same key.
+#[derive(Debug, Parser)]
+#[command(name = "consume", max_term_width = 100)]
+pub(crate) struct Args {
+    /// Deliveries, one JSON object a line [default: examples/data/webhooks.jsonl]
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// The field with the key, dotted where it lies deeper (payload.repository.id)
+    #[arg(long, value_name = "FIELD", default_value = "delivery_id")]
+    pub(crate) key: Field,
+
+    /// Where keys are remembered [default: target/consume/store.db]
+    #[arg(long, value_name = "memory|PATH|URL")]
+    pub(crate) store: Option<String>,
+
+    /// The SQLite file that effects go to, one row each [default: beside the store]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) effects: Option<PathBuf>,
+
+    /// Deliveries worked on at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: u16,
+
+    /// Every Nth run of the handler fails, to show retries
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) fail_every: Option<u64>,
+
+    /// Each run sleeps this long before its effect
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    pub(crate) slow_ms: u64,
+
+    /// One line of JSON on standard output, all else on standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Start over: remove the store and the effects first
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}

@@ -1,0 +1,82 @@
+//! Keys that a worker of an earlier run took to its grave.
+//!
+//! A worker that lives renews its leases every third of their length; one that has not for half of it is dead, or
+//! as good as. Nobody may take its keys before the leases end: it could be merely slow.
+use std::time::{Duration, SystemTime};
+
+use idempotent::{Browse, Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
+use tokio::time::{Instant, sleep_until};
+
+use crate::SCOPE;
+use crate::screen::Screen;
+
+/// What was found before this process claimed anything: nothing of it is ours.
+pub(crate) struct Held(Vec<Entry>);
+
+impl Held {
+    /// Looks through the store, if it can list its records.
+    pub(crate) async fn look(executor: &Executor, screen: &Screen) -> Self {
+        let mut held = Vec::new();
+        if let Some(browse) = executor.store().abilities().browse
+            && let Err(error) = browse_into(&mut held, browse, executor.namespace()).await
+        {
+            // One record that cannot be read spoils the list; the claims of the others go well.
+            screen.say(&format!("keys held by dead workers are not announced: {error}"));
+        }
+        Self(held)
+    }
+
+    /// Says how many there are, as soon as it is certain that nobody renews them.
+    pub(crate) async fn announce(self, executor: Executor, screen: Screen) {
+        let now = now();
+        // The same clock judges both where the store is a file.
+        let certain = |record: &Record| record.updated_at + lease(record).unwrap_or_default() / 2;
+        let wait = self.0.iter().map(|entry| certain(&entry.record) - now).max().unwrap_or_default();
+        let mut dead = Vec::new();
+        let (later, sure): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|entry| certain(&entry.record) > now);
+        dead.extend(sure.into_iter().map(|entry| entry.record));
+        sleep_until(Instant::now() + wait).await;
+        for entry in later {
+            // A store that fails here fails at the claims too, and is reported there.
+            if let Ok(Some(record)) = executor.store().peek(&entry.key).await
+                && record.updated_at == entry.record.updated_at
+            {
+                dead.push(record);
+            }
+        }
+        let now = self::now();
+        let rest = dead.iter().map(|record| record.updated_at + lease(record).unwrap_or_default() - now).max();
+        if let Some(rest) = rest {
+            let seconds = rest.as_millis().div_ceil(1000);
+            screen.say(&format!("{} keys held by a dead worker, free in {seconds} s", dead.len()));
+        }
+    }
+}
+
+async fn browse_into(held: &mut Vec<Entry>, browse: &dyn Browse, namespace: &str) -> Result<(), StoreError> {
+    // Of a key only the readable part counts here: the scope it is in.
+    let any = Identity::new(Scene::Mq, SCOPE, "any").key(namespace);
+    let name = any.as_ref().map_or("", |key| key.name());
+    let mut after = None;
+    loop {
+        let page = browse.browse(after, 10_000).await?;
+        let ours = |entry: &Entry| entry.key.name() == name && lease(&entry.record).is_some();
+        held.extend(page.entries.into_iter().filter(ours));
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// How long the lease was when it was last renewed; `None` if nobody holds the key.
+fn lease(record: &Record) -> Option<Duration> {
+    match record.state {
+        State::Consuming { until, .. } => Some(until - record.updated_at),
+        _ => None,
+    }
+}
+
+fn now() -> Micros {
+    Micros(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}

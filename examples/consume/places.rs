@@ -1,0 +1,126 @@
+//! Which files the job works on.
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf, absolute};
+
+use anyhow::{anyhow, bail};
+
+use crate::args::Args;
+
+/// Store and effects.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The store's URL.
+    pub(crate) store: String,
+    /// The store's file, if it is one.
+    file: Option<PathBuf>,
+    pub(crate) effects: PathBuf,
+    /// Where nothing was said: a folder that may be made.
+    ours: PathBuf,
+}
+
+/// The package's folder, also when started from elsewhere.
+fn home() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if package.is_dir() { package } else { Path::new("") }
+}
+
+/// The default input.
+pub(crate) fn webhooks() -> PathBuf {
+    shown(&home().join("examples/data/webhooks.jsonl")).into()
+}
+
+/// Short where it lies below the current folder.
+pub(crate) fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+}
+
+/// Long enough not to be a drive's letter, and of a scheme's characters.
+fn is_url(store: &str) -> bool {
+    store.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    })
+}
+
+impl Places {
+    pub(crate) fn of(args: &Args) -> anyhow::Result<Self> {
+        let ours = PathBuf::from(shown(&home().join("target/consume")));
+        let (store, file, beside) = match args.store.as_deref() {
+            None => (String::new(), Some(ours.join("store.db")), ours.join("effects.db")),
+            Some("memory") => ("memory:".to_owned(), None, ours.join("memory.effects.db")),
+            Some(url) if is_url(url) => {
+                let path = url.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest));
+                match path.filter(|path| !path.is_empty() && *path != ":memory:") {
+                    Some(path) => (url.to_owned(), Some(path.into()), format!("{path}.effects.db").into()),
+                    None => (url.to_owned(), None, ours.join("memory.effects.db")),
+                }
+            }
+            Some("") => bail!("--store is empty: give `memory`, a path or a URL"),
+            Some(path) => (String::new(), Some(path.into()), format!("{path}.effects.db").into()),
+        };
+        let store = match &file {
+            Some(file) if store.is_empty() => format!("sqlite://{}", file.display()),
+            _ => store,
+        };
+        let effects = args.effects.clone().unwrap_or(beside);
+        if file.as_deref().is_some_and(|file| same(file, &effects)) {
+            bail!("store and effects are both {}: give the effects a file of their own", effects.display());
+        }
+        Ok(Self { store, file, effects, ours })
+    }
+
+    /// Makes the default folder, and room for a fresh start.
+    pub(crate) fn prepare(&self, fresh: bool) -> anyhow::Result<()> {
+        if self.files().any(|file| file.starts_with(&self.ours)) {
+            fs::create_dir_all(&self.ours).map_err(|error| anyhow!("cannot make {}: {error}", self.ours.display()))?;
+        }
+        if fresh {
+            self.files().try_for_each(check)?;
+            self.files().try_for_each(remove)?;
+        }
+        Ok(())
+    }
+
+    /// What the summary says of the store.
+    pub(crate) fn store_shown(&self) -> String {
+        self.file.as_ref().map_or_else(|| "in memory, gone now".to_owned(), |file| file.display().to_string())
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        self.file.as_deref().into_iter().chain([self.effects.as_path()])
+    }
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).or_else(|_| absolute(path)).unwrap_or_else(|_| path.to_owned());
+    real(a) == real(b)
+}
+
+/// Only a database is removed: `--store notes.txt --fresh` must not cost the notes.
+fn check(path: &Path) -> anyhow::Result<()> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut start = Vec::new();
+    match fs::File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start)) {
+        Ok(0) => Ok(()),
+        Ok(_) if start == MAGIC => Ok(()),
+        Ok(_) => bail!("--fresh does not remove {}: it is no SQLite database", path.display()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => bail!("--fresh cannot remove {}: {error}", path.display()),
+    }
+}
+
+/// A database, with what SQLite keeps beside it.
+fn remove(path: &Path) -> anyhow::Result<()> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                bail!("--fresh cannot remove {}: {error}", Path::new(&file).display())
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! The main job, `examples/consume.rs`, as its users meet it: a process with files.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod crash;
+mod job;
+mod malformed;
+mod options;
+mod support;
