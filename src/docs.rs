@@ -17,3 +17,8 @@ pub mod keys {}
 
 #[doc = include_str!("docs/custom_store.md")]
 pub mod custom_store {}
+
+/// Its examples run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}
