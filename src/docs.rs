@@ -1,0 +1,24 @@
+//! Guides. Every example in them is compiled and run as a test.
+//!
+//! Read them in this order:
+//! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutting down.
+//! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
+//! 3. [`keys`]: what makes two calls the same.
+//! 4. [`custom_store`]: records where you want them.
+
+#[doc = include_str!("docs/getting_started.md")]
+pub mod getting_started {}
+
+#[doc = include_str!("docs/guarantees.md")]
+pub mod guarantees {}
+
+#[doc = include_str!("docs/keys.md")]
+pub mod keys {}
+
+#[doc = include_str!("docs/custom_store.md")]
+pub mod custom_store {}
+
+/// Its examples run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}
