@@ -56,7 +56,8 @@ struct End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let (key, fencing, how) = (self.key, self.fencing, self.how);
+        let how = if std::thread::panicking() { How::Panicked } else { self.how };
+        let (key, fencing) = (self.key, self.fencing);
         self.world.recorder.record(self.worker, What::HandlerEnd { key, fencing, how });
     }
 }
