@@ -1,0 +1,176 @@
+//! A row of the record table, read strictly: what does not fit is an error that names the field.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{
+    Fencing, Fingerprint, Key, Micros, OwnerToken, Record, State, StateKind, StoreError, StoreErrorKind,
+};
+
+/// The columns of a record, in the order in which every statement selects and inserts them.
+pub(crate) const COLUMNS: [&str; 16] = [
+    "id",
+    "v",
+    "name",
+    "state",
+    "owner",
+    "fencing",
+    "attempt",
+    "until_at",
+    "taken_over",
+    "fingerprint",
+    "expires_at",
+    "first_seen",
+    "updated_at",
+    "value",
+    "error",
+    "display",
+];
+/// Version of the meaning of a row; a row of a higher one is left alone.
+pub(crate) const VERSION: i64 = 1;
+/// Fencing numbers stay below it, so that a client with doubles can carry them.
+pub(crate) const FENCING_END: i64 = 1 << 53;
+
+/// A column, by its place in [`COLUMNS`].
+#[derive(Clone, Copy)]
+pub(crate) enum Column {
+    Id,
+    V,
+    Name,
+    State,
+    Owner,
+    Fencing,
+    Attempt,
+    Until,
+    TakenOver,
+    Fingerprint,
+    Expires,
+    FirstSeen,
+    Updated,
+    Value,
+    Error,
+    Display,
+}
+
+/// What a dialect's row must be able to say.
+pub(crate) trait Fields {
+    /// A whole number, or none.
+    fn int(&self, column: Column) -> Result<Option<i64>, StoreError>;
+    /// Bytes of a blob or text, or none.
+    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, StoreError>;
+}
+
+/// A record of which a field does not fit.
+pub(crate) fn corrupt(column: Column, what: &str) -> StoreError {
+    let field = COLUMNS[column as usize];
+    StoreError::new(StoreErrorKind::Corrupt).because(format!("field `{field}` {what}"))
+}
+
+/// The code of a state in the table.
+pub(crate) fn code(state: StateKind) -> i64 {
+    match state {
+        // No record has it; a code that no row carries.
+        StateKind::Absent => -1,
+        StateKind::Vacant => 0,
+        StateKind::Consuming => 1,
+        StateKind::Consumed => 2,
+        StateKind::Failed => 3,
+        StateKind::Dead => 4,
+    }
+}
+
+/// The record of a row.
+pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
+    let version = number(row, Column::V)?;
+    if version > VERSION as u64 {
+        return Err(StoreError::new(StoreErrorKind::UnknownVersion)
+            .because(format!("found version {version} in field `v`, supported is {VERSION}")));
+    }
+    let fencing = number(row, Column::Fencing)?;
+    if fencing >= FENCING_END as u64 {
+        return Err(corrupt(Column::Fencing, "is 2^53 or more"));
+    }
+    let attempt = u32::try_from(number(row, Column::Attempt)?).map_err(|_| corrupt(Column::Attempt, "is too high"))?;
+    // Every state has a number here, also those that do not use it.
+    let until = Micros(number(row, Column::Until)?);
+    let taken_over = row.int(Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(Fencing);
+    let state = match row.int(Column::State)? {
+        Some(0) => State::Vacant { not_before: until, error: error(row)? },
+        Some(1) => State::Consuming { owner: owner(row)?, until, taken_over },
+        Some(2) => State::Consumed { owner: owner(row)?, value: row.bytes(Column::Value)?.map(Arc::from) },
+        Some(3) => State::Failed { error: error(row)? },
+        Some(4) => State::Dead { error: error(row)? },
+        Some(other) => return Err(corrupt(Column::State, &format!("is {other}, known are 0 to 4"))),
+        None => return Err(corrupt(Column::State, "is missing")),
+    };
+    if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && row.bytes(Column::Owner)?.is_some() {
+        return Err(corrupt(Column::Owner, "is there although nobody holds the key"));
+    }
+    Ok(Record {
+        fencing: Fencing(fencing),
+        attempt,
+        fingerprint: fingerprint(row)?,
+        state,
+        expires_at: Micros(number(row, Column::Expires)?),
+        first_seen: Micros(number(row, Column::FirstSeen)?),
+        updated_at: Micros(number(row, Column::Updated)?),
+        display: text(row, Column::Display)?,
+    })
+}
+
+/// The key of a row.
+pub(crate) fn key(row: &impl Fields) -> Result<Key, StoreError> {
+    let name = text(row, Column::Name)?.ok_or_else(|| corrupt(Column::Name, "is missing"))?;
+    Ok(Key::from_parts(&name, id(row)?.ok_or_else(|| corrupt(Column::Id, "is missing"))?))
+}
+
+/// The hash of a row's key; none where an outer join found no row.
+pub(crate) fn id(row: &impl Fields) -> Result<Option<u128>, StoreError> {
+    row.bytes(Column::Id)?.map(|bytes| sixteen(Column::Id, bytes)).transpose()
+}
+
+/// A time span in µs for a statement; saturates, and a part of a µs counts as a whole one, as with
+/// [`Micros`].
+pub(crate) fn micros(span: Duration) -> i64 {
+    signed(Micros(0) + span)
+}
+
+/// A time for a statement.
+pub(crate) fn signed(time: Micros) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+fn positive(column: Column, number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| corrupt(column, "is below zero"))
+}
+
+fn number(row: &impl Fields, column: Column) -> Result<u64, StoreError> {
+    row.int(column)?.map_or_else(|| Err(corrupt(column, "is missing")), |number| positive(column, number))
+}
+
+fn sixteen(column: Column, bytes: &[u8]) -> Result<u128, StoreError> {
+    bytes
+        .try_into()
+        .map(u128::from_be_bytes)
+        .map_err(|_| corrupt(column, &format!("has {} bytes, not 16", bytes.len())))
+}
+
+fn owner(row: &impl Fields) -> Result<OwnerToken, StoreError> {
+    let bytes = row.bytes(Column::Owner)?.ok_or_else(|| corrupt(Column::Owner, "is missing"))?;
+    sixteen(Column::Owner, bytes).map(OwnerToken)
+}
+
+fn fingerprint(row: &impl Fields) -> Result<Option<Fingerprint>, StoreError> {
+    let read = |bytes: &[u8]| {
+        bytes.try_into().map(Fingerprint::from_bytes).map_err(|_| corrupt(Column::Fingerprint, "has the wrong length"))
+    };
+    row.bytes(Column::Fingerprint)?.map(read).transpose()
+}
+
+fn text(row: &impl Fields, column: Column) -> Result<Option<Arc<str>>, StoreError> {
+    let read = |bytes| std::str::from_utf8(bytes).map(Arc::from).map_err(|_| corrupt(column, "is not UTF-8"));
+    row.bytes(column)?.map(read).transpose()
+}
+
+fn error(row: &impl Fields) -> Result<Arc<str>, StoreError> {
+    text(row, Column::Error)?.ok_or_else(|| corrupt(Column::Error, "is missing"))
+}

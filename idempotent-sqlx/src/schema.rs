@@ -1,0 +1,103 @@
+//! Migrations and what their bookkeeping table says, the same for every dialect.
+use idempotent_core::{StoreError, StoreErrorKind};
+use sha2::{Digest, Sha256};
+
+use crate::table::Table;
+
+/// One step of the schema; its version is its place in the list, from 1. `{table}` stands for the quoted name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    /// What it does, for errors.
+    pub(crate) name: &'static str,
+    /// Statements. Once released never edited: a change is a new step.
+    pub(crate) sql: &'static str,
+}
+
+impl Migration {
+    /// SHA-256 of the text, before the table's name is put in.
+    pub(crate) fn checksum(&self) -> [u8; 32] {
+        Sha256::digest(self.sql).into()
+    }
+
+    /// The statements for this table.
+    pub(crate) fn for_table(&self, table: &Table) -> String {
+        self.sql.replace("{table}", &table.quoted())
+    }
+}
+
+/// What is in the database.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// Neither the record table nor its bookkeeping.
+    Nothing,
+    /// A table of that name that no migration of ours made.
+    Foreign,
+    /// The bookkeeping of a record table that is not there.
+    Dropped,
+    /// These migrations: versions and checksums, ascending.
+    Applied(Vec<(i64, Vec<u8>)>),
+}
+
+/// How many of `known` are applied; an error where the two do not fit.
+pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Result<usize, StoreError> {
+    let name = table.name();
+    let rows = match found {
+        Found::Nothing => return Ok(0),
+        Found::Foreign => {
+            return Err(StoreError::new(StoreErrorKind::Foreign).because(format!(
+                "there is a table `{name}`, but not the layout this store makes: set another `table`, or move that one \
+                 away"
+            )));
+        }
+        Found::Dropped => {
+            return Err(schema(format!(
+                "table `{name}` is missing, but `{}` says it was made: restore it, or drop that one too to begin with \
+                 no records",
+                table.migrations()
+            )));
+        }
+        Found::Applied(rows) => rows,
+    };
+    for (index, (version, checksum)) in rows.iter().enumerate() {
+        let expected = index as i64 + 1;
+        let Some(migration) = known.get(index) else {
+            let (found, supported) = (rows.last().map_or(0, |row| row.0), known.len());
+            return Err(schema(format!(
+                "table `{name}` has schema version {found}, supported is {supported}: run the version of this program \
+                 that made it, or a newer one"
+            )));
+        };
+        if *version != expected {
+            return Err(schema(format!(
+                "`{}` misses migration {expected} `{}`: restore the row, or the database",
+                table.migrations(),
+                migration.name
+            )));
+        }
+        if *checksum != migration.checksum() {
+            return Err(schema(format!(
+                "migration {version} `{}` was applied to table `{name}` with another text than this version's: restore \
+                 the database, or the program that made it",
+                migration.name
+            )));
+        }
+    }
+    Ok(rows.len())
+}
+
+/// The error where migrations are missing and may not be applied.
+pub(crate) fn needed(found: &Found, applied: usize, known: usize, table: &Table) -> StoreError {
+    let name = table.name();
+    schema(match found {
+        Found::Nothing => {
+            format!("table `{name}` is missing: run `idempotent migrate`, or open with create")
+        }
+        _ => format!(
+            "table `{name}` has schema version {applied}, needed is {known}: run `idempotent migrate`, or open with create"
+        ),
+    })
+}
+
+fn schema(context: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Schema).because(context)
+}

@@ -1,0 +1,258 @@
+//! The SQLite store: one writer connection, a few that read.
+mod batch;
+mod browse;
+mod error;
+mod lane;
+mod migrate;
+mod open;
+mod options;
+mod purge;
+mod sql;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, live};
+use idempotent_core::{
+    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, OnExpiry, Record, Release,
+    Settled, StateKind, Store, StoreError, Verdict,
+};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, ValueRef};
+
+use self::error::Place;
+use self::lane::{Lane, Query, Turn, query};
+pub use self::options::{SqliteStoreBuilder, Synchronous};
+use self::sql::Sql;
+use crate::answer::{self, Decision};
+use crate::row::{self, COLUMNS, Column, Fields, corrupt, micros, signed};
+
+/// Records in a table of an SQLite file: durable, without a server, shared by the processes of one machine.
+/// Cheap to clone: clones share the connections.
+///
+/// The file is used in WAL mode, which does not work on network file systems. Each process writes through one
+/// connection and reads through a few others; callers queue first come, first served. Times are SQLite's own
+/// reading of the machine's clock, to the millisecond.
+///
+/// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
+/// then.
+///
+/// Abilities: batch, browse, purge, admin.
+///
+/// ```
+/// use idempotent_sqlx::SqliteStore;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("idempotent.db");
+/// # let path = path.to_str().ok_or("not UTF-8")?;
+/// let store = SqliteStore::open(path).await?;
+///
+/// // Where migrations are somebody else's job, a missing table is an error that says so.
+/// let missing = SqliteStore::builder(path).table("other").create(false).open().await;
+/// assert!(missing.is_err_and(|error| error.to_string().contains("idempotent migrate")));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SqliteStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sql: Sql,
+    place: Arc<Place>,
+    writer: Lane,
+    /// None for a database in memory, which only its one connection sees.
+    readers: Box<[Lane]>,
+    next_reader: AtomicUsize,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, and makes it and the table where they are missing. `place` is a path, `sqlite:PATH`,
+    /// `sqlite://PATH` or `sqlite::memory:`.
+    ///
+    /// # Errors
+    /// As [`SqliteStoreBuilder::open`].
+    ///
+    /// # Cancellation
+    /// As [`SqliteStoreBuilder::open`].
+    pub async fn open(place: impl Into<String>) -> Result<Self, StoreError> {
+        Self::builder(place).open().await
+    }
+
+    /// To set the table, the durability or a clock.
+    #[must_use]
+    pub fn builder(place: impl Into<String>) -> SqliteStoreBuilder {
+        SqliteStoreBuilder::new(place.into())
+    }
+
+    /// A connection to read with: a free one if there is one.
+    async fn reader(&self) -> Result<Turn<'_>, StoreError> {
+        let readers = &self.0.readers;
+        let start = self.0.next_reader.fetch_add(1, Ordering::Relaxed);
+        let nth = |index: usize| readers.get(start.wrapping_add(index) % readers.len().max(1));
+        let free = (0..readers.len()).filter_map(nth).find(|lane| !lane.is_taken());
+        free.or_else(|| nth(0)).unwrap_or(&self.0.writer).turn().await
+    }
+
+    /// Binds the time where a clock was handed in. To be called with the turn in hand: a time read before
+    /// waiting could be overtaken.
+    fn timed(&self, query: Query) -> Query {
+        match &self.0.clock {
+            Some(clock) => query.bind(signed(clock.wall())),
+            None => query,
+        }
+    }
+
+    async fn look(&self, turn: &mut Turn<'_>, key: &Key) -> Result<Option<(Record, Micros)>, StoreError> {
+        let look = self.timed(query(&self.0.sql.look).bind(id(key)));
+        turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
+    }
+
+    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
+    async fn settle(
+        &self,
+        key: &Key,
+        write: impl Fn() -> Query + Send,
+        decide: impl Fn(Option<&Record>, Micros) -> Decision + Send,
+    ) -> Result<Settled, StoreError> {
+        let mut turn = self.0.writer.turn().await?;
+        for _ in 0..answer::TRIES {
+            if turn.execute(self.timed(write())).await? > 0 {
+                return Ok(Settled::Done);
+            }
+            let Some((record, now)) = self.look(&mut turn, key).await? else {
+                return Ok(Settled::Lost { now: StateKind::Absent });
+            };
+            if let Some(settled) = answer::kept(decide(Some(&record), now)) {
+                return Ok(settled);
+            }
+        }
+        Err(answer::outrun())
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let mut turn = self.0.writer.turn().await?;
+        for _ in 0..answer::TRIES {
+            let claim = query(&self.0.sql.claim)
+                .bind(id(&request.key))
+                .bind(owner(request.owner.0))
+                .bind(micros(request.lease))
+                .bind(request.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
+                .bind(i64::from(request.max_attempts))
+                .bind(request.on_expiry == OnExpiry::Park)
+                .bind(micros(request.memory))
+                .bind(request.key.name().to_owned())
+                .bind(request.display.clone());
+            let Some(row) = turn.first(self.timed(claim)).await? else { continue };
+            let (record, wrote) = (row::record(&row)?, wrote(&row)?);
+            if let Some(answer) = answer::claim(&record, wrote, request, now(&row)?) {
+                return Ok(answer);
+            }
+        }
+        Err(answer::outrun())
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        let write = || held_query(&self.0.sql.renew, held).bind(micros(lease));
+        self.settle(&held.key, write, |found, now| protocol::renew(found, held, lease, now)).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        let write = || {
+            let query = held_query(&self.0.sql.complete, held).bind(completion.value.clone());
+            query.bind(micros(completion.retain))
+        };
+        self.settle(&held.key, write, |found, now| protocol::complete(found, held, completion, now)).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        let sql = &self.0.sql;
+        let (delay, memory) = (micros(release.delay), micros(release.memory));
+        let error = || release.error.clone();
+        let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
+        let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
+        let write = || match release.verdict {
+            Verdict::Delete => held_query(&sql.delete, held).bind(error()),
+            Verdict::Vacate => vacate(0),
+            Verdict::Refund => vacate(1),
+            Verdict::Fail => end(StateKind::Failed),
+            Verdict::Bury => end(StateKind::Dead),
+        };
+        self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let mut turn = self.reader().await?;
+        let found = self.look(&mut turn, key).await?;
+        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
+    }
+}
+
+#[async_trait]
+impl Admin for SqliteStore {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        let write = || {
+            // A number that no column holds is no grant's.
+            let fencing = i64::try_from(expected.0).unwrap_or(-1);
+            query(&self.0.sql.forget).bind(id(key)).bind(fencing).bind(force).bind(micros(memory))
+        };
+        self.settle(key, write, |found, now| protocol::forget(found, expected, force, memory, now)).await
+    }
+}
+
+fn id(key: &Key) -> Box<[u8]> {
+    Box::new(key.hash().to_be_bytes())
+}
+
+fn owner(token: u128) -> Box<[u8]> {
+    Box::new(token.to_be_bytes())
+}
+
+fn held_query(sql: &Arc<str>, held: &Held) -> Query {
+    query(sql).bind(id(&held.key)).bind(owner(held.owner.0))
+}
+
+impl Fields for SqliteRow {
+    fn int(&self, column: Column) -> Result<Option<i64>, StoreError> {
+        self.try_get(column as usize).map_err(|_| corrupt(column, "is not a whole number"))
+    }
+
+    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, StoreError> {
+        let value = self.try_get_raw(column as usize).map_err(|_| corrupt(column, "is missing"))?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        self.try_get(column as usize).map(Some).map_err(|_| corrupt(column, "is not bytes"))
+    }
+}
+
+/// The time of the statement that read the row.
+fn now(row: &SqliteRow) -> Result<Micros, StoreError> {
+    let now: i64 = row.try_get(COLUMNS.len()).map_err(no_clock)?;
+    Ok(Micros(u64::try_from(now).unwrap_or_default()))
+}
+
+/// Whether the statement before the look wrote the row.
+fn wrote(row: &SqliteRow) -> Result<bool, StoreError> {
+    row.try_get::<i64, _>(COLUMNS.len() + 1).map(|rows| rows > 0).map_err(no_clock)
+}
+
+/// What our own statements compute cannot be missing, unless this SQLite lacks `unixepoch(…, 'subsec')`.
+fn no_clock(error: sqlx::Error) -> StoreError {
+    StoreError::new(idempotent_core::StoreErrorKind::Schema)
+        .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
+        .with_source(error)
+}

@@ -1,0 +1,130 @@
+//! What an error of SQLite lets a caller conclude.
+use std::time::Duration;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+
+/// SQLite's primary result codes; an extended one has more in its higher bits.
+mod code {
+    pub(super) const ERROR: u32 = 1;
+    pub(super) const PERM: u32 = 3;
+    pub(super) const BUSY: u32 = 5;
+    pub(super) const LOCKED: u32 = 6;
+    pub(super) const NOMEM: u32 = 7;
+    pub(super) const READONLY: u32 = 8;
+    pub(super) const INTERRUPT: u32 = 9;
+    pub(super) const IOERR: u32 = 10;
+    pub(super) const CORRUPT: u32 = 11;
+    pub(super) const FULL: u32 = 13;
+    pub(super) const CANTOPEN: u32 = 14;
+    pub(super) const SCHEMA: u32 = 17;
+    pub(super) const TOOBIG: u32 = 18;
+    pub(super) const CONSTRAINT: u32 = 19;
+    pub(super) const MISMATCH: u32 = 20;
+    pub(super) const AUTH: u32 = 23;
+    pub(super) const NOTADB: u32 = 26;
+}
+
+/// What the texts name.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The file, or `:memory:`.
+    pub(super) file: String,
+    /// The record table.
+    pub(super) table: String,
+    /// How long a lock was waited for.
+    pub(super) busy_timeout: Duration,
+}
+
+impl Place {
+    /// The error of a statement. SQLite's own text says what was wrong, never with what values.
+    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
+        let Self { file, table, busy_timeout } = self;
+        let (kind, because) = match primary(&error) {
+            Some(code) => (kind(code, &error), text(code, &error)),
+            None => match &error {
+                sqlx::Error::WorkerCrashed => (
+                    StoreErrorKind::Ambiguous,
+                    "the connection's thread has ended; the next call opens another one".into(),
+                ),
+                _ => (StoreErrorKind::Ambiguous, "the connection failed".into()),
+            },
+        };
+        let because =
+            because.replace("{file}", file).replace("{table}", table).replace("{busy}", &format!("{busy_timeout:?}"));
+        StoreError::new(kind).because(because).with_source(error)
+    }
+
+    /// The error of a caller whose turn did not come.
+    pub(super) fn no_turn(&self, waited: Duration) -> StoreError {
+        StoreError::new(StoreErrorKind::NotApplied).because(format!(
+            "`{}`: this process's connection was in use for {waited:?}; another process holds the lock, or there are \
+             more callers than the disk can serve: raise busy_timeout, or call less at once",
+            self.file
+        ))
+    }
+}
+
+/// Whether another process holds a lock.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(primary(error), Some(code::BUSY | code::LOCKED))
+}
+
+fn primary(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    code.parse::<u32>().ok().map(|code| code & 0xff)
+}
+
+fn message(error: &sqlx::Error) -> &str {
+    error.as_database_error().map_or("", |error| error.message())
+}
+
+fn is_missing_table(error: &sqlx::Error) -> bool {
+    message(error).starts_with("no such table")
+}
+
+fn kind(code: u32, error: &sqlx::Error) -> StoreErrorKind {
+    match code {
+        code::BUSY | code::LOCKED | code::FULL | code::NOMEM | code::INTERRUPT => StoreErrorKind::NotApplied,
+        code::READONLY | code::CANTOPEN | code::PERM | code::AUTH | code::TOOBIG => StoreErrorKind::Denied,
+        code::CORRUPT => StoreErrorKind::Corrupt,
+        code::NOTADB => StoreErrorKind::Foreign,
+        code::SCHEMA | code::CONSTRAINT | code::MISMATCH => StoreErrorKind::Schema,
+        code::ERROR if is_missing_table(error) => StoreErrorKind::Schema,
+        // "no such column", "has no column named": the table was changed behind our back.
+        code::ERROR if message(error).contains("column") => StoreErrorKind::Foreign,
+        // IOERR and what is not known: a write may or may not have reached the disk.
+        _ => StoreErrorKind::Ambiguous,
+    }
+}
+
+fn text(code: u32, error: &sqlx::Error) -> String {
+    match code {
+        code::BUSY | code::LOCKED => {
+            "`{file}` is locked by another process for longer than busy_timeout ({busy}): raise busy_timeout, or find \
+             who holds a transaction open"
+        }
+        code::READONLY => {
+            "`{file}` is read-only: the file and its directory must be writable by this process, -wal and -shm beside \
+             it too"
+        }
+        code::CANTOPEN | code::PERM | code::AUTH => {
+            "`{file}` cannot be opened: it must be a file this process may read and write, in a directory it may write \
+             to"
+        }
+        code::FULL => "the disk, or the quota of `{file}`, is full: make room; nothing was written",
+        code::NOMEM => "out of memory while working on `{file}`",
+        code::TOOBIG => "a value is larger than SQLite takes (1 GB): keep a smaller result",
+        code::IOERR => "reading or writing `{file}` failed: check the disk; WAL does not work on network file systems",
+        code::CORRUPT => "`{file}` is damaged: run `PRAGMA integrity_check`, restore a backup",
+        code::NOTADB => "`{file}` is not an SQLite database: give another path; the file is left as it is",
+        code::ERROR if is_missing_table(error) => {
+            "table `{table}` is missing in `{file}`: run `idempotent migrate`, or open with create"
+        }
+        code::ERROR | code::SCHEMA | code::CONSTRAINT | code::MISMATCH => {
+            "table `{table}` in `{file}` has not the layout this version makes: run `idempotent migrate`, or set \
+             another `table`"
+        }
+        _ => "`{file}`: SQLite refused the statement",
+    }
+    .into()
+}

@@ -1,0 +1,112 @@
+//! Brings the schema up to date, or says why not. Not sqlx's migrator: on SQLite that one takes no lock, so two
+//! processes that start at once would both apply a step.
+use idempotent_core::StoreError;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+use super::error::Place;
+use crate::row::COLUMNS;
+use crate::schema::{self, Found, Migration};
+use crate::table::Table;
+
+/// All steps there are. STRICT, so that a column holds what it says; without rowid, so that a look-up is one
+/// search in one tree. No index on `expires_at`: it would make every write a second one, and the purge walks.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    name: "record table",
+    sql: "CREATE TABLE {table} (
+ id BLOB NOT NULL PRIMARY KEY,
+ v INTEGER NOT NULL,
+ name TEXT NOT NULL,
+ state INTEGER NOT NULL,
+ owner BLOB,
+ fencing INTEGER NOT NULL,
+ attempt INTEGER NOT NULL,
+ until_at INTEGER NOT NULL,
+ taken_over INTEGER,
+ fingerprint BLOB,
+ expires_at INTEGER NOT NULL,
+ first_seen INTEGER NOT NULL,
+ updated_at INTEGER NOT NULL,
+ value BLOB,
+ error TEXT,
+ display TEXT
+) STRICT, WITHOUT ROWID",
+}];
+
+/// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second
+/// process waits at the transaction's begin, then finds nothing to do.
+pub(super) async fn migrate(
+    connection: &mut SqliteConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+) -> Result<(), StoreError> {
+    // Taken even where nothing is to be done: a file that cannot be written is better refused now.
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
+    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
+    let applied = schema::applied(&found, known, table)?;
+    if applied < known.len() {
+        if !create {
+            return Err(schema::needed(&found, applied, known.len(), table));
+        }
+        apply(&mut transaction, table, known, applied).await.map_err(|error| place.error(error))?;
+    }
+    let fits = layout(&mut transaction, table).await.map_err(|error| place.error(error))?;
+    if !fits {
+        schema::applied(&Found::Foreign, known, table)?;
+    }
+    transaction.commit().await.map_err(|error| place.error(error))
+}
+
+async fn inspect(connection: &mut SqliteConnection, table: &Table) -> Result<Found, sqlx::Error> {
+    let names = sqlx::query("SELECT name FROM sqlite_schema WHERE name IN (?1, ?2)")
+        .bind(table.name().to_owned())
+        .bind(table.migrations());
+    let names = names.fetch_all(&mut *connection).await?;
+    let there = |name: &str| names.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == name));
+    match (there(table.name()), there(&table.migrations())) {
+        (false, false) => return Ok(Found::Nothing),
+        (true, false) => return Ok(Found::Foreign),
+        (_, true) => {}
+    }
+    let text = format!("SELECT version, checksum FROM \"{}\" ORDER BY version", table.migrations());
+    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(&mut *connection).await?;
+    let read = |row: &sqlx::sqlite::SqliteRow| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?));
+    let rows = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    match (there(table.name()), rows.is_empty()) {
+        // Made, noted, and dropped by hand since.
+        (false, false) => Ok(Found::Dropped),
+        (true, true) => Ok(Found::Foreign),
+        _ => Ok(Found::Applied(rows)),
+    }
+}
+
+async fn apply(
+    connection: &mut SqliteConnection,
+    table: &Table,
+    known: &[Migration],
+    applied: usize,
+) -> Result<(), sqlx::Error> {
+    let migrations = table.migrations();
+    let bookkeeping = format!(
+        "CREATE TABLE IF NOT EXISTS \"{migrations}\" \
+         (version INTEGER PRIMARY KEY, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL) STRICT"
+    );
+    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
+    let note = format!("INSERT INTO \"{migrations}\" VALUES (?1, ?2, unixepoch() * 1000000)");
+    for (index, migration) in known.iter().enumerate().skip(applied) {
+        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
+        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
+        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Whether the table has every column that the statements name.
+async fn layout(connection: &mut SqliteConnection, table: &Table) -> Result<bool, sqlx::Error> {
+    let columns = sqlx::query("SELECT name FROM pragma_table_info(?1)").bind(table.name().to_owned());
+    let columns = columns.fetch_all(connection).await?;
+    let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
+    Ok(COLUMNS.iter().all(there))
+}

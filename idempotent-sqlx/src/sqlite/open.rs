@@ -1,0 +1,85 @@
+//! Opening: checks, connections, the journal, the schema.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
+use sqlx::{ConnectOptions, Row};
+
+use super::error::{self, Place};
+use super::lane::Lane;
+use super::migrate::{self, MIGRATIONS};
+use super::options::{self, SqliteStoreBuilder, Synchronous, Target};
+use super::sql::Sql;
+use super::{Inner, SqliteStore};
+use crate::table::Table;
+
+/// How often a journal that another process is just switching is asked for.
+const SWITCH_PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
+    let table = Table::new(&builder.table)?;
+    let target = match builder.target()? {
+        Target::File(path) => Target::File(options::check(&path, builder.create)?),
+        memory => memory,
+    };
+    let file = match &target {
+        Target::Memory => ":memory:".into(),
+        Target::File(path) => path.display().to_string(),
+    };
+    let place = Arc::new(Place { file, table: table.name().into(), busy_timeout: builder.busy_timeout });
+    let (writing, reading) = connections(&builder, &target);
+    let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
+    // In memory nobody else could make the tables.
+    let (readers, create) = match &target {
+        Target::Memory => (0, true),
+        Target::File(_) => (builder.readers, builder.create),
+    };
+    migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
+    // Only now: a file that turned out not to be ours keeps its journal.
+    if let Target::File(_) = &target {
+        use_wal(&mut connection, &place).await?;
+    }
+    let readers = (0..readers).map(|_| Lane::new(reading.clone(), place.clone(), None)).collect();
+    let writer = Lane::new(writing, place.clone(), Some(connection));
+    let sql = Sql::new(&table, builder.clock.is_some());
+    Ok(SqliteStore(Arc::new(Inner { sql, place, writer, readers, next_reader: 0.into(), clock: builder.clock })))
+}
+
+/// The options of the connection that writes and of those that only read.
+fn connections(builder: &SqliteStoreBuilder, target: &Target) -> (SqliteConnectOptions, SqliteConnectOptions) {
+    let synchronous = match builder.synchronous {
+        Synchronous::Full => SqliteSynchronous::Full,
+        Synchronous::Normal => SqliteSynchronous::Normal,
+    };
+    let options = match target {
+        Target::Memory => SqliteConnectOptions::new().in_memory(true),
+        Target::File(path) => SqliteConnectOptions::new().filename(path),
+    };
+    // The texts of statements are always the same: logging them says nothing and costs.
+    let options = options.busy_timeout(builder.busy_timeout).synchronous(synchronous).disable_statement_logging();
+    let reading = options.clone().pragma("query_only", "1");
+    (options.create_if_missing(builder.create), reading)
+}
+
+/// Readers do not wait for the writer only with a write-ahead log. The file remembers it.
+async fn use_wal(connection: &mut SqliteConnection, place: &Place) -> Result<(), StoreError> {
+    let start = Instant::now();
+    let mode = loop {
+        // The switch takes the whole file, and SQLite does not wait for that as it does for other locks.
+        match sqlx::raw_sql("PRAGMA journal_mode=wal").fetch_one(&mut *connection).await {
+            Err(error) if error::is_busy(&error) && start.elapsed() < place.busy_timeout => {
+                tokio::time::sleep(SWITCH_PAUSE).await;
+            }
+            mode => break mode.map_err(|error| place.error(error))?,
+        }
+    };
+    match mode.try_get::<&str, _>(0) {
+        Ok("wal") => Ok(()),
+        other => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
+            "`{}` stays in journal mode {:?}, and this store needs `wal`: use a local file system",
+            place.file,
+            other.unwrap_or("unknown")
+        ))),
+    }
+}

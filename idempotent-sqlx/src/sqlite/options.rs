@@ -1,0 +1,214 @@
+//! How a store is set up, and what is refused before SQLite is asked.
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Clock, StoreError, StoreErrorKind};
+
+use super::SqliteStore;
+use crate::table::Table;
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Synchronous {
+    /// When it is on the disk: each write waits for one `fsync`. Nothing that was answered is lost, whatever
+    /// happens to the machine. The default.
+    #[default]
+    Full,
+    /// When the operating system has it. Nothing is lost when the process dies. When the power fails or the
+    /// kernel crashes, the last writes may be gone, in order from the end: a key consumed in the last moments
+    /// before would run once more.
+    Normal,
+}
+
+/// Sets up a [`SqliteStore`].
+#[derive(Clone, Debug)]
+pub struct SqliteStoreBuilder {
+    place: String,
+    pub(super) table: String,
+    pub(super) busy_timeout: Duration,
+    pub(super) create: bool,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) readers: usize,
+    pub(super) synchronous: Synchronous,
+}
+
+/// Where the records lie.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Target {
+    Memory,
+    File(PathBuf),
+}
+
+impl SqliteStoreBuilder {
+    const MAX_READERS: usize = 64;
+    /// SQLite counts it in milliseconds, 31 bits; a day is more than anybody waits.
+    const MAX_BUSY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    pub(super) fn new(place: String) -> Self {
+        Self {
+            place,
+            table: Table::DEFAULT.into(),
+            busy_timeout: Duration::from_secs(5),
+            create: true,
+            clock: None,
+            readers: 2,
+            synchronous: Synchronous::Full,
+        }
+    }
+
+    /// The name of the record table: letters a-z, digits and `_`, at most 63, no digit first. Its bookkeeping
+    /// is in a second table, `NAME_migrations`.
+    ///
+    /// # Default
+    /// `idempotent_record`
+    #[must_use]
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// How long a call waits for another process's lock before it fails with
+    /// [`NotApplied`](StoreErrorKind::NotApplied); at most a day, counted in whole milliseconds. A call that
+    /// queues behind others of its own process fails after twice this time, at least a second.
+    ///
+    /// # Default
+    /// 5 s
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout.min(Self::MAX_BUSY);
+        self
+    }
+
+    /// Whether a missing file and missing tables are made. Without it nothing but records is ever written.
+    ///
+    /// # Default
+    /// true
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// A clock to judge leases by instead of SQLite's: for tests. Every process on the file must have the same.
+    ///
+    /// # Default
+    /// SQLite's `unixepoch('now')`, read under the lock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Connections that only read, for `peek` and listings, 1 to 64; opened when first needed. A database in
+    /// memory has none.
+    ///
+    /// # Default
+    /// 2
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers.clamp(1, Self::MAX_READERS);
+        self
+    }
+
+    /// When a write counts as done.
+    ///
+    /// # Default
+    /// [`Synchronous::Full`]
+    #[must_use]
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Opens the store; with [`create`](Self::create) it makes what is missing. Of several processes that open
+    /// at once, one migrates and the others wait for it.
+    ///
+    /// # Errors
+    /// [`Schema`](StoreErrorKind::Schema): the table's name is refused, the table is missing or of another
+    /// version. [`Denied`](StoreErrorKind::Denied): the file cannot be opened or written.
+    /// [`Foreign`](StoreErrorKind::Foreign): the file is not a database, or the table is not ours.
+    /// [`NotApplied`](StoreErrorKind::NotApplied): another process holds the lock.
+    ///
+    /// # Cancellation
+    /// Dropping it leaves the file as it was or wholly migrated.
+    pub async fn open(self) -> Result<SqliteStore, StoreError> {
+        super::open::open(self).await
+    }
+
+    /// The file that is meant.
+    pub(super) fn target(&self) -> Result<Target, StoreError> {
+        let place = self.place.as_str();
+        let path = match place.strip_prefix("sqlite:") {
+            Some(rest) => {
+                let path = rest.strip_prefix("//").unwrap_or(rest);
+                if let Some((_, settings)) = path.split_once('?') {
+                    let name = settings.split(['=', '&']).next().unwrap_or_default();
+                    return Err(refused(format!(
+                        "store URL has a setting `{name}` after `?`: settings are made on the builder; give \
+                         `sqlite:PATH`"
+                    )));
+                }
+                path
+            }
+            None => match place.split_once("://") {
+                // What follows may hold a password: it is not shown.
+                Some((scheme, _)) => {
+                    return Err(refused(format!(
+                        "store URL has the scheme `{scheme}`: this store takes a path, `sqlite:PATH` or \
+                         `sqlite::memory:`"
+                    )));
+                }
+                None => place,
+            },
+        };
+        match path {
+            "" => Err(refused("the path of the database is empty: give `sqlite:PATH`, or `sqlite::memory:`".into())),
+            ":memory:" => Ok(Target::Memory),
+            path => Ok(Target::File(PathBuf::from(path))),
+        }
+    }
+}
+
+/// Looks at the path before SQLite does, whose one text for all of this is "unable to open database file".
+pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
+    let shown = path.display();
+    let denied = |text: String| StoreError::new(StoreErrorKind::Denied).because(text);
+    if path.to_string_lossy().contains('\0') {
+        return Err(refused("the path of the database has a NUL byte: give a path without".into()));
+    }
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            return Err(denied(format!("`{shown}` is a directory, and a database is one file: name a file in it")));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing(path, create)?,
+        Err(error) => {
+            let text = format!("`{shown}` cannot be looked at ({error}): this process must be able to reach the file");
+            return Err(denied(text).with_source(error));
+        }
+    }
+    // Absolute, since SQLite takes what begins with `file:` for a URI of its own.
+    std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")).with_source(error))
+}
+
+fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
+    let shown = path.display();
+    if !create {
+        return Err(refused(format!(
+            "the database file `{shown}` is missing: run `idempotent migrate`, or open with create"
+        )));
+    }
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) if !parent.is_dir() => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
+            "`{shown}` cannot be made, `{}` is not an existing directory: make it first",
+            parent.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn refused(text: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Schema).because(text)
+}

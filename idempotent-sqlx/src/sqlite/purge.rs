@@ -1,0 +1,47 @@
+//! Removes records past their time. Without an index on it: a walk along the ids, which reads on a reader's
+//! connection and takes the write lock for a short moment, only where there is something to remove.
+use async_trait::async_trait;
+use idempotent_core::{Purge, StoreError};
+use sqlx::Row;
+
+use super::SqliteStore;
+use super::lane::query;
+
+/// Records looked at in one step, and so the most that are removed under one write lock. Measured before
+/// (1 M records): steps of 2,000 made the p99 of claims beside it 2.5 times as long, 200 left it as it was.
+const STEP: i64 = 500;
+
+#[async_trait]
+impl Purge for SqliteStore {
+    /// Each call starts at the smallest id. A record is kept for 2 ms past its time.
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
+        while removed < at_most {
+            let Some((last, seen, old)) = self.scan(&after).await? else { break };
+            if old > 0 {
+                let room = i64::try_from(at_most - removed).unwrap_or(i64::MAX);
+                let mut turn = self.0.writer.turn().await?;
+                let purge = query(&self.0.sql.purge).bind(after).bind(last.clone()).bind(room);
+                let gone = turn.execute(self.timed(purge)).await?;
+                removed = removed.saturating_add(usize::try_from(gone).unwrap_or(usize::MAX));
+            }
+            if seen < STEP {
+                break;
+            }
+            after = last;
+        }
+        Ok(removed)
+    }
+}
+
+impl SqliteStore {
+    /// The last id of the step behind `after`, the records in it, and those of them past their time.
+    async fn scan(&self, after: &[u8]) -> Result<Option<(Vec<u8>, i64, i64)>, StoreError> {
+        let mut turn = self.reader().await?;
+        let scan = self.timed(query(&self.0.sql.scan).bind(after.to_vec()).bind(STEP));
+        let Some(row) = turn.first(scan).await? else { return Ok(None) };
+        let read = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get(1)?, row.try_get(2)?));
+        let (last, seen, old) = read().map_err(|error| self.0.place.error(error))?;
+        Ok(last.map(|last| (last, seen, old)))
+    }
+}
