@@ -56,7 +56,9 @@ pub fn i02_no_foreign_release(history: &History) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         // One of a consumed record is I4's.
         What::Release { owner, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
-            ensure(before.repeats(*owner), || format!("released, but it is {:?} of {:?}", before.phase, before.last()))
+            ensure(before.repeats(event.at, *owner), || {
+                format!("released, but it is {:?} of {:?}", before.phase, before.last())
+            })
         }
         _ => Ok(()),
     })
@@ -67,12 +69,13 @@ pub fn i03_no_completion_by_a_superseded_owner(history: &History) -> Result<(), 
     walk(history, |_, before, event| match &event.what {
         What::Complete { owner, answer: Settled::Done, .. } => {
             let its_own = before.last().is_some_and(|grant| grant.owner == *owner);
-            let stands = matches!(before.phase, Phase::Held) || before.consumed(event.at).is_some();
+            let stands = before.holder(event.at).is_some() || before.consumed(event.at).is_some();
             ensure(its_own && stands, || format!("completed, but it is {:?} of {:?}", before.phase, before.last()))
         }
         What::Renew { owner, answer: Settled::Done, .. } => {
-            let foreign = before.last().is_none_or(|grant| grant.owner != *owner);
-            ensure(!foreign, || format!("renewed, but it is {:?} of {:?}", before.phase, before.last()))
+            // One of a consumed record is I4's.
+            let its_own = before.repeats(event.at, *owner) || before.consumed(event.at).is_some();
+            ensure(its_own, || format!("renewed, but it is {:?} of {:?}", before.phase, before.last()))
         }
         _ => Ok(()),
     })
@@ -144,7 +147,7 @@ pub fn i06_fencing_rises(history: &History) -> Result<(), String> {
     walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };
         let (Claim::Acquired(grant), Some(last)) = (&claimed.answer, before.last()) else { return Ok(()) };
-        if before.repeats(claimed.owner) {
+        if before.repeats(event.at, claimed.owner) {
             let same = (grant.fencing, grant.attempt) == (last.fencing, last.attempt);
             return ensure(same, || format!("the same claim was granted as {last:?}"));
         }
@@ -235,7 +238,9 @@ pub fn i09_consumed_means_done(history: &History) -> Result<(), String> {
         What::Complete { key, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
             let Some(last) = before.last() else { return Err("no grant at all".to_owned()) };
             let mut its_own = before.grants.iter().filter(|grant| grant.owner == last.owner);
-            ensure(its_own.any(|grant| effects.contains(&(*key, grant.fencing))), || format!("no effect under {last:?}"))
+            ensure(its_own.any(|grant| effects.contains(&(*key, grant.fencing))), || {
+                format!("no effect under {last:?}")
+            })
         }
         _ => Ok(()),
     })
@@ -267,10 +272,11 @@ pub fn i10_every_run_has_a_cause(history: &History) -> Result<(), String> {
             ensure(most == 0 || grant.attempt <= most, || format!("attempt {} of {most}", grant.attempt))
         }
         What::Release { key, verdict: Verdict::Delete | Verdict::Vacate | Verdict::Refund, answer, .. } => {
-            let Some(grant) = before.holder().filter(|_| *answer == Settled::Done) else { return Ok(()) };
+            let Some(grant) = before.holder(event.at).filter(|_| *answer == Settled::Done) else { return Ok(()) };
             match ends.get(&(*key, grant.fencing)) {
-                None | Some((_, How::Failed | How::Panicked)) => Ok(()),
+                None => Ok(()),
                 Some((ended, how)) if *ended > place => Err(format!("released while its handler ran: {how:?}")),
+                Some((_, How::Failed | How::Panicked)) => Ok(()),
                 _ if history.plan.release_on_cancel => Ok(()),
                 Some((_, how)) => Err(format!("released though its handler ended so: {how:?}")),
             }
@@ -353,7 +359,7 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
 /// Late or not: whom nobody took over from is never refused while its record is remembered.
 pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), String> {
     walk(history, |_, before, event| {
-        let Some(grant) = before.holder().filter(|grant| later(grant.until, grant.memory) > event.at) else {
+        let Some(grant) = before.holder(event.at) else {
             return Ok(());
         };
         let refused = match &event.what {

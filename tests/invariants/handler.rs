@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use idempotent::{Auto, Fencing, Handler, Json, Lease, Rejection};
+use idempotent::{Auto, BatchItem, Fencing, Handler, Json, Lease, Rejection};
 
 use crate::dice::Dice;
 use crate::history::{How, What};
@@ -30,6 +30,7 @@ impl From<Rejection> for Fail {
     }
 }
 
+#[derive(Clone)]
 pub struct Job {
     pub world: Arc<World>,
     pub worker: Worker,
@@ -37,6 +38,8 @@ pub struct Job {
     pub key: u64,
     pub payload: u64,
     pub dice: Dice,
+    /// In a batch: each item has its own, and a panic would be that of all.
+    pub batched: Option<Lease>,
 }
 
 const INJECTED: &str = "injected panic";
@@ -65,8 +68,9 @@ impl Drop for End {
 /// Boxed, since it may hold another of its kind.
 pub fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + Send>> {
     Box::pin(async move {
-        let Job { world, worker, scope, key, payload, mut dice } = job;
-        let (plan, lease) = (&world.plan, Lease::current());
+        let Job { world, worker, scope, key, payload, mut dice, batched } = job;
+        let alone = batched.is_none();
+        let (plan, lease) = (&world.plan, batched.or_else(Lease::current));
         let fencing = lease.as_ref().map(Lease::fencing);
         let hash = key_hash(scope, key);
         let mut end = End { world: world.clone(), worker: worker.id, key: hash, fencing, how: How::Dropped };
@@ -97,7 +101,7 @@ pub fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + S
             return fail(How::Failed, Fail::Transient);
         }
         pause(&mut dice).await;
-        if plan.nested && scope == "orders" && dice.percent(50) {
+        if plan.nested && alone && scope == "orders" && dice.percent(50) {
             let inner = Job {
                 world: world.clone(),
                 worker: worker.clone(),
@@ -105,9 +109,9 @@ pub fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + S
                 key: 0,
                 payload: 0,
                 dice: Dice::new(dice.roll()),
+                batched: None,
             };
-            let handler =
-                Handler::<Auto, Json, _, _>::new(|| handle(inner)).permanent(|fail: &Fail| fail.is_permanent());
+            let handler = Handler::<Auto, Json, _, _>::new(|| handle(inner)).permanent(Fail::is_permanent);
             if worker.executor.run(call("inner", 0, None), handler).await.is_err() {
                 return fail(How::Failed, Fail::Transient);
             }
@@ -116,7 +120,7 @@ pub fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + S
             _ if calm => {}
             roll if roll < plan.fails => return fail(How::Failed, Fail::Transient),
             roll if roll < plan.fails + plan.permanent => return fail(How::Failed, Fail::Permanent),
-            roll if roll < plan.fails + plan.permanent + plan.panics => {
+            roll if alone && roll < plan.fails + plan.permanent + plan.panics => {
                 end.how = How::Panicked;
                 // Without the hook's noise.
                 resume_unwind(Box::new(INJECTED));
@@ -126,6 +130,15 @@ pub fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + S
         end.how = How::Ok;
         Ok(format!("{payload} of {scope}/{key} under {fencing:?} by {}: {}", worker.id, dice.roll()))
     })
+}
+
+/// One after the other.
+pub async fn handle_all(items: Vec<BatchItem<Job>>) -> Vec<Result<String, Fail>> {
+    let mut answers = Vec::new();
+    for BatchItem { item, lease, .. } in items {
+        answers.push(handle(Job { batched: Some(lease), ..item }).await);
+    }
+    answers
 }
 
 impl World {

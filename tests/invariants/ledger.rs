@@ -64,17 +64,17 @@ impl Standing {
         self.grants.last()
     }
 
-    /// Who holds it, in its lease or late.
-    pub fn holder(&self) -> Option<&Granted> {
+    /// Who holds it, in its lease or late, as long as that is remembered.
+    pub fn holder(&self, at: u64) -> Option<&Granted> {
         match self.phase {
-            Phase::Held => self.last(),
+            Phase::Held => self.last().filter(|grant| later(grant.until, grant.memory) > at),
             _ => None,
         }
     }
 
     /// Who holds it and is in its lease.
     pub fn live_holder(&self, at: u64) -> Option<&Granted> {
-        self.holder().filter(|grant| grant.until > at)
+        self.holder(at).filter(|grant| grant.until > at)
     }
 
     /// Within the retention.
@@ -86,13 +86,13 @@ impl Standing {
     }
 
     /// Whether this answer to a claim repeats the grant in force.
-    pub fn repeats(&self, owner: OwnerToken) -> bool {
-        self.holder().is_some_and(|grant| grant.owner == owner)
+    pub fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
+        self.holder(at).is_some_and(|grant| grant.owner == owner)
     }
 
     fn claimed(&mut self, at: u64, claimed: &Claimed) {
         match &claimed.answer {
-            Claim::Acquired(_) if self.repeats(claimed.owner) => {}
+            Claim::Acquired(_) if self.repeats(at, claimed.owner) => {}
             Claim::Acquired(Grant { fencing, attempt, .. }) => {
                 let Claimed { owner, fingerprint, memory, lease, .. } = *claimed;
                 let until = later(at, lease);
@@ -117,7 +117,7 @@ impl Standing {
     }
 
     fn apply(&mut self, at: u64, what: &What) {
-        let holds = |owner: OwnerToken| self.holder().is_some_and(|grant| grant.owner == owner);
+        let holds = |owner: OwnerToken| self.holder(at).is_some_and(|grant| grant.owner == owner);
         match what {
             What::Claim(claimed) => self.claimed(at, claimed),
             What::Renew { owner, lease, answer: Settled::Done, .. } if holds(*owner) => {

@@ -9,7 +9,6 @@ use crate::dice::Dice;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
-    pub workers: u64,
     pub keys: u64,
     /// Deliveries, duplicates included.
     pub deliveries: u64,
@@ -23,6 +22,8 @@ pub struct Plan {
     /// The resource refuses smaller fencing numbers.
     pub fenced: bool,
     pub nested: bool,
+    /// Chance in percent that a delivery comes in a batch.
+    pub batched: u64,
     pub chaos: Chaos,
     /// Actions of the monkey, on the average one each.
     pub monkey: Duration,
@@ -74,7 +75,6 @@ impl Plan {
         let calm = lease * u32::try_from(dice.range(6, 12)).unwrap();
         Self {
             seed,
-            workers,
             keys: dice.range(1, 4),
             deliveries: dice.range(3, 14),
             policies,
@@ -84,6 +84,7 @@ impl Plan {
             fingerprints: dice.percent(50),
             fenced: dice.percent(50),
             nested: dice.percent(25),
+            batched: dice.pick(&[0, 0, 30]),
             chaos,
             monkey: lease.mul_f64(dice.pick(&[0.3, 1.0, 3.0, 1_000.0])),
             fails: dice.pick(&[0, 10, 40]),
@@ -99,7 +100,8 @@ impl Plan {
     /// For tests of the checker: nothing in it matters but the resource.
     pub fn quiet() -> Self {
         let mut plan = Self::of(0);
-        (plan.fenced, plan.unprotected, plan.release_on_cancel, plan.nested) = (true, false, false, false);
+        (plan.fenced, plan.fingerprints) = (true, true);
+        (plan.unprotected, plan.release_on_cancel, plan.nested) = (false, false, false);
         plan
     }
 }

@@ -122,14 +122,27 @@ impl World {
         self: Arc<Self>,
         worker: Worker,
         delivery: Delivery,
-        dice: Dice,
+        mut dice: Dice,
     ) -> (Disposition, Option<Outcome>, Option<String>) {
         let Delivery { key, payload, .. } = delivery;
-        let call = call("orders", key, self.plan.fingerprints.then_some(payload));
-        let job = Job { world: self.clone(), worker: worker.clone(), scope: "orders", key, payload, dice };
-        let handler =
-            Handler::<Auto, Json, _, _>::new(|| handler::handle(job)).permanent(|fail: &Fail| fail.is_permanent());
-        let (result, outcome) = Outcome::capture(worker.executor.run(call, handler)).await;
+        let print = self.plan.fingerprints.then_some(payload);
+        let roll = dice.roll();
+        let job =
+            Job { world: self.clone(), worker: worker.clone(), scope: "orders", key, payload, dice, batched: None };
+        let (result, outcome) = if roll % 100 < self.plan.batched {
+            // With an item of a key that all batches share, and a copy of itself.
+            let shared = Job { scope: "inner", key: 0, payload: 0, dice: Dice::new(roll), ..job.clone() };
+            let mut items = vec![(call("orders", key, print), job.clone()), (call("inner", 0, None), shared)];
+            if roll % 2 == 0 {
+                items.insert(1, (call("orders", key, print), job));
+            }
+            let handler = Handler::<Auto, Json, _, _>::batch(handler::handle_all).permanent(Fail::is_permanent);
+            let first = worker.executor.run_batch(items, handler).await.swap_remove(0);
+            (first.output, Some(first.outcome))
+        } else {
+            let handler = Handler::<Auto, Json, _, _>::new(|| handler::handle(job)).permanent(Fail::is_permanent);
+            Outcome::capture(worker.executor.run(call("orders", key, print), handler)).await
+        };
         let returned = match &result {
             Ok(_) => Disposition::Ack,
             Err(_) => Disposition::Retry { after: Duration::from_secs(1) },
