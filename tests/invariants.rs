@@ -85,7 +85,9 @@ fn campaign(seeds: u64, run: fn(u64) -> History) -> Coverage {
             let history = run(seed);
             coverage.add(&history);
             bad.extend(
-                check::violations(&history).into_iter().map(|(name, error)| format!("SEED={seed} {name}: {error}")),
+                check::violations(&history)
+                    .into_iter()
+                    .map(|(name, error)| format!("SEED={seed} {name}: {error:.700}")),
             );
         }
         (coverage, bad)

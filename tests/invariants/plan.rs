@@ -101,7 +101,7 @@ impl Plan {
     pub fn quiet() -> Self {
         let mut plan = Self::of(0);
         (plan.fenced, plan.fingerprints) = (true, true);
-        (plan.unprotected, plan.release_on_cancel, plan.nested) = (false, false, false);
+        (plan.unprotected, plan.release_on_cancel, plan.nested, plan.batched) = (false, false, false, 0);
         plan
     }
 }
