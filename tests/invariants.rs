@@ -42,18 +42,18 @@ use crate::coverage::Coverage;
 use crate::history::History;
 use crate::plan::Plan;
 
-/// A seed's history on the store that `open` makes.
-fn on<S: Store>(seed: u64, open: impl FnOnce(&VirtualClock) -> Arc<S>) -> History {
+/// A plan's history on the store that `open` makes.
+fn on<S: Store>(plan: Plan, open: impl FnOnce(&VirtualClock) -> Arc<S>) -> History {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let clock = VirtualClock::new();
         let store = open(&clock);
-        world::simulate(Plan::of(seed), clock, store).await
+        world::simulate(plan, clock, store).await
     })
 }
 
 fn on_memory(seed: u64) -> History {
-    on(seed, |clock| Arc::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build()))
+    on(Plan::of(seed), |clock| Arc::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build()))
 }
 
 fn on_sqlite(seed: u64) -> History {

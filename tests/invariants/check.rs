@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use idempotent::{Claim, Disposition, InFlight, Outcome, Settled, Verdict};
 
-use crate::history::{Event, History, How, What};
-use crate::ledger::{Phase, Standing, later, walk};
+use crate::history::{History, How, What};
+use crate::ledger::{Phase, later, walk};
 
 pub type Check = fn(&History) -> Result<(), String>;
 
@@ -181,14 +181,18 @@ pub fn i07_no_late_effect_on_a_fenced_resource(history: &History) -> Result<(), 
 pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
     let mut replayed: BTreeMap<u128, u64> = BTreeMap::new();
     walk(history, |_, before, event| match &event.what {
-        What::Ended { key: Some(key), fencing, outcome } => known(before, fencing.as_ref(), outcome, &mut || {
-            let replayed = replayed.entry(*key).or_default();
-            *replayed += 1;
-            // A copy inside a batch gets the result of the first without asking the store.
-            *replayed <= before.told_consumed || (history.plan.batched > 0 && !before.completed.is_empty())
-        })
-        .then_some(())
-        .ok_or_else(|| format!("the store never said so; it is {:?} of {:?}", before.phase, before.last())),
+        What::Ended { key: Some(key), fencing, outcome } => {
+            let known = match outcome {
+                Outcome::Replayed | Outcome::ConsumedWithoutResult => {
+                    let replayed = replayed.entry(*key).or_default();
+                    *replayed += 1;
+                    // A copy inside a batch gets the result of the first without asking the store.
+                    *replayed <= before.told_consumed || (history.plan.batched > 0 && !before.completed.is_empty())
+                }
+                other => before.knows(*fencing, other),
+            };
+            ensure(known, || format!("the store never said so; it is {:?} of {:?}", before.phase, before.last()))
+        }
         What::Delivered { outcome, disposition, .. } => {
             let right = match disposition {
                 Disposition::Ack => match outcome {
@@ -208,23 +212,6 @@ pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
         _ => Ok(()),
     })
     .map(drop)
-}
-
-fn known(
-    before: &Standing,
-    fencing: Option<&idempotent::Fencing>,
-    outcome: &Outcome,
-    replayed: &mut dyn FnMut() -> bool,
-) -> bool {
-    let released = |verdict| fencing.is_some_and(|fencing| before.released.contains(&(*fencing, verdict)));
-    match outcome {
-        Outcome::Ran => before.completed.iter().any(|(by, _)| Some(by) == fencing),
-        Outcome::Replayed | Outcome::ConsumedWithoutResult => replayed(),
-        Outcome::Failed => before.told_failed > 0 || released(Verdict::Fail),
-        Outcome::Dead { fencing: dead } => before.told_dead.contains(dead) || released(Verdict::Bury),
-        Outcome::Mismatch => before.told_mismatch > 0,
-        _ => true,
-    }
 }
 
 /// By the owner, not by the grant: a copy of its claim that comes late, after the record is gone, makes a grant
@@ -380,13 +367,22 @@ pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), Strin
     .map(drop)
 }
 
-/// Exactly one terminal outcome for each delivery, told to the counters and to the observer.
+/// Exactly one terminal outcome for each run, told to the counters and to the observer; one end of each delivery.
 pub fn one_outcome(history: &History) -> Result<(), String> {
-    let panicked = |event: &&Event| matches!(event.what, What::Chaos("AN UNEXPECTED PANIC"));
-    ensure(!history.events.iter().any(|event| panicked(&event)), || "something panicked".to_owned())?;
+    let mut ends = BTreeSet::new();
+    for event in &history.events {
+        match &event.what {
+            What::Chaos("AN UNEXPECTED PANIC") => return Err("something panicked".to_owned()),
+            What::StoreError { kind, .. } => return Err(format!("the store itself failed: {kind}")),
+            What::Delivered { delivery, disposition, .. } if !matches!(disposition, Disposition::Retry { .. }) => {
+                ensure(ends.insert(*delivery), || format!("delivery {delivery} is settled twice"))?;
+            }
+            _ => {}
+        }
+    }
     for (worker, (begun, ended, told)) in &history.counts {
         ensure(begun == ended && ended == told, || {
-            format!("worker {worker}: {begun} deliveries, {ended} ended, {told} told to the observer")
+            format!("worker {worker}: {begun} runs, {ended} ended, {told} told to the observer")
         })?;
     }
     Ok(())

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{Claim, Fencing, Fingerprint, Grant, OwnerToken, Settled, Verdict};
+use idempotent::{Claim, Fencing, Fingerprint, Grant, Outcome, OwnerToken, Settled, Verdict};
 
 use crate::history::{Claimed, Event, History, What};
 
@@ -88,6 +88,18 @@ impl Standing {
     /// Whether this answer to a claim repeats the grant in force.
     pub fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
         self.holder(at).is_some_and(|grant| grant.owner == owner)
+    }
+
+    /// Whether the store has said what this outcome says of the grant, or of the key.
+    pub fn knows(&self, fencing: Option<Fencing>, outcome: &Outcome) -> bool {
+        let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
+        match outcome {
+            Outcome::Ran => self.completed.iter().any(|(by, _)| Some(*by) == fencing),
+            Outcome::Failed => self.told_failed > 0 || released(Verdict::Fail),
+            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(Verdict::Bury),
+            Outcome::Mismatch => self.told_mismatch > 0,
+            _ => true,
+        }
     }
 
     fn claimed(&mut self, at: u64, claimed: &Claimed) {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent::{
-    Auto, Call, Clock, Disposition, Event, Executor, Fingerprint, Handler, Identity, Json, Observer, Outcome, Run,
-    Scene, Store,
+    Auto, Call, Clock, Disposition, Drained, Event, Executor, Fingerprint, Handler, Identity, Json, Observer, Outcome,
+    Run, Scene, Store,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, VirtualClock};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::dice::Dice;
 use crate::handler::{self, Fail, Job};
@@ -58,6 +58,7 @@ pub struct World {
     /// All there ever were.
     born: Mutex<Vec<Worker>>,
     running: Mutex<Vec<(u32, AbortHandle)>>,
+    drains: Mutex<Vec<JoinHandle<Drained>>>,
     incarnations: AtomicU32,
 }
 
@@ -133,7 +134,7 @@ impl World {
             // With an item of a key that all batches share, and a copy of itself.
             let shared = Job { scope: "inner", key: 0, payload: 0, dice: Dice::new(roll), ..job.clone() };
             let mut items = vec![(call("orders", key, print), job.clone()), (call("inner", 0, None), shared)];
-            if roll % 2 == 0 {
+            if roll.is_multiple_of(2) {
                 items.insert(1, (call("orders", key, print), job));
             }
             let handler = Handler::<Auto, Json, _, _>::batch(handler::handle_all).permanent(Fail::is_permanent);
@@ -199,7 +200,8 @@ impl World {
             Going::Drained => {
                 self.recorder.record(old.id, What::Chaos("drain"));
                 let grace = self.plan.lease / 2;
-                tokio::spawn(async move { old.executor.drain(grace).await });
+                let drain = tokio::spawn(async move { old.executor.drain(grace).await });
+                self.drains.lock().unwrap().push(drain);
             }
             Going::Killed | Going::KilledWithItsNetwork => {
                 self.recorder.record(old.id, What::Chaos("kill"));
@@ -263,7 +265,7 @@ impl World {
     async fn calm_down(self: Arc<Self>) {
         self.sleep(self.plan.calm).await;
         self.recorder.record(0, What::Chaos("calm"));
-        for worker in &*self.slots.lock().unwrap() {
+        for worker in &*self.born.lock().unwrap() {
             worker.wire.store.heal();
         }
     }
@@ -298,6 +300,7 @@ pub async fn simulate(plan: Plan, clock: VirtualClock, store: Arc<dyn Store>) ->
         slots: Mutex::default(),
         born: Mutex::default(),
         running: Mutex::default(),
+        drains: Mutex::default(),
         incarnations: AtomicU32::new(0),
     });
     for slot in 0..world.plan.policies.len() {
@@ -315,8 +318,11 @@ pub async fn simulate(plan: Plan, clock: VirtualClock, store: Arc<dyn Store>) ->
         clock.advance(world.plan.lease * 2).await;
     }
     clock.settle().await;
-    let unsettled =
-        shepherds.iter().filter(|(_, task)| !task.is_finished()).map(|(delivery, _)| format!("{delivery:?}")).collect();
+    let open = shepherds.iter().filter(|(_, task)| !task.is_finished()).map(|(delivery, _)| format!("{delivery:?}"));
+    let mut unsettled: Vec<_> = open.collect();
+    let drains = world.drains.lock().unwrap();
+    unsettled.extend(drains.iter().filter(|drain| !drain.is_finished()).map(|_| "a drain".to_owned()));
+    drop(drains);
     let born = world.born.lock().unwrap().clone();
     let counts = born.iter().map(|worker| {
         let counts = worker.executor.counts();
