@@ -116,7 +116,7 @@ fn the_invariants_hold_on_the_sqlite_store() {
 
 #[test]
 fn a_seed_says_it_all() {
-    for seed in 0..20 {
+    for seed in 0..number("SEEDS").unwrap_or(20) {
         let [one, two] = [on_memory(seed), on_memory(seed)];
         assert_eq!(one.print(), two.print(), "SEED={seed}");
         assert_eq!(one.calls, two.calls, "SEED={seed}");

@@ -347,9 +347,16 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
 /// Late or not: whom nobody took over from is never refused while its record is remembered.
 pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), String> {
     walk(history, |_, before, event| {
-        let Some(grant) = before.holder(event.at) else {
-            return Ok(());
-        };
+        if let What::Ended {
+            outcome: Outcome::LeaseLost | Outcome::Unrecorded | Outcome::StoreDown(_), fencing, ..
+        } = &event.what
+        {
+            // Where nothing goes wrong, the executor hears its store, and keeps its lease as long as it may.
+            let mut grants = before.grants.iter().filter(|grant| Some(grant.fencing) == *fencing);
+            let capped = grants.any(|grant| later(grant.at, history.plan.max_run) <= event.at);
+            return ensure(capped || !history.plan.is_harmless(), || "given up for nothing".to_owned());
+        }
+        let Some(grant) = before.holder(event.at) else { return Ok(()) };
         let refused = match &event.what {
             What::Renew { owner, answer, .. }
             | What::Complete { owner, answer, .. }

@@ -12,6 +12,7 @@ pub struct Granted {
     pub owner: OwnerToken,
     pub fencing: Fencing,
     pub attempt: u32,
+    pub at: u64,
     pub fingerprint: Option<Fingerprint>,
     /// The lease's end, as far as renewals were answered.
     pub until: u64,
@@ -108,7 +109,15 @@ impl Standing {
             Claim::Acquired(Grant { fencing, attempt, .. }) => {
                 let Claimed { owner, fingerprint, memory, lease, .. } = *claimed;
                 let until = later(at, lease);
-                self.grants.push(Granted { owner, fencing: *fencing, attempt: *attempt, fingerprint, until, memory });
+                self.grants.push(Granted {
+                    owner,
+                    fencing: *fencing,
+                    attempt: *attempt,
+                    at,
+                    fingerprint,
+                    until,
+                    memory,
+                });
                 self.phase = Phase::Held;
             }
             Claim::Consumed(_) => self.told_consumed += 1,

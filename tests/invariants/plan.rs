@@ -16,6 +16,8 @@ pub struct Plan {
     pub policies: Vec<Policy>,
     /// The longest lease of them.
     pub lease: Duration,
+    /// The shortest of them; the guard comes a little earlier.
+    pub max_run: Duration,
     pub release_on_cancel: bool,
     pub unprotected: bool,
     pub fingerprints: bool,
@@ -50,12 +52,13 @@ impl Plan {
         let release_on_cancel = dice.percent(20);
         let unprotected = dice.percent(5);
         let mixed = dice.percent(20);
-        let first = policy(dice, lease, release_on_cancel, unprotected);
+        let mut max_run = Duration::MAX;
+        let first = policy(dice, lease, release_on_cancel, unprotected, &mut max_run);
         let policies = (0..workers)
             .map(|_| {
                 if mixed {
                     let lease = lease.mul_f64(0.3 + 0.1 * dice.range(0, 7) as f64);
-                    policy(dice, lease, release_on_cancel, unprotected)
+                    policy(dice, lease, release_on_cancel, unprotected, &mut max_run)
                 } else {
                     first
                 }
@@ -79,6 +82,7 @@ impl Plan {
             deliveries: dice.range(3, 14),
             policies,
             lease,
+            max_run,
             release_on_cancel,
             unprotected,
             fingerprints: dice.percent(50),
@@ -107,19 +111,36 @@ impl Plan {
         self.monkey = self.lease / 20;
     }
 
+    /// Nothing goes wrong but handlers.
+    pub fn is_harmless(&self) -> bool {
+        let harms = [self.chaos.refuse, self.chaos.lose_request, self.chaos.lose_reply, self.chaos.hang];
+        let delays = [self.chaos.delay, self.chaos.delay_reply];
+        harms.iter().chain(&delays).all(|chance| *chance == 0.0) && self.monkey > self.calm * 10
+    }
+
     /// For tests of the checker: nothing in it matters but the resource.
     pub fn quiet() -> Self {
         let mut plan = Self::of(0);
-        (plan.fenced, plan.fingerprints) = (true, true);
+        (plan.fenced, plan.fingerprints, plan.max_run) = (true, true, Duration::from_secs(20));
+        (plan.chaos, plan.monkey) = (Chaos::default(), plan.calm * 100);
         (plan.unprotected, plan.release_on_cancel, plan.nested, plan.batched) = (false, false, false, 0);
         plan
     }
 }
 
-fn policy(dice: &mut Dice, lease: Duration, release_on_cancel: bool, unprotected: bool) -> Policy {
+fn policy(
+    dice: &mut Dice,
+    lease: Duration,
+    release_on_cancel: bool,
+    unprotected: bool,
+    shortest: &mut Duration,
+) -> Policy {
+    let max_run = lease * dice.pick(&[1, 2, 4, 20]);
+    // Renewed for the last time up to a heartbeat before, and guarded up to half a lease before its end.
+    *shortest = (*shortest).min(max_run.saturating_sub(lease.mul_f64(0.6)));
     let mut policy = Policy::new()
         .lease(lease)
-        .max_run(lease * dice.pick(&[1, 2, 4, 20]))
+        .max_run(max_run)
         .retain(lease * dice.pick(&[2, 20, 10_000, 10_000]))
         .memory(lease * dice.pick(&[1, 4, 10_000, 10_000]))
         .in_flight_delay(ms(dice.pick(&[10, 1_000])))

@@ -230,6 +230,8 @@ fn i14_check_goes_red() {
     only("I14", &told([(0, gets(1)), (5, renews(1, LOST))]));
     only("I14", &told([(0, gets(1)), (1, effect(1, true)), (5, completes(1, LOST))]));
     only("I14", &told([(0, gets(1)), (5, asks(1, None, in_flight(5)))]));
+    // By the executor, for nothing.
+    only("I14", &told([(0, gets(1)), (5, ended(Some(1), Outcome::LeaseLost))]));
     // Late, and nobody took over.
     only("I14", &told([(0, gets(1)), (1, effect(1, true)), (15, completes(1, LOST))]));
 }
