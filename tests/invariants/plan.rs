@@ -29,6 +29,8 @@ pub struct Plan {
     pub chaos: Chaos,
     /// Actions of the monkey, on the average one each.
     pub monkey: Duration,
+    /// Workers drain, too.
+    pub drains: bool,
     /// Chances in percent: handler fails, panics, fails for good, takes long.
     pub fails: u64,
     pub panics: u64,
@@ -91,6 +93,7 @@ impl Plan {
             batched: dice.pick(&[0, 0, 30]),
             chaos,
             monkey: lease.mul_f64(dice.pick(&[0.3, 1.0, 3.0, 1_000.0])),
+            drains: dice.percent(60),
             fails: dice.pick(&[0, 10, 40]),
             panics: dice.pick(&[0, 0, 15]),
             permanent: dice.pick(&[0, 0, 10]),

@@ -227,7 +227,8 @@ impl World {
             match dice.range(0, 11) {
                 0 | 1 => self.go(worker.slot, Going::Killed),
                 2 => self.go(worker.slot, Going::KilledWithItsNetwork),
-                3 => self.go(worker.slot, Going::Drained),
+                3 if self.plan.drains => self.go(worker.slot, Going::Drained),
+                3 => {}
                 4 | 5 => {
                     let running: Vec<_> = {
                         let mut running = self.running.lock().unwrap();
