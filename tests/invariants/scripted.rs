@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent::{
     Auto, Call, Claim, ClaimRequest, Executor, Handler, Held, Identity, Json, Lease, MemoryStore, OnExpiry, OnInFlight,
-    OwnerToken, Policy, Rejection, Scene, Store,
+    OnLeaseLost, OwnerToken, Policy, Rejection, Release, Scene, Store, Verdict,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
 
@@ -115,4 +115,33 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
     let (other, _) = stage.claim(2).await;
     assert!(matches!(other, Claim::Acquired(_)), "76 s: the lease is over: {other:?}");
     assert!(lease.is_lost(), "granted to somebody else, and the lease claims to hold for {:?}", lease.remaining());
+}
+
+/// I3. A worker that was taken over from goes on (`on_lease_lost = finish`). Whoever took over fails and frees the key.
+/// Then an old copy of the worker's claim, given up long ago, arrives: its token owns the key again, under a new
+/// number. What the worker completes was begun under the old one.
+#[tokio::test]
+async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
+    let stage = Stage::set(Policy::new().lease(LEASE).on_lease_lost(OnLeaseLost::Finish));
+    stage.store.delay(Verb::Claim, secs(200));
+    let (run, lease) = stage.run(secs(240));
+    stage.clock.settle().await;
+    stage.store.heal();
+    // No renewal gets through: granted at 10 s, over at 40 s.
+    stage.store.fail_before(Verb::Renew, FOREVER);
+    stage.clock.advance(secs(45)).await;
+    let number = lease.get().expect("the handler has started").fencing();
+    let (other, held) = stage.claim(2).await;
+    let Claim::Acquired(other) = other else { panic!("45 s: the lease is over: {other:?}") };
+    assert!(other.fencing > number);
+    let release = Release { verdict: Verdict::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
+    stage.root.release(&held, &release).await.unwrap();
+    // At 200 s the old copy arrives, at 250 s the handler ends.
+    stage.clock.advance(secs(300)).await;
+    let answer = run.await.unwrap();
+    assert!(
+        matches!(answer, Err(Rejection::LeaseLost)),
+        "begun under {number}, then {} was granted: {answer:?}",
+        other.fencing
+    );
 }
