@@ -224,7 +224,7 @@ async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
 
     // A stale heartbeat of A's does not extend B's lease.
     let last = world.record("k").await.unwrap();
-    let stale = Held { key: key_of("k"), owner: OwnerToken(1) };
+    let stale = Held::unanswered(key_of("k"), OwnerToken(1));
     assert_eq!(world.store.renew(&stale, secs(60)).await.unwrap(), Settled::Lost { now: StateKind::Consuming });
     assert_eq!(world.record("k").await.unwrap(), last);
 

@@ -53,7 +53,7 @@ async fn b17_of_50_claims_one_wins(store: Arc<dyn Store>) {
         let verdict = if round % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
         let memory = Duration::from_secs(60);
         let release = Release { verdict, delay: Duration::ZERO, memory, error: "next".into() };
-        let held = Held { key, owner: OwnerToken(winners[0].0) };
+        let held = Held::unanswered(key, OwnerToken(winners[0].0));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
     }
 }
@@ -115,7 +115,7 @@ async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
     let release = |owner| {
         let (memory, delay) = (Duration::from_secs(60), Duration::ZERO);
         let release = Release { verdict: Verdict::Vacate, delay, memory, error: "next".into() };
-        (Held { key: held.clone(), owner: OwnerToken(owner) }, release)
+        (Held::unanswered(held.clone(), OwnerToken(owner)), release)
     };
     let (by, how) = release(1);
     vanish.release(&by, &how).await.unwrap();

@@ -141,6 +141,24 @@ pub struct Held {
     pub key: Key,
     /// Whose.
     pub owner: OwnerToken,
+    /// The grant's number; `None` while the answer to the claim is not known. A copy of a claim that was held up
+    /// on its way may be granted again after its run was overtaken and the key freed: same token, another grant,
+    /// and the overtaken run must not settle it.
+    pub fencing: Option<Fencing>,
+}
+
+impl Held {
+    /// A claim whose answer is not known.
+    #[must_use]
+    pub fn unanswered(key: Key, owner: OwnerToken) -> Self {
+        Self { key, owner, fencing: None }
+    }
+
+    /// Whether a record with this owner and number is what was granted.
+    #[must_use]
+    pub fn is(&self, owner: OwnerToken, fencing: Fencing) -> bool {
+        self.owner == owner && self.fencing.is_none_or(|granted| granted == fencing)
+    }
 }
 
 /// How a successful run is recorded.

@@ -84,8 +84,8 @@ pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) 
 /// Consuming becomes consumed. Said twice by its owner, meant once: the first result stands.
 #[must_use]
 pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Micros) -> (Settled, Write) {
-    if let Some(State::Consumed { owner, .. }) = live(found, now).map(|record| &record.state)
-        && *owner == held.owner
+    if let Some(Record { fencing, state: State::Consumed { owner, .. }, .. }) = live(found, now)
+        && held.is(*owner, *fencing)
     {
         return (Settled::Done, Write::Keep);
     }
@@ -152,7 +152,7 @@ pub fn purgeable(record: &Record, now: Micros) -> bool {
     record.expires_at <= now && record.fencing.0 < now.0
 }
 
-/// The guard of every later step: consuming, and by this owner.
+/// The guard of every later step: consuming, by this owner, under this grant.
 fn owned(
     found: Option<&Record>,
     held: &Held,
@@ -160,7 +160,7 @@ fn owned(
     write: impl FnOnce(&Record, Micros, Option<Fencing>) -> Write,
 ) -> (Settled, Write) {
     match live(found, now).map(|record| (record, &record.state)) {
-        Some((record, State::Consuming { owner, until, taken_over })) if *owner == held.owner => {
+        Some((record, State::Consuming { owner, until, taken_over })) if held.is(*owner, record.fencing) => {
             (Settled::Done, write(record, *until, *taken_over))
         }
         other => {

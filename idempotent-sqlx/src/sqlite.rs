@@ -223,7 +223,9 @@ fn owner(token: u128) -> Box<[u8]> {
 }
 
 fn held_query(sql: &Arc<str>, held: &Held) -> Query {
-    query(sql).bind(id(&held.key)).bind(owner(held.owner.0))
+    // A number that no column holds is no grant's.
+    let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
+    query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
 }
 
 impl Fields for SqliteRow {

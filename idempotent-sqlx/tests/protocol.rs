@@ -126,7 +126,15 @@ impl Sequence<'_> {
     }
 
     fn held(&mut self) -> Held {
-        Held { key: self.key(), owner: OwnerToken(u128::from(self.random.below(3)) << 64) }
+        let (key, owner) = (self.key(), OwnerToken(u128::from(self.random.below(3)) << 64));
+        let granted = self.model.records.get(&key.hash()).map(|record| record.fencing);
+        // Not known, the one there is, or one of an earlier grant.
+        let fencing = match self.random.below(4) {
+            0 => None,
+            1 => granted.map(|fencing| Fencing(fencing.0 - 1)),
+            _ => granted,
+        };
+        Held { key, owner, fencing }
     }
 
     fn completion(&mut self) -> Completion {

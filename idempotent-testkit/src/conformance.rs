@@ -105,6 +105,7 @@ macro_rules! conformance {
                 nobody_but_the_owner_changes_a_held_key
                 nobody_changes_a_settled_key
                 a_superseded_owner_is_told_what_is_there_and_changes_nothing
+                a_superseded_grant_stays_superseded_though_its_claim_comes_again
                 a_late_owner_may_settle_while_nobody_took_over
                 a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands
                 a_consumed_key_is_not_undone_by_its_owner

@@ -26,7 +26,7 @@ fn request(owner: u128) -> ClaimRequest {
 }
 
 fn held(owner: u128) -> Held {
-    Held { key: key(), owner: OwnerToken(owner) }
+    Held::unanswered(key(), OwnerToken(owner))
 }
 
 fn done() -> Completion {

@@ -65,7 +65,7 @@ impl Flawed {
             Some(State::Consuming { owner, .. } | State::Consumed { owner, .. }) => owner,
             _ => held.owner,
         };
-        Held { key: held.key.clone(), owner }
+        Held::unanswered(held.key.clone(), owner)
     }
 
     fn restarted(&self, found: Option<&Record>, (answer, write): (Claim, Write)) -> (Claim, Write) {

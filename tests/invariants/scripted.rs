@@ -50,7 +50,7 @@ impl Stage {
     /// Somebody else's claim, past all faults.
     async fn claim(&self, owner: u128) -> (Claim, Held) {
         let (key, owner) = (Self::identity().key("idempotent").unwrap(), OwnerToken(owner));
-        let held = Held { key: key.clone(), owner };
+        let held = Held::unanswered(key.clone(), owner);
         let (fingerprint, display) = (None, None);
         let (max_attempts, on_expiry) = (0, OnExpiry::Takeover);
         let request =

@@ -138,8 +138,10 @@ impl Attempt {
         };
         self.heartbeat = None;
         let release = self.terms.release(self.terms.undo(Verdict::Refund), "not started");
-        // Whether or not it is confirmed: nothing ran, and the lease ends by itself.
-        let _ = self.executor.0.store.release(self.lease.held(), &release).await;
+        // Whether or not it is confirmed, and not for long: nothing ran, and the lease ends by itself.
+        let clock = &*self.executor.0.clock;
+        let until = clock.now() + self.lease.length() / 10;
+        let _ = before(clock, until, self.executor.0.store.release(self.lease.held(), &release)).await;
         self.guard.disarm();
         self.executor.0.waiters.wake(self.lease.key().hash());
         Some(rejection)
@@ -164,9 +166,10 @@ impl Attempt {
             }
         };
         tokio::select! {
+            biased;
             () = lost => Dropped::LeaseLost,
             () = self.executor.closed() => Dropped::Closed,
-            () = self.executor.0.wheel.stand_by() => Dropped::Closed,
+            () = self.executor.0.wheel.stand_by() => Dropped::Closed, // never ends
         }
     }
 

@@ -11,9 +11,10 @@ use futures_util::future::join_all;
 
 use super::attempt::{Attempt, PutDown};
 use super::cancel::OnDrop;
-use super::claim::{Prepared, Turned};
+use super::claim::{Asked, Prepared, Turned, unanswered};
 use super::report::Report;
 use super::{Call, Executor, Handler};
+use crate::clock::before;
 use crate::context::Frame;
 use crate::{Claim, Codec, Disposition, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
@@ -90,11 +91,15 @@ impl Executor {
         let (mut given, mut mine, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (at, place) in self.claim_batch(items, &frame).await {
             match place {
-                Place::Mine(item, mut attempt, mut report) => {
-                    attempt.start(&mut report);
-                    given.push(BatchItem { item, lease: attempt.lease.clone() });
-                    mine.push((at, attempt, report));
-                }
+                // The last claim may have come long after the first.
+                Place::Mine(item, mut attempt, mut report) => match attempt.too_late().await {
+                    Some(rejection) => others.push((at, Place::Away(rejection, report))),
+                    None => {
+                        attempt.start(&mut report);
+                        given.push(BatchItem { item, lease: attempt.lease.clone() });
+                        mine.push((at, attempt, report));
+                    }
+                },
                 other => others.push((at, other)),
             }
         }
@@ -132,7 +137,7 @@ impl Executor {
             }
         }
         places.extend(self.ask_batch(asked, frame).await);
-        // Duplicates behind what they refer to, wherever it stood.
+        // Those to be handled first, so that no lease waits; duplicates behind what they refer to.
         places.sort_by_key(|(at, place)| (matches!(place, Place::Same(..)), *at));
         places
     }
@@ -144,7 +149,10 @@ impl Executor {
         let mut at_once = match (self.0.store.abilities().batch, &asked[..]) {
             (Some(batch), [_, _, ..]) => {
                 let requests: Vec<_> = asked.iter().map(|(_, _, own, _)| own.request.clone()).collect();
-                batch.claim_all(&requests).await
+                let patience = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
+                let told = before(&*self.0.clock, sent + patience, batch.claim_all(&requests)).await;
+                // Each is then asked for by itself, by its own token.
+                told.unwrap_or_else(|| requests.iter().map(|_| Err(unanswered())).collect())
             }
             _ => Vec::new(),
         }
@@ -152,18 +160,15 @@ impl Executor {
         let claims = asked.into_iter().zip(guards).map(|((at, item, prepared, mut report), guard)| {
             let told = at_once.next();
             async move {
-                let (sent, answer) = match told {
-                    Some(Ok(claim)) if claim != Claim::InFlight(InFlight::Busy) => (sent, Ok(claim)),
+                let asked = match told {
+                    Some(Ok(claim)) if claim != Claim::InFlight(InFlight::Busy) => Asked { sent, answer: Ok(claim) },
                     // Its lease may have begun with the first asking.
-                    Some(_) => (sent, self.ask(&prepared, &report).await.1),
-                    None => self.ask(&prepared, &report).await,
+                    Some(_) => self.ask(&prepared, &report, &mut Some(sent)).await,
+                    None => self.ask(&prepared, &report, &mut None).await,
                 };
-                let place = match self.granted(&prepared, guard, sent, answer, frame, &mut report) {
+                let place = match self.granted(&prepared, guard, asked, frame, &mut report) {
                     Err(turned) => turned.place(report),
-                    Ok(mut attempt) => match attempt.too_late().await {
-                        Some(rejection) => Place::Away(rejection, report),
-                        None => Place::Mine(item, Box::new(attempt), report),
-                    },
+                    Ok(attempt) => Place::Mine(item, Box::new(attempt), report),
                 };
                 (at, place)
             }
@@ -182,6 +187,7 @@ impl Executor {
             biased;
             ended = running => ended.map_or_else(Ended::Panicked, Ended::Replies),
             () = self.closed() => Ended::Dropped,
+            () = self.0.wheel.stand_by() => Ended::Dropped, // never ends
         }
     }
 }

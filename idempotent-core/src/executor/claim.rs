@@ -39,6 +39,13 @@ pub(super) struct Prepared {
     message: Option<Arc<str>>,
 }
 
+/// A store's answer to a claim.
+pub(super) struct Asked {
+    /// No later than the grant's lease began, if one was granted.
+    pub(super) sent: Instant,
+    pub(super) answer: Result<Claim, StoreError>,
+}
+
 /// Re-asked this often at the least where the store does not answer; by the same token, so no second grant can
 /// come of it.
 const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
@@ -48,12 +55,13 @@ impl Executor {
         let prepared = self.prepare(call, frame, report)?;
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
-        let (mut sent, mut answer) = self.ask(&prepared, report).await;
+        let mut unheard = None;
+        let mut asked = self.ask(&prepared, report, &mut unheard).await;
         if let OnInFlight::Wait(most) = prepared.terms.on_in_flight {
             let deadline = self.0.clock.now() + most;
-            (sent, answer) = self.wait(&prepared, report, (sent, answer), deadline).await;
+            asked = self.wait(&prepared, report, &mut unheard, asked, deadline).await;
         }
-        self.granted(&prepared, guard, sent, answer, frame, report).map(Box::new)
+        self.granted(&prepared, guard, asked, frame, report).map(Box::new)
     }
 
     /// What follows from the store's answer.
@@ -61,14 +69,14 @@ impl Executor {
         &self,
         prepared: &Prepared,
         mut guard: OnDrop,
-        sent: Instant,
-        answer: Result<Claim, StoreError>,
+        asked: Asked,
         frame: &Frame,
         report: &mut Report,
     ) -> Result<Attempt, Turned> {
-        match answer {
+        match asked.answer {
             Ok(Claim::Acquired(grant)) => {
-                let lease = self.lease(prepared, grant, frame, report, sent);
+                guard.granted(grant.fencing);
+                let lease = self.lease(prepared, grant, frame, report, asked.sent);
                 Ok(Attempt::new(self, lease, prepared.terms, guard))
             }
             Ok(other) => {
@@ -99,7 +107,7 @@ impl Executor {
         }
         let fingerprint = fingerprint?;
         let owner = OwnerToken(self.0.entropy.bits()?);
-        let held = Held { key: key.clone(), owner };
+        let held = Held::unanswered(key.clone(), owner);
         let request = request(&identity, key, owner, fingerprint, &terms);
         Ok(Prepared { request, held, terms, message })
     }
@@ -107,27 +115,30 @@ impl Executor {
     /// Makes the grant a lease: only here it is known when the claim was sent.
     fn lease(&self, prepared: &Prepared, grant: Grant, frame: &Frame, report: &mut Report, sent: Instant) -> Lease {
         report.granted(&grant);
+        let held = Held { fencing: Some(grant.fencing), ..prepared.held.clone() };
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
-        Lease::new(prepared.held.clone(), grant, report.names(), frame.lease.clone(), self.0.clock.clone(), sent, &span)
+        Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), sent, &span)
     }
 
-    /// Asks, and asks again by the same token where the answer may have got lost. `sent` is when the first of
-    /// these claims went out: whichever was applied, its lease began no earlier.
-    pub(super) async fn ask(&self, prepared: &Prepared, report: &Report) -> (Instant, Result<Claim, StoreError>) {
-        let sent = self.0.clock.now();
+    /// Asks, and asks again by the same token where the answer may have got lost.
+    ///
+    /// `unheard` is when the first copy of this claim went out whose fate is unknown; it is remembered over all
+    /// askings. That copy may be the one that was granted, whichever is answered, and then its lease began no
+    /// later: a grant counts from there.
+    pub(super) async fn ask(&self, prepared: &Prepared, report: &Report, unheard: &mut Option<Instant>) -> Asked {
+        let began = self.0.clock.now();
         let mut pauses = ASKED_AGAIN.into_iter();
         let patience = prepared.terms.lease / 3;
         loop {
+            let sent = self.0.clock.now();
             let claimed = self.0.store.claim(&prepared.request);
-            let answer = match before(&*self.0.clock, self.0.clock.now() + patience, claimed).await {
-                Some(answer) => answer,
-                None => {
-                    Err(StoreError::new(StoreErrorKind::Ambiguous).because("no answer within a third of the lease"))
-                }
-            };
+            let answer = before(&*self.0.clock, sent + patience, claimed).await.unwrap_or_else(|| Err(unanswered()));
             let again = match &answer {
                 Err(error) => {
                     report.event(&Event::StoreFailed { step: "claim", error });
+                    if error.kind() == StoreErrorKind::Ambiguous {
+                        unheard.get_or_insert(sent);
+                    }
                     error.is_worth_a_retry()
                 }
                 // It may have met its own first copy, or a claim that is over in a moment.
@@ -135,10 +146,10 @@ impl Executor {
                 Ok(_) => false,
             };
             // Past two thirds of the lease a grant would be of no use.
-            let late = self.0.clock.now().saturating_duration_since(sent) >= patience * 2;
+            let late = self.0.clock.now().saturating_duration_since(began) >= patience * 2;
             match pauses.next() {
                 Some(rest) if again && !late => pause(&*self.0.clock, rest).await,
-                _ => return (sent, answer),
+                _ => return Asked { sent: unheard.unwrap_or(sent), answer },
             }
         }
     }
@@ -148,10 +159,11 @@ impl Executor {
         &self,
         prepared: &Prepared,
         report: &Report,
-        mut asked: (Instant, Result<Claim, StoreError>),
+        unheard: &mut Option<Instant>,
+        mut asked: Asked,
         deadline: Instant,
-    ) -> (Instant, Result<Claim, StoreError>) {
-        if !matches!(asked.1, Ok(Claim::InFlight(_))) {
+    ) -> Asked {
+        if !matches!(asked.answer, Ok(Claim::InFlight(_))) {
             return asked;
         }
         // Too many wait already: this one is told to come back.
@@ -159,8 +171,8 @@ impl Executor {
         loop {
             // Watching begins before the store is asked again: nothing can be settled unseen in between.
             let settled = self.watch(&prepared.request.key);
-            asked = self.ask(prepared, report).await;
-            let Ok(Claim::InFlight(in_flight)) = asked.1 else { return asked };
+            asked = self.ask(prepared, report, unheard).await;
+            let Ok(Claim::InFlight(in_flight)) = asked.answer else { return asked };
             if self.0.clock.now() >= deadline || self.is_draining() {
                 return asked;
             }
@@ -207,6 +219,10 @@ impl Executor {
     pub(super) async fn closed(&self) {
         self.0.gate.reached(Phase::Closed).await;
     }
+}
+
+pub(super) fn unanswered() -> StoreError {
+    StoreError::new(StoreErrorKind::Ambiguous).because("no answer within a third of the lease")
 }
 
 fn request(

@@ -1,24 +1,26 @@
 //! Shutting down: nothing new starts, what runs may finish, the rest is abandoned.
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::Executor;
 use crate::clock::{before, later};
 
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
-    #[default]
-    Open,
-    Draining,
-    Closed,
+    /// Nothing new starts. Before this the gate is open.
+    Draining = 1,
+    /// Running handlers are dropped.
+    Closed = 2,
 }
 
 /// Counts who is inside, and says when to leave.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    phase: watch::Sender<Phase>,
+    /// A [`Phase`].
+    phase: AtomicU8,
+    changed: Notify,
     inside: AtomicUsize,
     left: Notify,
 }
@@ -36,13 +38,28 @@ impl Gate {
     }
 
     pub(super) fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+        self.has_reached(Phase::Draining)
     }
 
-    /// Ends when the phase has come.
+    /// Ends when the phase has come. Wakes in the order of waiting, so that a simulated world repeats.
     pub(super) async fn reached(&self, phase: Phase) {
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+        loop {
+            let changed = self.changed.notified();
+            if self.has_reached(phase) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn has_reached(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::SeqCst) >= phase as u8
+    }
+
+    /// There is no way back.
+    fn advance(&self, to: Phase) {
+        self.phase.fetch_max(to as u8, Ordering::SeqCst);
+        self.changed.notify_waiters();
     }
 
     fn inside(&self) -> usize {
@@ -83,18 +100,13 @@ impl Executor {
     pub async fn drain(&self, grace: Duration) -> Drained {
         let gate = &self.0.gate;
         let running = gate.inside();
-        // Also with nobody listening yet: who comes later sees it.
-        gate.phase.send_if_modified(|phase| {
-            let opened = *phase == Phase::Open;
-            *phase = (*phase).max(Phase::Draining);
-            opened
-        });
+        gate.advance(Phase::Draining);
         let deadline = later(self.0.clock.now(), grace);
         if before(&*self.0.clock, deadline, gate.empty()).await.is_some() {
             return Drained { finished: running, abandoned: 0 };
         }
         let abandoned = gate.inside().min(running);
-        gate.phase.send_replace(Phase::Closed);
+        gate.advance(Phase::Closed);
         gate.empty().await;
         Drained { finished: running - abandoned, abandoned }
     }

@@ -193,6 +193,7 @@ impl Driver {
                 return;
             };
             tokio::select! {
+                biased;
                 () = wheel.clock.sleep_until(next) => {}
                 () = wheel.nudge.notified() => {}
                 Some(()) = renewals.next(), if !renewals.is_empty() => {}

@@ -30,6 +30,7 @@ impl Executor {
         let told_by_all = self.0.store.abilities().watch.is_some();
         let ask_again = now + if told_by_all { rest } else { rest.min(POLL) };
         tokio::select! {
+            biased;
             () = settled => {}
             () = self.0.clock.sleep_until(ask_again.min(deadline)) => {}
             () = self.0.gate.reached(Phase::Draining) => {}

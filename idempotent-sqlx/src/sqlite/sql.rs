@@ -152,53 +152,53 @@ impl Maker {
         format!("SELECT {}, {}, 0 FROM {} WHERE id=?1", columns(), self.now(2), self.table)
     }
 
-    /// A write by the owner of a live lease or one that nobody took over.
+    /// A write by the owner of a live lease or one that nobody took over. ?3 the grant's number, or NULL
     fn update(&self, set: &str, now: &str) -> String {
         let (table, sound) = (&self.table, sound());
         format!(
             "UPDATE {table} SET {set}, updated_at={now} \
-             WHERE id=?1 AND owner=?2 AND state=1 AND expires_at>{now} AND {sound}"
+             WHERE id=?1 AND owner=?2 AND fencing=coalesce(?3,fencing) AND state=1 AND expires_at>{now} AND {sound}"
         )
     }
 
-    /// ?3 lease. The memory behind the lease keeps its length.
+    /// ?4 lease. The memory behind the lease keeps its length.
     fn renew(&self) -> String {
-        let now = self.now(4);
-        let later = format!("max(until_at,{})", plus(&now, "?3"));
+        let now = self.now(5);
+        let later = format!("max(until_at,{})", plus(&now, "?4"));
         let expires = plus(&later, "max(expires_at-until_at,0)");
         self.update(&format!("until_at={later}, expires_at={expires}"), &now)
     }
 
-    /// ?3 value, ?4 retention
+    /// ?4 value, ?5 retention
     fn complete(&self) -> String {
-        let now = self.now(5);
-        let expires = plus(&now, "?4");
-        self.update(&format!("state=2, value=?3, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
+        let now = self.now(6);
+        let expires = plus(&now, "?5");
+        self.update(&format!("state=2, value=?4, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
     }
 
-    /// ?3 error. An expired tombstone keeps the fencing number until the purge.
+    /// ?4 error. An expired tombstone keeps the fencing number until the purge.
     fn delete(&self) -> String {
-        let now = self.now(4);
-        let set = format!("state=0, {NOBODY}, until_at={now}, expires_at={now}, error=?3, display=NULL");
+        let now = self.now(5);
+        let set = format!("state=0, {NOBODY}, until_at={now}, expires_at={now}, error=?4, display=NULL");
         self.update(&set, &now)
     }
 
-    /// ?3 delay, ?4 memory, ?5 error, ?6 attempts taken off
+    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off
     fn vacate(&self) -> String {
-        let now = self.now(7);
-        let due = plus(&now, "?3");
-        let expires = plus(&due, "?4");
+        let now = self.now(8);
+        let due = plus(&now, "?4");
+        let expires = plus(&due, "?5");
         let set = format!(
-            "state=0, {NOBODY}, attempt=max(attempt-?6,0), until_at={due}, expires_at={expires}, error=?5, display=NULL"
+            "state=0, {NOBODY}, attempt=max(attempt-?7,0), until_at={due}, expires_at={expires}, error=?6, display=NULL"
         );
         self.update(&set, &now)
     }
 
-    /// Failed or dead. ?3 state, ?4 memory, ?5 error
+    /// Failed or dead. ?4 state, ?5 memory, ?6 error
     fn end(&self) -> String {
-        let now = self.now(6);
-        let expires = plus(&now, "?4");
-        self.update(&format!("state=?3, {NOBODY}, expires_at={expires}, error=?5"), &now)
+        let now = self.now(7);
+        let expires = plus(&now, "?5");
+        self.update(&format!("state=?4, {NOBODY}, expires_at={expires}, error=?6"), &now)
     }
 
     /// ?2 fencing number, ?3 by force, ?4 memory

@@ -106,7 +106,7 @@ pub fn request(key: &Key, owner: u128) -> ClaimRequest {
 }
 
 pub fn held(key: &Key, owner: u128) -> Held {
-    Held { key: key.clone(), owner: OwnerToken(owner) }
+    Held::unanswered(key.clone(), OwnerToken(owner))
 }
 
 pub fn done(value: &[u8]) -> Completion {

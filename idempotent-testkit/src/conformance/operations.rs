@@ -55,8 +55,10 @@ fn operation(s: &Subject, seed: u64, dice: &mut Dice) -> Operation {
     let index = usize::try_from(dice.below(KEYS as u64)).unwrap_or_default();
     let key = s.key(&key_name(seed, index));
     let owner = OwnerToken(u128::from(dice.below(OWNERS)));
-    let held = Held { key: key.clone(), owner };
     let chance = |dice: &mut Dice, percent| dice.below(100) < percent;
+    // Now and then by a number that was never granted.
+    let fencing = chance(dice, 10).then_some(idempotent_core::Fencing(1));
+    let held = Held { fencing, ..Held::unanswered(key.clone(), owner) };
     match dice.below(100) {
         0..36 => Operation::Claim(ClaimRequest {
             key,

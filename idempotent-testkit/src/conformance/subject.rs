@@ -156,7 +156,7 @@ pub(crate) trait HeldBy {
 
 impl HeldBy for ClaimRequest {
     fn held(&self) -> Held {
-        Held { key: self.key.clone(), owner: self.owner }
+        Held::unanswered(self.key.clone(), self.owner)
     }
 }
 

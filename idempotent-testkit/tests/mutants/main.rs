@@ -56,6 +56,8 @@ caught! {
     an_unconditional_complete_is_caught: UnconditionalComplete by
         owners::nobody_but_the_owner_changes_a_held_key
         owners::a_superseded_owner_is_told_what_is_there_and_changes_nothing;
+    a_token_without_its_number_is_caught: TokenWithoutNumber by
+        owners::a_superseded_grant_stays_superseded_though_its_claim_comes_again;
     a_release_that_undoes_a_consumed_key_is_caught: ReleaseUndoesConsumed by
         owners::a_consumed_key_is_not_undone_by_its_owner;
     a_fencing_number_that_starts_anew_is_caught: FencingStartsAnew by

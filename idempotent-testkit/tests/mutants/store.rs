@@ -20,6 +20,8 @@ pub(crate) enum Bug {
     NonAtomicClaim,
     /// Completes for whoever asks.
     UnconditionalComplete,
+    /// Takes the token for the grant: the number is not looked at.
+    TokenWithoutNumber,
     /// Releases by token, without a look at the state.
     ReleaseUndoesConsumed,
     /// The fencing number ends with the record.
@@ -92,6 +94,11 @@ impl Mutant {
         self.rows.lock().unwrap().get(&self.place(key)).map(|row| row.1.clone())
     }
 
+    fn held(&self, held: &Held) -> Held {
+        let fencing = held.fencing.filter(|_| !self.has(Bug::TokenWithoutNumber));
+        Held { fencing, ..held.clone() }
+    }
+
     fn decide_claim(&self, found: Option<&Record>, ask: &ClaimRequest, mut now: Micros) -> (Claim, Write) {
         let mut ask = ask.clone();
         if let Some(record) = found {
@@ -141,8 +148,8 @@ impl Store for Mutant {
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        let now = self.clock.wall();
-        let (settled, mut write) = protocol::renew(self.found(&held.key).as_ref(), held, lease, now);
+        let (now, held) = (self.clock.wall(), self.held(held));
+        let (settled, mut write) = protocol::renew(self.found(&held.key).as_ref(), &held, lease, now);
         if let (Bug::RenewalShortens, Write::Put(Record { state: State::Consuming { until, .. }, .. })) =
             (self.bug, &mut write)
         {
@@ -153,13 +160,15 @@ impl Store for Mutant {
     }
 
     async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        let (mut found, mut held, mut done) = (self.found(&held.key), held.clone(), done.clone());
+        let (mut found, mut held, mut done) = (self.found(&held.key), self.held(held), done.clone());
         if self.has(Bug::EmptyIsNone) {
             done.value = done.value.filter(|value| !value.is_empty());
         }
         if let Some(record) = &mut found {
             match &record.state {
-                State::Consuming { owner, .. } if self.has(Bug::UnconditionalComplete) => held.owner = *owner,
+                State::Consuming { owner, .. } if self.has(Bug::UnconditionalComplete) => {
+                    (held.owner, held.fencing) = (*owner, None);
+                }
                 State::Consumed { owner, .. } if self.has(Bug::LastResultStands) => {
                     record.state = State::Consuming { owner: *owner, until: Micros::FOREVER, taken_over: None };
                 }
@@ -179,7 +188,7 @@ impl Store for Mutant {
         {
             record.state = State::Consuming { owner: *owner, until: Micros::FOREVER, taken_over: None };
         }
-        let (settled, write) = protocol::release(found.as_ref(), held, release, self.clock.wall());
+        let (settled, write) = protocol::release(found.as_ref(), &self.held(held), release, self.clock.wall());
         self.write(&held.key, write);
         if !self.has(Bug::ReleaseWakesNobody) {
             self.bell.notify_waiters();

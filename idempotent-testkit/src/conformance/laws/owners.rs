@@ -1,5 +1,5 @@
 //! Every later step is guarded by owner and state; whoever lost is told what is there.
-use idempotent_core::{Claim, ClaimRequest, Consumed, Release, Settled, State, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Consumed, Grant, Held, Release, Settled, State, StateKind, Verdict};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, VERDICTS, acquired, done, lost, put_down};
@@ -56,6 +56,28 @@ pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Su
     is_lost(s, 1, StateKind::Consumed, "taken over and consumed").await;
     let kept = Claim::Consumed(Consumed { fencing: over.fencing, value: Some(b"second"[..].into()) });
     assert_eq!(s.claim_by(3).await, kept);
+}
+
+/// A copy of the first owner's claim that was held up on its way is granted once the key is free again: the same
+/// token, another grant. What the first run brings along is the first grant.
+pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s: &Subject) {
+    let first = acquired(s.claim_by(1).await);
+    s.pass(s.lease()).await;
+    acquired(s.claim_by(2).await);
+    assert_eq!(s.release(2, Verdict::Vacate).await, Settled::Done);
+    let again = acquired(s.claim_by(1).await);
+    let held = |grant: &Grant| Held { fencing: Some(grant.fencing), ..s.held(1) };
+    let (old, before) = (held(&first), s.peek().await);
+    assert_eq!(s.store.renew(&old, HOUR).await.unwrap(), lost(StateKind::Consuming));
+    assert_eq!(s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(), lost(StateKind::Consuming));
+    for verdict in VERDICTS {
+        assert_eq!(s.store.release(&old, &put_down(verdict)).await.unwrap(), lost(StateKind::Consuming));
+    }
+    assert_eq!(s.peek().await, before);
+    assert_eq!(s.store.renew(&held(&again), HOUR).await.unwrap(), Settled::Done);
+    assert_eq!(s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(), Settled::Done);
+    assert_eq!(s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(), Settled::Done, "asked again");
+    assert_eq!(s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(), lost(StateKind::Consumed));
 }
 
 pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {

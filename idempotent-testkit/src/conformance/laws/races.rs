@@ -183,7 +183,7 @@ pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
                 grants.push(grant.fencing);
                 tokio::task::yield_now().await;
                 holders.fetch_sub(1, Ordering::SeqCst);
-                let held = Held { key: ask.key.clone(), owner: ask.owner };
+                let held = Held::unanswered(ask.key.clone(), ask.owner);
                 let verdict = if grants.len() % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
                 let settled = store.release(&held, &put_down(verdict)).await;
                 assert_eq!(settled, Settled::Done);
