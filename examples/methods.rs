@@ -1,5 +1,5 @@
 //! Every shape of function that `#[idempotent]` takes; each is called twice, and what the duplicate got is printed.
-#![allow(clippy::print_stdout, reason = "an example")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example that asserts what it shows")]
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
