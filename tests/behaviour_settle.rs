@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use common::{AppError, End, Job, World, assert_in_flight, id, ms, retry_after, secs};
 use idempotent::{
-    Auto, Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, Lease, OnStoreError, Outcome, Policy,
-    Redelivery, Rejection, Scene, StateKind, StoreErrorKind,
+    Auto, Call, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Redelivery, Rejection, Scene,
+    StateKind, StoreErrorKind,
 };
-use idempotent_testkit::{FOREVER, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, Verb};
 
 on_both_stores! {
     b4_a_failed_run_frees_the_key_before_its_message_is_requeued

@@ -6,10 +6,11 @@ use clap::Parser;
 use crate::delivery::Field;
 
 /// Consumes webhook deliveries, duplicates included, with one effect for each key.
-///
-/// A key is a string or a number; 1 and "1" are the same key.
 #[derive(Debug, Parser)]
-#[command(name = "consume", max_term_width = 100)]
+#[command(
+    name = "consume",
+    after_help = "`--input -` reads standard input. A key is a string or a number; 1 and \"1\" are the same key."
+)]
 pub(crate) struct Args {
     /// Deliveries, one JSON object a line [default: examples/data/webhooks.jsonl]
     #[arg(long, value_name = "FILE|-")]

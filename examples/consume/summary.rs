@@ -140,9 +140,8 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "level L1: a duplicate of a consumed key never runs. A worker that is killed, or stalls past its lease, \
-             between an effect and the note of it leaves a key that runs again: at most one effect twice for each such \
-             worker."
+            "level L1: a duplicate of a consumed key never runs. A worker that is killed, or stalls past its lease,\n\
+             between an effect and the note of it leaves a key that runs again: at most one effect twice for each."
         )
     }
 }

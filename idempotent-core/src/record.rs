@@ -61,7 +61,7 @@ pub struct Record {
 impl Record {
     /// Longer than any lease: a marker that says it is held for longer was not written by this protocol, and
     /// would block its key.
-    const LONGEST_LEASE: Duration = Duration::from_secs(31 * 24 * 3600);
+    pub const LONGEST_LEASE: Duration = Duration::from_secs(31 * 24 * 3600);
 
     /// What a reader of stored records checks after decoding: each field by itself may be right, and the record
     /// nonsense all the same.

@@ -105,7 +105,7 @@ pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
     if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && row.bytes(Column::Owner)?.is_some() {
         return Err(corrupt(Column::Owner, "is there although nobody holds the key"));
     }
-    Ok(Record {
+    let record = Record {
         fencing: Fencing(fencing),
         attempt,
         fingerprint: fingerprint(row)?,
@@ -114,7 +114,9 @@ pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
         first_seen: Micros(number(row, Column::FirstSeen)?),
         updated_at: Micros(number(row, Column::Updated)?),
         display: text(row, Column::Display)?,
-    })
+    };
+    record.check()?;
+    Ok(record)
 }
 
 /// The key of a row.

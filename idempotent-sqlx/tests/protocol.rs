@@ -90,11 +90,16 @@ struct Sequence<'a> {
 }
 
 const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 impl Sequence<'_> {
+    /// None is longer than 30 days: a record that says so is corrupt.
+    fn lease(&mut self) -> Duration {
+        self.random.of(&[Duration::from_micros(1), MS, MS, MS * 5, HOUR, HOUR * 24 * 30])
+    }
+
     fn span(&mut self) -> Duration {
-        let hour = Duration::from_secs(3_600);
-        self.random.of(&[Duration::from_micros(1), MS, MS, MS * 5, hour, Duration::MAX])
+        self.random.of(&[Duration::from_micros(1), MS, MS, MS * 5, HOUR, Duration::MAX])
     }
 
     fn key(&mut self) -> Key {
@@ -111,7 +116,7 @@ impl Sequence<'_> {
         ClaimRequest {
             key: self.key(),
             owner: OwnerToken(u128::from(self.random.below(3)) << 64),
-            lease: self.span(),
+            lease: self.lease(),
             fingerprint: self.random.of(&prints),
             max_attempts: self.random.of(&[0, 0, 1, 2, 3]),
             on_expiry: self.random.of(&[OnExpiry::Takeover, OnExpiry::Takeover, OnExpiry::Park]),
@@ -150,7 +155,7 @@ impl Sequence<'_> {
                 assert_eq!(self.store.claim(&request).await.unwrap(), expected, "{request:?}");
             }
             7 | 8 => {
-                let (held, lease) = (self.held(), self.span());
+                let (held, lease) = (self.held(), self.lease());
                 let expected = self.model.step(&held.key, |found| protocol::renew(found, &held, lease, now));
                 self.settled("renew", self.store.renew(&held, lease).await.unwrap(), expected);
             }
@@ -207,7 +212,7 @@ impl Sequence<'_> {
                 assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
             }
             1 => {
-                let all: Vec<_> = (0..self.random.below(5)).map(|_| (self.held(), self.span())).collect();
+                let all: Vec<_> = (0..self.random.below(5)).map(|_| (self.held(), self.lease())).collect();
                 let answers = self.store.renew_all(&all).await;
                 for ((held, lease), answer) in all.iter().zip(answers) {
                     let expected = self.model.step(&held.key, |found| protocol::renew(found, held, *lease, now));

@@ -14,6 +14,7 @@ impl Service {
     }
 
     /// Docs and visibility stay.
+    #[allow(clippy::needless_lifetimes)] // named on purpose: it is the shape
     #[idempotent(key = text, with = self.idem)]
     pub(crate) async fn by_mut<'a>(&mut self, text: &'a str) -> Result<u32, Rejection> {
         ran();

@@ -5,6 +5,7 @@
 //! the grants, also over a deletion; it does not change within a statement.
 use std::sync::Arc;
 
+use idempotent_core::Record;
 use idempotent_core::protocol::{CRASHED, PARKED};
 
 use crate::row::{COLUMNS, FENCING_END, VERSION};
@@ -285,8 +286,10 @@ fn sound() -> String {
         "v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \
          AND attempt BETWEEN 0 AND {} AND until_at>=0 AND expires_at>=0 AND first_seen>=0 AND updated_at>=0 \
          AND coalesce(taken_over,0)>=0 AND coalesce(length(fingerprint),17)=17 \
+         AND (state<>1 OR until_at<=updated_at+{}) \
          AND CASE WHEN state IN (1,2) THEN coalesce(length(owner),0)=16 ELSE owner IS NULL AND error IS NOT NULL END",
-        u32::MAX
+        u32::MAX,
+        Record::LONGEST_LEASE.as_micros(),
     )
 }
 

@@ -1,0 +1,185 @@
+//! What the store's answers amount to, key by key: not what the store keeps, but what it has told.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::{Claim, Fencing, Fingerprint, Grant, Outcome, OwnerToken, Settled, Verdict};
+
+use crate::history::{Claimed, Event, History, What};
+
+#[derive(Clone, Debug)]
+pub struct Granted {
+    pub owner: OwnerToken,
+    pub fencing: Fencing,
+    pub attempt: u32,
+    pub at: u64,
+    pub fingerprint: Option<Fingerprint>,
+    /// The lease's end, as far as renewals were answered.
+    pub until: u64,
+    /// After the lease's end it is remembered this long.
+    pub memory: Duration,
+}
+
+/// What a key was last told to be in.
+#[derive(Clone, Debug, Default)]
+pub enum Phase {
+    /// Never claimed, or released.
+    #[default]
+    Free,
+    Held,
+    Consumed {
+        value: Option<Arc<[u8]>>,
+        until: u64,
+    },
+    Failed {
+        until: u64,
+    },
+    Dead {
+        until: u64,
+    },
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    pub phase: Phase,
+    /// Every grant so far; the last one is the one the phase is about.
+    pub grants: Vec<Granted>,
+    /// First completions: grant and value.
+    pub completed: Vec<(Fencing, Option<Arc<[u8]>>)>,
+    /// Releases that were done: grant and verdict.
+    pub released: Vec<(Fencing, Verdict)>,
+    /// Claims answered so.
+    pub told_consumed: u64,
+    pub told_failed: u64,
+    pub told_dead: Vec<Fencing>,
+    pub told_mismatch: u64,
+}
+
+/// `at` and `by`, as a record counts.
+pub fn later(at: u64, by: Duration) -> u64 {
+    at.saturating_add(u64::try_from(by.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
+}
+
+impl Standing {
+    pub fn last(&self) -> Option<&Granted> {
+        self.grants.last()
+    }
+
+    /// Who holds it, in its lease or late, as long as that is remembered.
+    pub fn holder(&self, at: u64) -> Option<&Granted> {
+        match self.phase {
+            Phase::Held => self.last().filter(|grant| later(grant.until, grant.memory) > at),
+            _ => None,
+        }
+    }
+
+    /// Who holds it and is in its lease.
+    pub fn live_holder(&self, at: u64) -> Option<&Granted> {
+        self.holder(at).filter(|grant| grant.until > at)
+    }
+
+    /// Within the retention.
+    pub fn consumed(&self, at: u64) -> Option<&Option<Arc<[u8]>>> {
+        match &self.phase {
+            Phase::Consumed { value, until } if *until > at => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether this answer to a claim repeats the grant in force.
+    pub fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
+        self.holder(at).is_some_and(|grant| grant.owner == owner)
+    }
+
+    /// Whether the store has said what this outcome says of the grant, or of the key.
+    pub fn knows(&self, fencing: Option<Fencing>, outcome: &Outcome) -> bool {
+        let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
+        match outcome {
+            Outcome::Ran => self.completed.iter().any(|(by, _)| Some(*by) == fencing),
+            Outcome::Failed => self.told_failed > 0 || released(Verdict::Fail),
+            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(Verdict::Bury),
+            Outcome::Mismatch => self.told_mismatch > 0,
+            _ => true,
+        }
+    }
+
+    fn claimed(&mut self, at: u64, claimed: &Claimed) {
+        match &claimed.answer {
+            Claim::Acquired(_) if self.repeats(at, claimed.owner) => {}
+            Claim::Acquired(Grant { fencing, attempt, .. }) => {
+                let Claimed { owner, fingerprint, memory, lease, .. } = *claimed;
+                let until = later(at, lease);
+                self.grants.push(Granted {
+                    owner,
+                    fencing: *fencing,
+                    attempt: *attempt,
+                    at,
+                    fingerprint,
+                    until,
+                    memory,
+                });
+                self.phase = Phase::Held;
+            }
+            Claim::Consumed(_) => self.told_consumed += 1,
+            Claim::Failed { .. } => self.told_failed += 1,
+            Claim::Mismatch => self.told_mismatch += 1,
+            Claim::Dead(dead) => {
+                self.told_dead.push(dead.fencing);
+                let stays = match self.phase {
+                    Phase::Dead { until } => until > at,
+                    _ => self.live_holder(at).is_some() || self.consumed(at).is_some(),
+                };
+                if !stays {
+                    self.phase = Phase::Dead { until: later(at, claimed.memory) };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn apply(&mut self, at: u64, what: &What) {
+        let holds = |owner: OwnerToken| self.holder(at).is_some_and(|grant| grant.owner == owner);
+        match what {
+            What::Claim(claimed) => self.claimed(at, claimed),
+            What::Renew { owner, lease, answer: Settled::Done, .. } if holds(*owner) => {
+                if let Some(grant) = self.grants.last_mut() {
+                    grant.until = grant.until.max(later(at, *lease));
+                }
+            }
+            What::Complete { done, answer: Settled::Done, .. } if self.consumed(at).is_none() => {
+                let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
+                self.completed.push((fencing, done.value.clone()));
+                self.phase = Phase::Consumed { value: done.value.clone(), until: later(at, done.retain) };
+            }
+            What::Release { verdict, memory, answer: Settled::Done, .. } => {
+                let until = later(at, *memory);
+                let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
+                self.released.push((fencing, *verdict));
+                self.phase = match verdict {
+                    Verdict::Delete | Verdict::Vacate | Verdict::Refund => Phase::Free,
+                    Verdict::Fail => Phase::Failed { until },
+                    Verdict::Bury => Phase::Dead { until },
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Goes through a history; `check` sees each event that has a key, its place, and how its key stood before it.
+pub fn walk(
+    history: &History,
+    mut check: impl FnMut(usize, &Standing, &Event) -> Result<(), String>,
+) -> Result<BTreeMap<u128, Standing>, String> {
+    let mut keys: BTreeMap<u128, Standing> = BTreeMap::new();
+    for (place, event) in history.events.iter().enumerate() {
+        let Some(key) = event.what.key() else { continue };
+        let standing = keys.entry(key).or_default();
+        check(place, standing, event).map_err(|error| {
+            let ms = (event.at - idempotent_testkit::VirtualClock::START.0) as f64 / 1000.0;
+            format!("{error}; event {place} at {ms} ms, key {:04x}: {:?}", key >> 112, event.what)
+        })?;
+        standing.apply(event.at, &event.what);
+    }
+    Ok(keys)
+}
