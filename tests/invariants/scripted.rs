@@ -1,10 +1,13 @@
 //! What chance takes long to find, told step by step.
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use idempotent::{
-    Auto, Call, Claim, ClaimRequest, Executor, Handler, Held, Identity, Json, Lease, MemoryStore, OnExpiry, OnInFlight,
-    OwnerToken, Policy, Rejection, Scene, Store,
+    Abilities, Auto, Batch, BatchItem, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Identity, Json,
+    Key, Lease, MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OwnerToken, Policy, Record, Rejection, Release, Scene,
+    Settled, Store, StoreError, Verdict,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
 
@@ -115,4 +118,89 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
     let (other, _) = stage.claim(2).await;
     assert!(matches!(other, Claim::Acquired(_)), "76 s: the lease is over: {other:?}");
     assert!(lease.is_lost(), "granted to somebody else, and the lease claims to hold for {:?}", lease.remaining());
+}
+
+/// I3. A worker that was taken over from goes on (`on_lease_lost = finish`). Whoever took over fails and frees the key.
+/// Then an old copy of the worker's claim, given up long ago, arrives: its token owns the key again, under a new
+/// number. What the worker completes was begun under the old one.
+#[tokio::test]
+async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
+    let stage = Stage::set(Policy::new().lease(LEASE).on_lease_lost(OnLeaseLost::Finish));
+    stage.store.delay(Verb::Claim, secs(200));
+    let (run, lease) = stage.run(secs(240));
+    stage.clock.settle().await;
+    stage.store.heal();
+    // No renewal gets through: granted at 10 s, over at 40 s.
+    stage.store.fail_before(Verb::Renew, FOREVER);
+    stage.clock.advance(secs(45)).await;
+    let number = lease.get().unwrap().fencing();
+    let (other, held) = stage.claim(2).await;
+    let Claim::Acquired(other) = other else { panic!("45 s: the lease is over: {other:?}") };
+    assert!(other.fencing > number);
+    let release = Release { verdict: Verdict::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
+    stage.root.release(&held, &release).await.unwrap();
+    // At 200 s the old copy arrives, at 250 s the handler ends.
+    stage.clock.advance(secs(300)).await;
+    let answer = run.await.unwrap();
+    assert!(
+        matches!(answer, Err(Rejection::LeaseLost)),
+        "begun under {number}, then {} was granted: {answer:?}",
+        other.fencing
+    );
+}
+
+/// A store that takes batches, and never answers one.
+#[derive(Debug)]
+struct Silent(MemoryStore);
+
+#[async_trait]
+impl Store for Silent {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.0.renew(held, lease).await
+    }
+    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+        self.0.complete(held, done).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.0.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_batch(self)
+    }
+}
+
+#[async_trait]
+impl Batch for Silent {
+    async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        pending().await
+    }
+    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        pending().await
+    }
+    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        pending().await
+    }
+}
+
+/// A claim of one is given up after a third of the lease; so must be a claim of many.
+#[tokio::test]
+async fn a_batch_whose_claims_hang_ends() {
+    let clock = VirtualClock::new();
+    let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
+    let executor = Executor::builder(Silent(inner)).clock(Arc::new(clock.clone())).build().unwrap();
+    let run = tokio::spawn(async move {
+        let calls = ["o-1", "o-2"].map(|order| (Call::new(Identity::new(Scene::Rest, "orders", order)), order));
+        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&str>>| async move {
+            items.iter().map(|_| Ok::<_, Rejection>(1)).collect()
+        });
+        executor.run_batch(calls.into(), handler).await.len()
+    });
+    clock.advance(secs(3_600)).await;
+    assert!(run.is_finished(), "the batch hangs for ever on its claims");
 }
