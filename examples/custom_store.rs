@@ -109,5 +109,10 @@ mod tests {
         Subject::new(Cas(Shelf::new(Arc::new(clock.clone())))).on_clock(clock)
     }
 
+    #[test]
+    fn a_handler_runs_on_it() {
+        main();
+    }
+
     conformance!(the_shelf_keeps_the_laws, shelf());
 }

@@ -251,3 +251,8 @@ async fn twice<T: Debug + PartialEq>(shape: &str, call: impl AsyncFn() -> T, wan
     assert_eq!((&first, &duplicate, runs()), (&wanted, &wanted, 1));
     println!("{shape}: the duplicate got {duplicate:?}");
 }
+
+#[test]
+fn every_shape_works() {
+    main().unwrap();
+}
