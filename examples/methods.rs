@@ -1,5 +1,5 @@
 //! Every shape of function that `#[idempotent]` takes; each is called twice, and what the duplicate got is printed.
-#![allow(clippy::print_stdout, reason = "an example")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example that asserts what it shows")]
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -250,4 +250,9 @@ async fn twice<T: Debug + PartialEq>(shape: &str, call: impl AsyncFn() -> T, wan
     let (first, duplicate) = (call().await, call().await);
     assert_eq!((&first, &duplicate, runs()), (&wanted, &wanted, 1));
     println!("{shape}: the duplicate got {duplicate:?}");
+}
+
+#[test]
+fn every_shape_works() {
+    main().unwrap();
 }

@@ -10,6 +10,7 @@ mod functions;
 mod identity;
 mod methods;
 mod policies;
+mod rarer;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
