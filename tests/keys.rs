@@ -40,7 +40,6 @@ async fn b18_each_of_the_five_tells_keys_apart(world: World) {
         base(),
         base().tenant("a"),
         base().tenant("b"),
-        base().tenant(""),
         base().prefix("other"),
         Identity::new(Scene::Rest, "g1", &("t", "b:c")),
         Identity::new(Scene::Named("jobs".into()), "g1", &("t", "b:c")),
@@ -157,6 +156,10 @@ async fn n23_n24_an_empty_or_missing_key_is_an_error_that_names_it() {
         assert!(matches!(error, KeyError::Empty { .. }));
         let text = error.to_string();
         assert!(text.contains("empty") && text.contains("scene \"mq\"") && text.contains(what), "{text}");
+    }
+    for missing in [id("k").tenant(""), id("k").tenant(&None::<&str>)] {
+        let error = missing.key("ns").unwrap_err().to_string();
+        assert!(error.contains("empty") && error.contains("`tenant`"), "{error}");
     }
     let executor = Executor::new(MemoryStore::new());
     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(1) });

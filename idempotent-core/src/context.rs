@@ -36,9 +36,9 @@ impl Executor {
     /// library that installs one takes the choice away from its users.
     ///
     /// # Errors
-    /// Gives the executor back if there is one already: the first call wins.
-    pub fn install(self) -> Result<(), Self> {
-        INSTALLED.set(self)
+    /// [`AlreadyInstalled`] if there is one already: the first call wins.
+    pub fn install(self) -> Result<(), AlreadyInstalled> {
+        INSTALLED.set(self).map_err(AlreadyInstalled)
     }
 
     /// Runs `future` with this executor in scope; scopes nest. A task spawned inside leaves the scope unless it
@@ -75,6 +75,11 @@ impl Executor {
     }
 }
 
+/// The process has an executor, and keeps it. Gives the other one back.
+#[derive(Debug, thiserror::Error)]
+#[error("an executor is installed already, the first one stays; pass this one by `with = …` or `executor.scope(…)`")]
+pub struct AlreadyInstalled(pub Executor);
+
 impl Lease {
     /// The lease this task runs under, if any.
     #[must_use]
@@ -88,7 +93,7 @@ impl Lease {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` holds no executor",
     label = "this expression",
-    note = "give an `Executor`, an `Arc` of it, or a state that is `AsRef<Executor>`"
+    note = "give an `Executor`, an `Arc` of it, or a state that is `AsRef<Executor>`; for an `Arc` of a state say `with = *state`"
 )]
 pub trait HoldsExecutor {
     fn held(&self) -> &Executor;

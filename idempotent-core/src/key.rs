@@ -64,7 +64,8 @@ impl Identity {
         self
     }
 
-    /// Sets the tenant: the same key of another tenant is another key. An empty tenant is not the same as none.
+    /// Sets the tenant: the same key of another tenant is another key. An empty or missing one is an error, as for
+    /// a key.
     #[must_use]
     pub fn tenant(mut self, tenant: &(impl KeyPart + ?Sized)) -> Self {
         let mut parts = Parts::default();
@@ -99,11 +100,9 @@ impl Identity {
             hash.update(field);
         }
         match &self.tenant {
-            Some(tenant) if tenant.len() > Parts::MAX => {
-                tenant.check(scene, "tenant")?;
-            }
-            // The tag tells "no tenant" from "the empty tenant".
+            // A missing tenant is no tenant that all who have none share.
             Some(tenant) => {
+                tenant.check(scene, "tenant")?;
                 hash.update([1]);
                 hash.update((tenant.encoded().len() as u64).to_le_bytes());
                 hash.update(tenant.encoded());
@@ -124,6 +123,33 @@ impl Identity {
             DisplayKey::Mask(mask) => Some(mask(&self.parts.readable()).into()),
         }
     }
+}
+
+/// The function that a closure stands in, as the compiler writes its path, without the function's own type
+/// arguments: the same key as `&str` and as `String` is one key.
+#[doc(hidden)]
+#[must_use]
+pub fn scope_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    if !path.ends_with('>') {
+        return path;
+    }
+    let mut depth = 0usize;
+    for (at, char) in path.char_indices().rev() {
+        match char {
+            // The arrow of a function's type.
+            '>' if path[..at].ends_with('-') => {}
+            '>' => depth += 1,
+            '<' => {
+                depth -= 1;
+                if depth == 0 {
+                    return path[..at].trim_end_matches("::");
+                }
+            }
+            _ => {}
+        }
+    }
+    path
 }
 
 /// What operators see of a key, in records that are consuming, failed or dead. Logs, spans and metrics show

@@ -32,6 +32,7 @@ pub use claim::{
 };
 pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
+pub use context::AlreadyInstalled;
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
 pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler};
@@ -56,5 +57,6 @@ pub mod __private {
     pub use crate::context::executor;
     pub use crate::executor::run;
     pub use crate::fingerprint::fingerprint;
+    pub use crate::key::scope_of;
     pub use crate::*;
 }

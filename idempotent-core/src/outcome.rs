@@ -86,12 +86,59 @@ pub enum Disposition {
     },
 }
 
+impl Disposition {
+    /// Runs a delivery's handler and says how to settle the delivery: [`Outcome::capture`], then
+    /// [`Outcome::settle`] with what was returned.
+    ///
+    /// ```
+    /// use idempotent_core::Disposition;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let handler = async || Err::<(), _>("no stock");
+    /// let (answer, disposition) = Disposition::of(handler()).await;
+    /// assert!(answer.is_err() && matches!(disposition, Disposition::Retry { .. }));
+    /// # });
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn of<F: Future>(future: F) -> (F::Output, Self)
+    where
+        for<'a> &'a F::Output: Into<Self>,
+    {
+        let (returned, outcome) = Outcome::capture(future).await;
+        let alone: Self = (&returned).into();
+        let disposition = match outcome {
+            Some(outcome) => outcome.settle(alone),
+            None => alone,
+        };
+        (returned, disposition)
+    }
+}
+
+/// What a value returned asks for where no run says otherwise: an error is worth a retry.
+impl<T, E> From<&Result<T, E>> for Disposition {
+    fn from(returned: &Result<T, E>) -> Self {
+        match returned {
+            Ok(_) => Self::Ack,
+            Err(_) => Self::Retry { after: SOON },
+        }
+    }
+}
+
+impl From<&Self> for Disposition {
+    fn from(returned: &Self) -> Self {
+        returned.clone()
+    }
+}
+
 /// When to deliver again what nothing better is known about.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Outcome {
     /// Runs `future` with a slot of its own and returns what the outermost run in it came to. Of several side by
-    /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all.
+    /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all. A run in
+    /// a task spawned inside is not seen, unless it is spawned by [`Executor::detach`](crate::Executor::detach).
     ///
     /// # Cancellation
     /// Dropping it drops `future`.

@@ -1,4 +1,5 @@
 //! What a handler's answer means, and how a duplicate is told in the same type.
+use std::borrow::Cow;
 use std::future::{Future, ready};
 
 use crate::{Disposition, Outcome, Rejection};
@@ -36,6 +37,16 @@ pub trait Replies<R>: Reshapes {
 
     /// The caller's answer to a run that failed.
     fn failure(failure: Self::Failure) -> Self::Output<R>;
+
+    /// What is recorded of a failure and told to duplicates of a failed or dead key.
+    ///
+    /// # Default
+    /// The name of its type: an error's text may carry a payload.
+    #[must_use]
+    fn describe(failure: &Self::Failure) -> Cow<'static, str> {
+        let _ = failure;
+        std::any::type_name::<Self::Failure>().into()
+    }
 }
 
 /// A strategy that can also say no; `reject = fn` stands in where it cannot.
@@ -119,6 +130,14 @@ impl Replies<Disposition> for Auto {
 
     fn failure(failure: Disposition) -> Disposition {
         failure
+    }
+
+    /// The reason of a dead letter is the handler's own words.
+    fn describe(failure: &Disposition) -> Cow<'static, str> {
+        match failure {
+            Disposition::DeadLetter { reason } => reason.clone(),
+            _ => "the handler asked for a retry".into(),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::normalise::Plan;
 
 pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream> {
     let private = private(plan);
-    let setup = call::setup(plan, &private, &function);
+    let setup = call::setup(plan, &private);
     if function.sig.asyncness.is_none() {
         return boxed::expand(plan, &private, &setup, function);
     }

@@ -100,3 +100,112 @@ async fn a_changed_payload_is_refused_and_never_answered_as_a_duplicate() {
     assert_eq!(outcome, Some(Outcome::Mismatch));
     assert_runs(0);
 }
+
+struct Twice(Executor);
+trait Billing {
+    async fn handle(&self, id: u8) -> Result<u8, Rejection>;
+    #[idempotent(key = id, with = self.executor())]
+    async fn by_default(&self, id: u8) -> Result<u8, Rejection> {
+        Ok(10)
+    }
+    fn executor(&self) -> &Executor;
+}
+trait Shipping {
+    async fn handle(&self, id: u8) -> Result<u8, Rejection>;
+}
+#[async_trait::async_trait]
+trait Mailing {
+    async fn handle(&self, id: u8) -> Result<u8, Rejection>;
+}
+impl Billing for Twice {
+    #[idempotent(key = id, with = self.0)]
+    async fn handle(&self, id: u8) -> Result<u8, Rejection> {
+        Ok(1)
+    }
+    fn executor(&self) -> &Executor {
+        &self.0
+    }
+}
+impl Shipping for Twice {
+    #[idempotent(key = id, with = self.0)]
+    async fn handle(&self, id: u8) -> Result<u8, Rejection> {
+        Ok(2)
+    }
+}
+#[async_trait::async_trait]
+impl Mailing for Twice {
+    #[idempotent(key = id, with = self.0)]
+    async fn handle(&self, id: u8) -> Result<u8, Rejection> {
+        Ok(3)
+    }
+}
+impl Twice {
+    #[idempotent(key = id, with = self.0)]
+    async fn handle(&self, id: u8) -> Result<u8, Rejection> {
+        Ok(4)
+    }
+}
+
+/// K32, K39: nothing that is another handler shares its keys.
+#[tokio::test]
+async fn methods_of_one_name_on_one_type_are_handlers_of_their_own() {
+    let twice = Twice(Executor::new(MemoryStore::new()));
+    for _ in 0..2 {
+        let answers = [
+            Billing::handle(&twice, 1).await.unwrap(),
+            Shipping::handle(&twice, 1).await.unwrap(),
+            Mailing::handle(&twice, 1).await.unwrap(),
+            twice.handle(1).await.unwrap(),
+            twice.by_default(1).await.unwrap(),
+        ];
+        assert_eq!(answers, [1, 2, 3, 4, 10]);
+    }
+    assert_eq!(twice.0.counts().of("ran"), 5);
+}
+
+#[idempotent(key = id, with = e)]
+async fn generic<K: idempotent::KeyPart>(e: &Executor, id: K) -> Result<u8, Rejection> {
+    Ok(1)
+}
+
+#[idempotent(key = id, with = e)]
+async fn by_impl(e: &Executor, id: impl idempotent::KeyPart, _: fn(u8) -> Vec<u8>) -> Result<u8, Rejection> {
+    Ok(1)
+}
+
+#[tokio::test]
+async fn a_generic_handler_is_one_handler_whatever_its_types() {
+    let e = Executor::new(MemoryStore::new());
+    generic(&e, "k").await.unwrap();
+    generic(&e, String::from("k")).await.unwrap();
+    assert_eq!(e.counts().of("ran"), 1);
+    by_impl(&e, "k", |n| vec![n]).await.unwrap();
+    by_impl(&e, String::from("k"), |_| Vec::new()).await.unwrap();
+    assert_eq!(e.counts().of("ran"), 2);
+}
+
+#[tokio::test]
+async fn n24_a_missing_tenant_is_an_error() {
+    #[idempotent(key = id, tenant = tenant, with = e)]
+    async fn tenanted(e: &Executor, id: u8, tenant: Option<&str>) -> Result<u8, Rejection> {
+        Ok(1)
+    }
+    let e = Executor::new(MemoryStore::new());
+    assert!(matches!(tenanted(&e, 1, None).await, Err(Rejection::Key(_))));
+    assert_eq!(tenanted(&e, 1, Some("acme")).await.unwrap(), 1);
+}
+
+/// The handler's own words are what a duplicate is told.
+#[tokio::test]
+async fn the_reason_of_a_dead_letter_is_kept() {
+    use idempotent::Disposition;
+    #[idempotent(key = id, with = e)]
+    async fn find(e: &Executor, id: u8) -> Disposition {
+        Disposition::DeadLetter { reason: "no such article".into() }
+    }
+    let e = Executor::new(MemoryStore::new());
+    for _ in 0..2 {
+        let Disposition::DeadLetter { reason } = find(&e, 1).await else { panic!("not dead") };
+        assert!(reason.contains("no such article"), "{reason}");
+    }
+}

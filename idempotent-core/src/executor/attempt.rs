@@ -117,11 +117,11 @@ impl Attempt {
             Split::Value(value) => (P::value(value), self.delete(&report, false, "failed by its value", inner).await),
             Split::Transient(failure) => {
                 let permanent = (rules.permanent)(&failure);
-                let outcome = self.delete(&report, permanent, std::any::type_name::<P::Failure>(), inner).await;
+                let outcome = self.delete(&report, permanent, &P::describe(&failure), inner).await;
                 (P::failure(failure), outcome)
             }
             Split::Permanent(failure) => {
-                let outcome = self.delete(&report, true, std::any::type_name::<P::Failure>(), None).await;
+                let outcome = self.delete(&report, true, &P::describe(&failure), None).await;
                 (P::failure(failure), outcome)
             }
         };

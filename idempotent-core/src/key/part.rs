@@ -39,10 +39,6 @@ impl Parts {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.size
-    }
-
     pub(super) fn encoded(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,17 +1,15 @@
 //! The call and where its executor comes from, as code.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Lit};
 
 use super::at;
-use crate::item::Function;
 use crate::normalise::{Knob, Plan, Scene, Setting};
 use crate::text::tidy;
 
 /// Two statements. Both values are owned before the body runs, so the body may move the arguments.
-pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> TokenStream {
-    let (call, with) = (call(plan, private, function), with(plan, private));
+pub(super) fn setup(plan: &Plan, private: &TokenStream) -> TokenStream {
+    let (call, with) = (call(plan, private), with(plan, private));
     quote_spanned!(Span::mixed_site()=>
         let __idempotent_call = #call;
         let __idempotent_with = #with;
@@ -30,14 +28,14 @@ fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn call(plan: &Plan, private: &TokenStream, function: &Function) -> TokenStream {
+fn call(plan: &Plan, private: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let scene = match &plan.scene {
         Scene::Mq => quote_spanned!(site=> #private::Scene::Mq),
         Scene::Rest => quote_spanned!(site=> #private::Scene::Rest),
         Scene::Named(name) => quote_spanned!(site=> #private::Scene::Named(::core::convert::Into::into(#name))),
     };
-    let scope = scope(plan, function);
+    let scope = scope(plan, private);
     let key = borrowed(&plan.key);
     let described = tidy(plan.key.to_token_stream());
     let prefix = plan.prefix.iter();
@@ -71,17 +69,12 @@ fn borrowed(expr: &Expr) -> TokenStream {
     }
 }
 
-/// The function's path. `module_path!` would give two impls in one module one identity: a method is told apart by
-/// `Self`, and where there may be none, by the name the compiler gives to a closure in here.
-fn scope(plan: &Plan, function: &Function) -> TokenStream {
-    let site = Span::mixed_site();
-    let name = function.sig.ident.unraw().to_string();
+/// The function's path, by the name the compiler gives to a closure in here: `module_path!` would give two impls in
+/// one module one identity, and the name of `Self` two traits of one type.
+fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
         Some(scope) => quote!(#scope),
-        None if function.has_receiver() => {
-            quote_spanned!(site=> ::std::format!("{}::{}", ::core::any::type_name::<Self>(), #name))
-        }
-        None => quote_spanned!(site=> ::core::any::type_name_of_val(&|| ()).trim_end_matches("::{{closure}}")),
+        None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
     }
 }
 

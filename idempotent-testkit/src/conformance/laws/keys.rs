@@ -103,7 +103,7 @@ pub async fn tenants_scenes_and_scopes_are_kept_apart(s: &Subject) {
         identity(Scene::Mq, "LAW"),
         identity(Scene::Mq, "l\u{e4}w"),
         identity(Scene::Mq, "l{a}w'"),
-        identity(Scene::Mq, "law").tenant(""),
+        identity(Scene::Mq, "law").tenant(" "),
         identity(Scene::Mq, "law").tenant("t"),
         identity(Scene::Mq, "law").tenant("T"),
         identity(Scene::Mq, "law").prefix("other-laws"),
