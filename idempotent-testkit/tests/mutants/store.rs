@@ -66,11 +66,13 @@ pub(crate) struct Mutant {
     pub(crate) clock: VirtualClock,
     pub(crate) rows: Mutex<BTreeMap<String, (Key, Record)>>,
     pub(crate) bell: Arc<Notify>,
+    /// Held over a whole step: the control is atomic.
+    turn: Mutex<()>,
 }
 
 impl Mutant {
     pub(crate) fn new(bug: Bug, clock: VirtualClock) -> Self {
-        Self { bug, clock, rows: Mutex::default(), bell: Arc::default() }
+        Self { bug, clock, rows: Mutex::default(), bell: Arc::default(), turn: Mutex::default() }
     }
 
     pub(crate) fn has(&self, bug: Bug) -> bool {
@@ -139,6 +141,7 @@ impl Store for Mutant {
             self.write(&ask.key, write);
             return Ok(claim);
         }
+        let _turn = self.turn.lock().unwrap();
         let mut rows = self.rows.lock().unwrap();
         let (claim, write) = decide(rows.get(&self.place(&ask.key)).map(|row| &row.1));
         if let Write::Put(record) = write {
@@ -148,6 +151,7 @@ impl Store for Mutant {
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        let _turn = self.turn.lock().unwrap();
         let (now, held) = (self.clock.wall(), self.held(held));
         let (settled, mut write) = protocol::renew(self.found(&held.key).as_ref(), &held, lease, now);
         if let (Bug::RenewalShortens, Write::Put(Record { state: State::Consuming { until, .. }, .. })) =
@@ -160,6 +164,7 @@ impl Store for Mutant {
     }
 
     async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+        let _turn = self.turn.lock().unwrap();
         let (mut found, mut held, mut done) = (self.found(&held.key), self.held(held), done.clone());
         if self.has(Bug::EmptyIsNone) {
             done.value = done.value.filter(|value| !value.is_empty());
@@ -182,6 +187,7 @@ impl Store for Mutant {
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        let _turn = self.turn.lock().unwrap();
         let mut found = self.found(&held.key);
         if let (Bug::ReleaseUndoesConsumed, Some(record)) = (self.bug, &mut found)
             && let State::Consumed { owner, .. } = &record.state
