@@ -1,0 +1,614 @@
+//! Hostile review: each test states what the docs promise. A failing one is a confirmed defect.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)]
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{AppError, End, Job, id, ms, on_memory, secs};
+use idempotent::{
+    Auto, BatchItem, Call, Clock, Disposition, Event, Executor, Fingerprint, Handler, Json, Lease, Observer, OnInFlight,
+    OnLeaseLost, OnStoreError, Outcome, Policy, Rejection, Run, Scene, StateKind,
+};
+use idempotent_testkit::{FOREVER, Verb};
+
+#[derive(Clone, Debug, Default)]
+struct Seen(Arc<Mutex<Vec<String>>>);
+impl Observer for Seen {
+    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+        let name = match event {
+            Event::Ended { outcome, .. } => format!("ended {}", outcome.name()),
+            Event::LeaseLost => "lease lost".to_owned(),
+            other => format!("{other:?}").chars().take(12).collect(),
+        };
+        self.0.lock().unwrap().push(name);
+    }
+}
+impl Seen {
+    fn count(&self, name: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|seen| *seen == name).count()
+    }
+}
+
+fn is_ack(outcome: &Outcome) -> bool {
+    outcome.disposition() == Disposition::Ack
+}
+
+// ---- 1: acked though not done ------------------------------------------------------------------------------
+
+#[test]
+fn r01_an_unprotected_run_that_failed_is_not_acked() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
+        worker.store.down();
+        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
+        world.clock.advance(secs(1)).await;
+        let (outcome, answer) = run.await.unwrap();
+        assert!(answer.is_err());
+        assert!(!is_ack(&outcome), "the handler failed, and {outcome:?} alone asks for an ack");
+    });
+}
+
+#[test]
+fn r01_an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_value() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
+        worker.store.down();
+        let run = tokio::spawn(async move {
+            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) }).failed_if(|v| *v == 0);
+            Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await
+        });
+        world.clock.advance(secs(1)).await;
+        let (answer, outcome) = run.await.unwrap();
+        assert_eq!(answer.unwrap(), 0);
+        let settled = outcome.unwrap().settle(Disposition::Ack);
+        assert_ne!(settled, Disposition::Ack, "failed_if said: not done");
+    });
+}
+
+/// Design text of settle: "the returned value can only make an outcome worse".
+#[test]
+fn r02_what_follows_a_run_without_result_is_not_lost() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().max_result(4));
+        let mails = AtomicU32::new(0);
+        for delivery in 0..2 {
+            let (answer, outcome) = Outcome::capture(async {
+                let charge =
+                    Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>("a long receipt".to_owned()) });
+                worker.executor.run(Call::new(id("k")), charge).await?;
+                if delivery == 0 {
+                    return Err(AppError::NoStock); // the mail server is down the first time
+                }
+                mails.fetch_add(1, SeqCst);
+                Ok::<_, AppError>(())
+            })
+            .await;
+            let returned = if answer.is_ok() { Disposition::Ack } else { Disposition::Retry { after: secs(1) } };
+            let settled = outcome.unwrap().settle(returned);
+            assert!(mails.load(SeqCst) == 1 || settled != Disposition::Ack, "delivery {delivery}: acked, mail not sent");
+        }
+    });
+}
+
+// ---- 1: leases ---------------------------------------------------------------------------------------------
+
+#[test]
+fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
+    on_memory(async |world| {
+        let (a, b) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
+        a.store.pass(Verb::Claim, 1);
+        a.store.hang(Verb::Claim, 2);
+        a.store.fail_before(Verb::Renew, FOREVER);
+        let started = Arc::new(Mutex::new(Vec::new()));
+        let batch = tokio::spawn({
+            let (a, started) = (a.clone(), started.clone());
+            async move {
+                let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                    started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
+                    items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
+                });
+                let short = Call::new(id("short")).policy(Policy::new().lease(secs(1)));
+                a.executor.run_batch(vec![(short, "short"), (Call::new(id("long")), "long")], handler).await.len()
+            }
+        });
+        world.clock.advance(secs(2)).await;
+        let job = Job::takes(secs(60));
+        let _b = b.spawn("short", &job).await;
+        assert_eq!(job.runs(), 1, "taken over");
+        world.clock.advance(secs(58)).await;
+        assert_eq!(batch.await.unwrap(), 2);
+        let started = started.lock().unwrap().clone();
+        assert!(!started.contains(&("short", true)), "handed to the handler while B runs it: {started:?}");
+    });
+}
+
+#[test]
+fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
+    on_memory(async |world| {
+        let a = world.worker("a", Policy::new());
+        a.store.pass(Verb::Claim, 1);
+        a.store.hang(Verb::Claim, 2);
+        let started = Arc::new(AtomicU32::new(0));
+        let batch = tokio::spawn({
+            let (a, started) = (a.clone(), started.clone());
+            async move {
+                let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
+                    started.fetch_add(1, SeqCst);
+                    items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
+                });
+                a.executor.run_batch(vec![(Call::new(id("one")), 1), (Call::new(id("two")), 2)], handler).await.len()
+            }
+        });
+        world.clock.advance(secs(1)).await;
+        let drain = tokio::spawn({
+            let executor = a.executor.clone();
+            async move { executor.drain(secs(5)).await }
+        });
+        world.clock.advance(secs(60)).await;
+        assert_eq!(batch.await.unwrap(), 2);
+        drain.await.unwrap();
+        assert_eq!(started.load(SeqCst), 0, "its handler had not started when the drain began");
+    });
+}
+
+/// "Renewed every third of it": a claim that took a while is still renewed once before its guard.
+#[test]
+fn r05_a_slow_claim_is_renewed_before_its_guard() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().lease(secs(3)));
+        worker.store.delay_reply(Verb::Claim, ms(900));
+        let job = Job::takes(secs(1));
+        let run = worker.spawn("k", &job).await;
+        world.clock.advance(secs(10)).await;
+        let outcome = run.await.unwrap().0;
+        assert!(!world.asked(Verb::Renew).is_empty(), "never renewed, ended as {outcome:?}");
+        assert_eq!(outcome, Outcome::Ran);
+    });
+}
+
+/// B8: one failed renewal must not end renewal, whatever heartbeat the policy check lets pass.
+#[test]
+fn r06_one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().lease(secs(1)).heartbeat(ms(460)));
+        worker.store.fail_before(Verb::Renew, 1);
+        let run = worker.spawn("k", &Job::takes(secs(3))).await;
+        world.clock.advance(secs(5)).await;
+        let outcome = run.await.unwrap().0;
+        assert_eq!(outcome, Outcome::Ran, "asked at {:?}", world.asked(Verb::Renew));
+    });
+}
+
+/// One renewal for each heartbeat, not one for each wake-up of the driver.
+#[test]
+fn r07_a_store_that_refuses_renewals_is_not_hammered() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().lease(ms(900)));
+        worker.store.delay(Verb::Renew, ms(1)); // a refused connection takes a ms; without it this test never ends
+        worker.store.fail_before(Verb::Renew, FOREVER);
+        let _one = worker.spawn("one", &Job::takes(secs(60))).await;
+        world.clock.advance(ms(175)).await;
+        let _two = worker.spawn("two", &Job::takes(secs(60))).await;
+        world.clock.advance(secs(2)).await;
+        let asked = world.asked(Verb::Renew);
+        assert!(asked.len() <= 6, "2 leases, 3 turns each at most: {} at {asked:?}", asked.len());
+    });
+}
+
+/// A heartbeat under way when the handler ends finds a consumed key: that is no lost lease.
+#[test]
+fn r08_a_run_that_went_well_is_not_reported_as_lost() {
+    on_memory(async |world| {
+        let seen = Seen::default();
+        let worker = world.worker_by("a", Policy::new().lease(secs(3)), |b| b.observer(seen.clone()));
+        worker.store.delay(Verb::Renew, ms(500));
+        let run = worker.spawn("k", &Job::takes(ms(1200))).await;
+        world.clock.advance(secs(5)).await;
+        assert_eq!(run.await.unwrap().0, Outcome::Ran);
+        let seen = seen.0.lock().unwrap().clone();
+        assert!(!seen.contains(&"lease lost".to_owned()), "{seen:?}");
+    });
+}
+
+#[test]
+fn r09_a_lost_lease_is_told_once() {
+    on_memory(async |world| {
+        let seen = Seen::default();
+        let policy = Policy::new().lease(secs(3)).on_lease_lost(OnLeaseLost::Finish);
+        let worker = world.worker_by("a", policy, |b| b.observer(seen.clone()));
+        let run = worker.spawn("k", &Job::takes(secs(8))).await;
+        // An operator takes the key away.
+        let record = world.record("k").await.unwrap();
+        let admin = idempotent::Store::abilities(&world.store).admin.unwrap();
+        admin.forget(&common::key_of("k"), record.fencing, true, secs(60)).await.unwrap();
+        world.clock.advance(secs(10)).await;
+        let _ = run.await.unwrap();
+        assert_eq!(seen.count("lease lost"), 1);
+    });
+}
+
+// ---- 2: hangs ----------------------------------------------------------------------------------------------
+
+#[test]
+fn r10_giving_back_a_late_claim_does_not_wait_for_ever() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().lease(secs(3)));
+        worker.store.hang(Verb::Claim, 1); // a second; the next try's answer takes 0.9 s: too late for the guard
+        worker.store.delay_reply(Verb::Claim, ms(900));
+        worker.store.hang(Verb::Release, FOREVER);
+        let run = worker.spawn("k", &Job::takes(ms(0))).await;
+        world.clock.advance(secs(3600)).await;
+        assert!(run.is_finished(), "hangs for an hour");
+    });
+}
+
+#[test]
+fn r10_giving_back_what_a_drain_found_does_not_wait_for_ever() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().lease(secs(3)));
+        worker.store.delay_reply(Verb::Claim, ms(500));
+        worker.store.hang(Verb::Release, FOREVER);
+        let run = worker.spawn("k", &Job::takes(ms(0))).await;
+        let drain = tokio::spawn({
+            let executor = worker.executor.clone();
+            async move { executor.drain(secs(5)).await }
+        });
+        world.clock.advance(secs(3600)).await;
+        assert!(run.is_finished() && drain.is_finished(), "run {} drain {}", run.is_finished(), drain.is_finished());
+    });
+}
+
+#[test]
+fn r11_a_drain_drops_an_unprotected_handler_too() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
+        worker.store.down();
+        let job = Job::takes(secs(1_000_000));
+        let _run = worker.spawn("k", &job).await;
+        world.clock.advance(secs(1)).await;
+        assert_eq!(job.runs(), 1);
+        let drain = tokio::spawn({
+            let executor = worker.executor.clone();
+            async move { executor.drain(secs(5)).await }
+        });
+        world.clock.advance(secs(3600)).await;
+        assert!(drain.is_finished(), "an hour after a grace of 5 s");
+    });
+}
+
+#[test]
+fn r11_nothing_starts_unprotected_once_a_drain_began() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
+        worker.store.hang(Verb::Claim, FOREVER);
+        let job = Job::takes(ms(0));
+        let _run = worker.spawn("k", &job).await;
+        let drain = tokio::spawn({
+            let executor = worker.executor.clone();
+            async move { executor.drain(secs(5)).await }
+        });
+        world.clock.advance(secs(3600)).await;
+        drain.await.unwrap();
+        assert_eq!(job.runs(), 0, "started although draining");
+    });
+}
+
+/// B36: exit a second after the grace.
+#[test]
+fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        worker.store.hang(Verb::Complete, FOREVER);
+        let _run = worker.spawn("k", &Job::takes(ms(100))).await;
+        world.clock.advance(ms(200)).await;
+        let drain = tokio::spawn({
+            let executor = worker.executor.clone();
+            async move { executor.drain(secs(5)).await }
+        });
+        world.clock.advance(secs(6)).await;
+        assert!(drain.is_finished(), "grace 5 s, and still not done after 6 s");
+    });
+}
+
+#[test]
+fn r13_a_waiter_waits_no_longer_than_it_was_told() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
+        let _owner = worker.spawn("k", &Job::takes(secs(600))).await;
+        waiter.store.pass(Verb::Claim, 2);
+        waiter.store.hang(Verb::Claim, FOREVER);
+        let run = waiter.spawn("k", &Job::takes(ms(0))).await;
+        world.clock.advance(ms(2500)).await;
+        assert!(run.is_finished(), "on_in_flight = wait(2s): \"at most this long\"");
+    });
+}
+
+// ---- 3: outcomes -------------------------------------------------------------------------------------------
+
+#[test]
+fn r14_a_release_whose_reply_is_lost_is_done() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        worker.store.lose_reply(Verb::Release, 1);
+        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
+        world.clock.advance(secs(1)).await;
+        let outcome = run.await.unwrap().0;
+        assert!(matches!(outcome, Outcome::Released { .. }), "nobody took over, and yet {outcome:?}");
+    });
+}
+
+#[test]
+fn r14_a_burial_whose_reply_is_lost_is_dead() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().max_retries(0));
+        worker.store.lose_reply(Verb::Release, 1);
+        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
+        world.clock.advance(secs(1)).await;
+        let outcome = run.await.unwrap().0;
+        assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    });
+}
+
+fn with_print(key: &'static str, payload: &str) -> (Call, &'static str) {
+    (Call::new(id(key)).fingerprint(Ok(Fingerprint::of_bytes(payload))), key)
+}
+
+#[test]
+fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let good = || {
+            Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+                items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
+            })
+        };
+        worker.executor.run_batch(vec![with_print("k", "right")], good()).await;
+        let answers =
+            worker.executor.run_batch(vec![with_print("k", "wrong"), with_print("k", "right")], good()).await;
+        assert_eq!(answers[0].outcome, Outcome::Mismatch);
+        assert_eq!(answers[1].outcome, Outcome::Replayed, "done, with this very payload; dead-lettered instead");
+    });
+}
+
+#[test]
+fn r15_a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let bad = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+            items.iter().map(|_| Err::<u32, _>(AppError::NoStock)).collect()
+        });
+        let answers = worker.executor.run_batch(vec![with_print("k", "1"), with_print("k", "2")], bad).await;
+        assert!(matches!(answers[0].outcome, Outcome::Released { .. }));
+        let outcome = &answers[1].outcome;
+        assert!(
+            matches!(outcome.disposition(), Disposition::Retry { .. }),
+            "a vacant record takes the new fingerprint, but the second is {outcome:?}"
+        );
+    });
+}
+
+#[test]
+fn r16_an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
+    on_memory(async |world| {
+        let built = Executor::builder(world.store.clone()).namespace("").build();
+        if let Ok(executor) = built {
+            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) });
+            let (_, outcome) = Outcome::capture(executor.run(Call::new(id("k")), handler)).await;
+            panic!("built; every message ends as {:?}", outcome.unwrap().disposition());
+        }
+    });
+}
+
+/// "The key of a run that started is freed": one that had already succeeded is not such a run.
+#[test]
+fn r17_release_on_cancel_does_not_free_a_run_that_succeeded() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().release_on_cancel(true));
+        worker.store.lose_request(Verb::Complete, 1);
+        let job = Job::takes(ms(100));
+        let run = worker.spawn("k", &job).await;
+        world.clock.advance(ms(105)).await; // the handler has ended well; its completion is tried again
+        run.abort();
+        run.await.unwrap_err();
+        world.clock.settle().await;
+        let kind = world.record("k").await.unwrap().state.kind();
+        assert_ne!(kind, StateKind::Vacant, "the effect happened, and the key is free to run again at once");
+    });
+}
+
+/// `Cancelled`: "dropped before its handler started … not an attempt".
+#[test]
+fn r18_a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().max_retries(1));
+        let mut last = None;
+        for _ in 0..5 {
+            let (executor, clock) = (worker.executor.clone(), world.clock.clone());
+            let run = tokio::spawn(async move {
+                let outer = Handler::<Auto, Json, _, _>::new({
+                    let (executor, clock) = (executor.clone(), clock.clone());
+                    move || async move {
+                        let inner = Handler::<Auto, Json, _, _>::new(|| async {
+                            std::future::pending::<()>().await;
+                            Ok::<u32, AppError>(1)
+                        });
+                        let call = Call::new(id("inner")).policy(Policy::new().release_on_cancel(true).max_retries(Policy::NO_LIMIT));
+                        tokio::select! {
+                            answer = executor.run(call, inner) => answer,
+                            () = clock.sleep_until(clock.now() + secs(1)) => Err(AppError::NoStock),
+                        }
+                    }
+                });
+                Outcome::capture(executor.run(Call::new(id("outer")), outer)).await.1.unwrap()
+            });
+            world.clock.advance(secs(2)).await;
+            last = Some(run.await.unwrap());
+        }
+        assert!(matches!(last, Some(Outcome::Dead { .. })), "max_retries 1, five failing runs, and still {last:?}");
+    });
+}
+
+#[test]
+fn r19_a_panic_in_a_rule_does_not_forget_what_the_others_did() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let run = tokio::spawn({
+            let worker = worker.clone();
+            async move {
+                let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+                    items.iter().map(|given| Ok::<u32, AppError>(u32::from(given.item == "bad"))).collect()
+                })
+                .failed_if(|value| {
+                    assert!(*value == 0, "as told");
+                    false
+                });
+                let items = vec![(Call::new(id("bad")), "bad"), (Call::new(id("good")), "good")];
+                worker.executor.run_batch(items, handler).await.len()
+            }
+        });
+        assert!(run.await.unwrap_err().is_panic());
+        let kind = world.record("good").await.unwrap().state.kind();
+        assert_eq!(kind, StateKind::Consumed, "its effect happened; left to the lease it happens again");
+    });
+}
+
+#[test]
+fn r20_a_nested_run_of_a_batch_items_key_is_refused_by_name() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let seen = Arc::new(Mutex::new(None));
+        let handler = Handler::<Auto, Json, _, _>::batch({
+            let (executor, seen) = (worker.executor.clone(), seen.clone());
+            move |items: Vec<BatchItem<&'static str>>| async move {
+                let inner = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                let outcome = Outcome::capture(executor.run(Call::new(id("k")), inner)).await.1;
+                *seen.lock().unwrap() = outcome;
+                items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
+            }
+        });
+        worker.executor.run_batch(vec![(Call::new(id("k")), "k")], handler).await;
+        assert_eq!(*seen.lock().unwrap(), Some(Outcome::Nested));
+    });
+}
+
+// ---- 4: panics and overflow --------------------------------------------------------------------------------
+
+#[test]
+fn r21_max_run_forever_is_refused_or_works() {
+    on_memory(async |world| {
+        for policy in [Policy::new().max_run(Duration::MAX), serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap()] {
+            assert!(policy.check(&Scene::Mq).is_ok());
+            let worker = world.worker("a", policy);
+            let run = worker.spawn("k", &Job::takes(ms(0))).await;
+            assert!(matches!(run.await, Ok((Outcome::Ran | Outcome::Replayed, _))), "panicked");
+        }
+    });
+}
+
+#[test]
+fn r22_drain_takes_any_grace() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let drain = tokio::spawn(async move { worker.executor.drain(Duration::MAX).await });
+        world.clock.settle().await;
+        assert!(drain.await.is_ok(), "panicked");
+    });
+}
+
+#[test]
+fn r23_endless_delays_are_refused_or_work() {
+    on_memory(async |world| {
+        let ever = Duration::MAX;
+        let policy = Policy::new().retry_delay(ever).retry_delay_max(ever).jitter(20);
+        assert!(policy.check(&Scene::Mq).is_ok());
+        let worker = world.worker("a", policy);
+        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
+        assert!(run.await.is_ok(), "panicked");
+    });
+}
+
+#[test]
+fn r23_endless_hints_are_refused_or_work() {
+    on_memory(async |world| {
+        let ever = Duration::MAX;
+        let policy = Policy::new().in_flight_delay(ever).in_flight_delay_max(ever).jitter(20);
+        let worker = world.worker("b", policy);
+        let _held = worker.spawn("held", &Job::takes(secs(10))).await;
+        let run = worker.spawn("held", &Job::takes(ms(0))).await;
+        assert!(run.await.is_ok(), "panicked");
+    });
+}
+
+// ---- 5/7: replay, Debug, errors ----------------------------------------------------------------------------
+
+/// Json: "an `Option` must not turn into `None`".
+#[test]
+fn r24_some_is_replayed_as_some() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        for _ in 0..2 {
+            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<Option<()>, AppError>(Some(())) });
+            let answer = worker.executor.run(Call::new(id("k")), handler).await.unwrap();
+            assert_eq!(answer, Some(()));
+        }
+    });
+}
+
+#[test]
+fn r25_results_are_never_shown() {
+    on_memory(async |world| {
+        let done = idempotent::Completion { value: Some(Arc::from(&b"SECRET"[..])), retain: secs(1) };
+        let shown = format!("{done:?}");
+        assert!(!shown.contains("83, 69, 67, 82"), "{shown}");
+        let _ = world;
+    });
+}
+
+#[test]
+fn r25_an_error_about_a_result_does_not_show_it() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let write = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>("card 4111-1111".to_owned()) });
+        worker.executor.run(Call::new(id("k")), write).await.unwrap();
+        let read = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, Rejection>(1) });
+        let error = worker.executor.run(Call::new(id("k")), read).await.unwrap_err();
+        assert!(matches!(error, Rejection::ConsumedWithoutResult { .. }));
+        assert!(!error.to_string().contains("4111"), "{error}");
+    });
+}
+
+/// The policy of a lease's span and the inner frame of an unprotected run.
+#[test]
+fn r26_an_unprotected_run_inside_a_protected_one_keeps_the_outer_lease() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let seen = Arc::new(Mutex::new(None));
+        let run = tokio::spawn({
+            let (worker, seen) = (worker.clone(), seen.clone());
+            async move {
+                let outer = Handler::<Auto, Json, _, _>::new({
+                    let worker = worker.clone();
+                    move || async move {
+                        worker.store.down();
+                        let inner = Handler::<Auto, Json, _, _>::new(move || async move {
+                            *seen.lock().unwrap() = Some(Lease::current().is_some());
+                            Ok::<u32, AppError>(1)
+                        });
+                        let call = Call::new(id("inner"))
+                            .policy(Policy::new().on_store_error(OnStoreError::RunUnprotected));
+                        let answer = worker.executor.run(call, inner).await;
+                        worker.store.up();
+                        answer
+                    }
+                });
+                worker.executor.run(Call::new(id("outer")), outer).await.is_ok()
+            }
+        });
+        world.clock.advance(secs(1)).await;
+        assert!(run.await.unwrap());
+        assert_eq!(*seen.lock().unwrap(), Some(true), "the outer run's lease is in force");
+    });
+}

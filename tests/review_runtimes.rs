@@ -1,0 +1,376 @@
+//! Hostile review, in real time: one executor shared by several runtimes (thread-per-core servers, sync programs that
+//! call `block_on`), and stores that hang.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)]
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::{AppError, id, ms, secs};
+use idempotent::{
+    Abilities, Auto, Batch, BatchItem, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Json, Key,
+    Lease, MemoryStore, Outcome, Policy, Record, Release, Scene, Settled, Store, StoreError,
+};
+use tokio::runtime::{Builder, Runtime};
+
+fn single() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn executor(store: &MemoryStore) -> Executor {
+    let policy = Policy::new().lease(ms(300)).jitter(0);
+    Executor::builder(store.clone()).policy(Scene::Mq, policy).build().unwrap()
+}
+
+async fn run(executor: &Executor, key: &str, takes: Duration, runs: &Arc<AtomicU32>) -> Outcome {
+    let handler = Handler::<Auto, Json, _, _>::new(|| async {
+        runs.fetch_add(1, SeqCst);
+        tokio::time::sleep(takes).await;
+        Ok::<u32, AppError>(1)
+    });
+    Outcome::capture(executor.run(Call::new(id(key)), handler)).await.1.unwrap()
+}
+
+/// A program that calls `block_on` on a runtime of its own at start-up and keeps that runtime around. The heartbeat
+/// task stays there, where nobody polls it.
+#[test]
+fn r30_a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
+    let store = MemoryStore::new();
+    let (here, other_process) = (executor(&store), executor(&store));
+    let runs = Arc::new(AtomicU32::new(0));
+    let start_up = single();
+    assert_eq!(start_up.block_on(run(&here, "first", ms(0), &runs)), Outcome::Ran);
+
+    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (first, second) = single().block_on(async {
+        let late = async {
+            tokio::time::sleep(ms(600)).await;
+            run(&other_process, "k", ms(0), &twice).await
+        };
+        tokio::join!(run(&here, "k", ms(1200), &long), late)
+    });
+    drop(start_up);
+    assert_eq!(twice.load(SeqCst), 0, "ran again while the first was running: {first:?}, {second:?}");
+    assert_eq!(first, Outcome::Ran);
+}
+
+/// A thread-per-core server (actix): one handler that blocks its own thread takes every other thread's heartbeats
+/// and guards with it.
+#[test]
+fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats() {
+    let store = MemoryStore::new();
+    let (here, other_process) = (executor(&store), executor(&store));
+    let (blocks, long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let blocking = std::thread::spawn({
+        let (here, blocks) = (here.clone(), blocks.clone());
+        move || {
+            single().block_on(async {
+                let handler = Handler::<Auto, Json, _, _>::new(|| async {
+                    blocks.fetch_add(1, SeqCst);
+                    std::thread::sleep(ms(1500));
+                    Ok::<u32, AppError>(1)
+                });
+                here.run(Call::new(id("blocks")), handler).await.is_ok()
+            })
+        }
+    });
+    while blocks.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+    let was_lost = Arc::new(AtomicU32::new(0));
+    let (first, second) = single().block_on(async {
+        let late = async {
+            tokio::time::sleep(ms(600)).await;
+            run(&other_process, "k", ms(0), &twice).await
+        };
+        let handler = Handler::<Auto, Json, _, _>::new(|| async {
+            long.fetch_add(1, SeqCst);
+            tokio::time::sleep(ms(1000)).await;
+            was_lost.fetch_add(u32::from(Lease::current().unwrap().is_lost()), SeqCst);
+            Ok::<u32, AppError>(1)
+        });
+        tokio::join!(async { Outcome::capture(here.run(Call::new(id("k")), handler)).await.1 }, late)
+    });
+    let _ = blocking.join();
+    assert_eq!(
+        (twice.load(SeqCst), was_lost.load(SeqCst)),
+        (0, 0),
+        "ran again while the first was running, and the first was not dropped either: {first:?}, {second:?}"
+    );
+}
+
+/// "If that task's runtime ends, a running run adopts them": a batch is a run.
+#[test]
+fn r32_a_batch_adopts_an_orphaned_heartbeat() {
+    let store = MemoryStore::new();
+    let (here, other_process) = (executor(&store), executor(&store));
+    let runs = Arc::new(AtomicU32::new(0));
+    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    first.spawn({
+        let (here, runs) = (here.clone(), runs.clone());
+        async move { run(&here, "elsewhere", secs(60), &runs).await }
+    });
+    while runs.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+    let twice = Arc::new(AtomicU32::new(0));
+    let outcomes = single().block_on(async {
+        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
+            tokio::time::sleep(ms(1200)).await;
+            items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
+        });
+        let batch = here.run_batch(vec![(Call::new(id("k")), 1)], handler);
+        let late = async {
+            tokio::time::sleep(ms(50)).await;
+            first.shutdown_background();
+            tokio::time::sleep(ms(700)).await;
+            run(&other_process, "k", ms(0), &twice).await
+        };
+        tokio::join!(batch, late)
+    });
+    assert_eq!(twice.load(SeqCst), 0, "ran again while the batch was running: {:?}", outcomes.0[0].outcome);
+}
+
+/// Answers each claim, and batches never.
+#[derive(Debug)]
+struct HungBatch(MemoryStore);
+
+#[async_trait]
+impl Store for HungBatch {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.0.renew(held, lease).await
+    }
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.0.complete(held, completion).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.0.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_batch(self)
+    }
+}
+
+#[async_trait]
+impl Batch for HungBatch {
+    async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        std::future::pending().await
+    }
+    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        std::future::pending().await
+    }
+    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
+    let policy = Policy::new().lease(ms(300));
+    let executor = Executor::builder(HungBatch(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
+    single().block_on(async {
+        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
+            items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
+        });
+        let batch = executor.run_batch(vec![(Call::new(id("a")), 1), (Call::new(id("b")), 2)], handler);
+        let ended = tokio::time::timeout(secs(3), batch).await;
+        assert!(ended.is_ok(), "ten leases later still no answer");
+    });
+}
+
+/// "A duration below 1 ms counts as 1 ms".
+#[test]
+fn r34_a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
+    #[derive(Debug)]
+    struct Counting(MemoryStore, Arc<AtomicU32>);
+    #[async_trait]
+    impl Store for Counting {
+        async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+            self.0.claim(request).await
+        }
+        async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+            self.1.fetch_add(1, SeqCst);
+            self.0.renew(held, lease).await
+        }
+        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+            self.0.complete(held, completion).await
+        }
+        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+            self.0.release(held, release).await
+        }
+        async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+            self.0.peek(key).await
+        }
+        fn abilities(&self) -> Abilities<'_> {
+            Abilities::none()
+        }
+    }
+    let renewals = Arc::new(AtomicU32::new(0));
+    let policy = Policy::new().heartbeat(Duration::from_nanos(1));
+    let store = Counting(MemoryStore::new(), renewals.clone());
+    let executor = Executor::builder(store).policy(Scene::Mq, policy).build().unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
+        let hung = tokio::spawn(async move { run(&executor, "k", ms(200), &runs).await });
+        assert!(tokio::time::timeout(secs(5), hung).await.is_ok(), "starved");
+    });
+    let renewals = renewals.load(SeqCst);
+    assert!(renewals <= 220, "{renewals} renewals in 200 ms");
+}
+
+/// Futures of Send handlers are Send, also where they borrow.
+#[test]
+fn r35_futures_are_send() {
+    fn send<T: Send>(future: T) -> T {
+        future
+    }
+    let runtime = single();
+    runtime.block_on(async {
+        let executor = Executor::new(MemoryStore::new());
+        let (text, list) = ("borrowed".to_owned(), [1u8, 2]);
+        let one = Handler::<Auto, Json, _, _>::new(|| async { Ok::<usize, AppError>(text.len()) });
+        send(executor.run(Call::new(id("a")), one)).await.unwrap();
+        let items = list.iter().map(|n| (Call::new(id(&n.to_string())), n)).collect::<Vec<_>>();
+        let many = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&u8>>| async move {
+            items.iter().map(|given| Ok::<usize, AppError>(text.len() + usize::from(*given.item))).collect()
+        });
+        assert_eq!(send(executor.run_batch(items, many)).await.len(), 2);
+        send(executor.scope(async {})).await;
+        send(Outcome::capture(async {})).await;
+        send(Executor::detach(async {})).await;
+        send(executor.drain(ms(1))).await;
+    });
+}
+
+/// As `r07`, in real time: a store that refuses at once (connection refused, pool closed) and two runs that began at
+/// different times.
+#[test]
+fn r36_refused_renewals_do_not_starve_the_runtime() {
+    #[derive(Debug)]
+    struct Refusing(MemoryStore, Arc<AtomicU32>);
+    #[async_trait]
+    impl Store for Refusing {
+        async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+            self.0.claim(request).await
+        }
+        async fn renew(&self, _: &Held, _: Duration) -> Result<Settled, StoreError> {
+            self.1.fetch_add(1, SeqCst);
+            Err(StoreError::new(idempotent::StoreErrorKind::NotApplied))
+        }
+        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+            self.0.complete(held, completion).await
+        }
+        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+            self.0.release(held, release).await
+        }
+        async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+            self.0.peek(key).await
+        }
+        fn abilities(&self) -> Abilities<'_> {
+            Abilities::none()
+        }
+    }
+    let renewals = Arc::new(AtomicU32::new(0));
+    let policy = Policy::new().lease(secs(3));
+    let store = Refusing(MemoryStore::new(), renewals.clone());
+    let executor = Executor::builder(store).policy(Scene::Mq, policy).build().unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    let gap = single().block_on(async {
+        for (key, after) in [("one", 0), ("two", 590)] {
+            tokio::time::sleep(ms(after)).await;
+            let (executor, runs) = (executor.clone(), runs.clone());
+            tokio::spawn(async move { run(&executor, key, secs(60), &runs).await });
+        }
+        let (mut longest, mut last, end) = (ms(0), std::time::Instant::now(), std::time::Instant::now() + secs(3));
+        while last < end {
+            tokio::time::sleep(ms(2)).await;
+            longest = longest.max(last.elapsed());
+            last = std::time::Instant::now();
+        }
+        longest
+    });
+    let renewals = renewals.load(SeqCst);
+    assert!(renewals <= 6 && gap < ms(40), "{renewals} renewals; the runtime stood still for {gap:?}");
+}
+
+/// The same for a single run: adopted.
+#[test]
+fn r37_a_run_adopts_an_orphaned_heartbeat() {
+    let store = MemoryStore::new();
+    let (here, other_process) = (executor(&store), executor(&store));
+    let runs = Arc::new(AtomicU32::new(0));
+    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    first.spawn({
+        let (here, runs) = (here.clone(), runs.clone());
+        async move { run(&here, "elsewhere", secs(60), &runs).await }
+    });
+    while runs.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    single().block_on(async {
+        let late = async {
+            tokio::time::sleep(ms(50)).await;
+            first.shutdown_background();
+            tokio::time::sleep(ms(700)).await;
+            run(&other_process, "k", ms(0), &twice).await
+        };
+        tokio::join!(run(&here, "k", ms(1200), &long), late)
+    });
+    assert_eq!(twice.load(SeqCst), 0);
+}
+
+/// Of two runs that stand by, the one that is woken to adopt may itself be blocked.
+#[test]
+fn r38_an_orphaned_heartbeat_is_adopted_though_one_run_blocks() {
+    let store = MemoryStore::new();
+    let (here, other_process) = (executor(&store), executor(&store));
+    let runs = Arc::new(AtomicU32::new(0));
+    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    first.spawn({
+        let (here, runs) = (here.clone(), runs.clone());
+        async move { run(&here, "elsewhere", secs(60), &runs).await }
+    });
+    while runs.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+    // Stands by first, then blocks its own thread.
+    let blocks = Arc::new(AtomicU32::new(0));
+    let blocking = std::thread::spawn({
+        let (here, blocks) = (here.clone(), blocks.clone());
+        move || {
+            single().block_on(async {
+                let handler = Handler::<Auto, Json, _, _>::new(|| async {
+                    tokio::time::sleep(ms(20)).await;
+                    blocks.fetch_add(1, SeqCst);
+                    std::thread::sleep(ms(1500));
+                    Ok::<u32, AppError>(1)
+                });
+                here.run(Call::new(id("blocks")), handler).await.is_ok()
+            })
+        }
+    });
+    while blocks.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let outcomes = single().block_on(async {
+        let late = async {
+            tokio::time::sleep(ms(50)).await;
+            first.shutdown_background();
+            tokio::time::sleep(ms(700)).await;
+            run(&other_process, "k", ms(0), &twice).await
+        };
+        tokio::join!(run(&here, "k", ms(1000), &long), late)
+    });
+    let _ = blocking.join();
+    assert_eq!(twice.load(SeqCst), 0, "ran again while the first was running: {outcomes:?}");
+}
