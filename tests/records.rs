@@ -17,10 +17,11 @@ fn record(state: State) -> Record {
     }
 }
 
-fn states() -> [State; 7] {
+fn states() -> [State; 8] {
     let (owner, error) = (OwnerToken(u128::MAX - 5), Arc::<str>::from("no stöck"));
     [
-        State::Vacant { not_before: Micros(5), error: error.clone() },
+        State::Vacant { not_before: Micros(5), error: error.clone(), taken_over: Some(Fencing(3)) },
+        State::Vacant { not_before: Micros(5), error: error.clone(), taken_over: None },
         State::Consuming { owner, until: Micros(1_767_225_630_000_002), taken_over: Some(Fencing(9)) },
         State::Consuming { owner, until: Micros(7), taken_over: None },
         State::Consumed { owner, value: Some(Arc::from(&b"\0\xff{}"[..])) },

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::{AppError, Job, id, key_of, ms, on_memory, retry_after, secs};
 use idempotent::{
-    Abilities, Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Completion, Executor, Handler, Held, Json, Key, Lease,
-    MemoryStore, Outcome, OwnerToken, Policy, Record, Rejection, Rejects, Release, Replies, Reshapes, Scene, Settled,
-    Split, Store, StoreError, Verdict,
+    Abilities, Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Completion, Executor, Handler, Held, Json, Key,
+    Lease, MemoryStore, Outcome, OwnerToken, Policy, Record, Rejection, Rejects, Release, Replies, Reshapes, Scene,
+    Settled, Split, Store, StoreError, Verdict,
 };
 use idempotent_testkit::{Verb, VirtualClock};
 
@@ -218,7 +218,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
     on_memory(async |world| {
         let (clock, lease) = (world.clock.clone(), ms(300));
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let owner = Held { key: key_of("k"), owner: OwnerToken(1) };
+        let owner = Held::unanswered(key_of("k"), OwnerToken(1));
         let request = ClaimRequest {
             key: owner.key.clone(),
             owner: owner.owner,

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use common::{AppError, End, Job, id, key_of, ms, on_memory, retry_after, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Json, MemoryStore, Identity, OnExpiry, OnInFlight, Outcome, OwnerToken,
-    Policy, Scene, SqliteStore, StateKind, Store,
+    Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnExpiry, OnInFlight,
+    Outcome, OwnerToken, Policy, Scene, SqliteStore, StateKind, Store,
 };
 use idempotent_testkit::{FOREVER, Verb, VirtualClock};
 
@@ -20,8 +20,8 @@ fn r70_a_panic_in_a_rule_frees_the_key() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let run = tokio::spawn(async move {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) })
-                .failed_if(|_| panic!("as told"));
+            let handler =
+                Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) }).failed_if(|_| panic!("as told"));
             worker.executor.run(Call::new(id("k")), handler).await.is_ok()
         });
         assert!(run.await.unwrap_err().is_panic());

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{AppError, End, Job, id, ms, on_memory, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Clock, Disposition, Event, Executor, Fingerprint, Handler, Json, Lease, Observer, OnInFlight,
-    OnLeaseLost, OnStoreError, Outcome, Policy, Rejection, Run, Scene, StateKind,
+    Auto, BatchItem, Call, Clock, Disposition, Event, Executor, Fingerprint, Handler, Json, Lease, Observer,
+    OnInFlight, OnLeaseLost, OnStoreError, Outcome, Policy, Rejection, Run, Scene, StateKind,
 };
 use idempotent_testkit::{FOREVER, Verb};
 
@@ -87,7 +87,10 @@ fn r02_what_follows_a_run_without_result_is_not_lost() {
             .await;
             let returned = if answer.is_ok() { Disposition::Ack } else { Disposition::Retry { after: secs(1) } };
             let settled = outcome.unwrap().settle(returned);
-            assert!(mails.load(SeqCst) == 1 || settled != Disposition::Ack, "delivery {delivery}: acked, mail not sent");
+            assert!(
+                mails.load(SeqCst) == 1 || settled != Disposition::Ack,
+                "delivery {delivery}: acked, mail not sent"
+            );
         }
     });
 }
@@ -105,10 +108,11 @@ fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
         let batch = tokio::spawn({
             let (a, started) = (a.clone(), started.clone());
             async move {
-                let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-                    started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
-                    items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
-                });
+                let handler =
+                    Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                        started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
+                        items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
+                    });
                 let short = Call::new(id("short")).policy(Policy::new().lease(secs(1)));
                 a.executor.run_batch(vec![(short, "short"), (Call::new(id("long")), "long")], handler).await.len()
             }
@@ -366,8 +370,7 @@ fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
             })
         };
         worker.executor.run_batch(vec![with_print("k", "right")], good()).await;
-        let answers =
-            worker.executor.run_batch(vec![with_print("k", "wrong"), with_print("k", "right")], good()).await;
+        let answers = worker.executor.run_batch(vec![with_print("k", "wrong"), with_print("k", "right")], good()).await;
         assert_eq!(answers[0].outcome, Outcome::Mismatch);
         assert_eq!(answers[1].outcome, Outcome::Replayed, "done, with this very payload; dead-lettered instead");
     });
@@ -435,7 +438,8 @@ fn r18_a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
                             std::future::pending::<()>().await;
                             Ok::<u32, AppError>(1)
                         });
-                        let call = Call::new(id("inner")).policy(Policy::new().release_on_cancel(true).max_retries(Policy::NO_LIMIT));
+                        let call = Call::new(id("inner"))
+                            .policy(Policy::new().release_on_cancel(true).max_retries(Policy::NO_LIMIT));
                         tokio::select! {
                             answer = executor.run(call, inner) => answer,
                             () = clock.sleep_until(clock.now() + secs(1)) => Err(AppError::NoStock),
@@ -499,7 +503,8 @@ fn r20_a_nested_run_of_a_batch_items_key_is_refused_by_name() {
 #[test]
 fn r21_max_run_forever_is_refused_or_works() {
     on_memory(async |world| {
-        for policy in [Policy::new().max_run(Duration::MAX), serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap()] {
+        for policy in [Policy::new().max_run(Duration::MAX), serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap()]
+        {
             assert!(policy.check(&Scene::Mq).is_ok());
             let worker = world.worker("a", policy);
             let run = worker.spawn("k", &Job::takes(ms(0))).await;
@@ -597,8 +602,8 @@ fn r26_an_unprotected_run_inside_a_protected_one_keeps_the_outer_lease() {
                             *seen.lock().unwrap() = Some(Lease::current().is_some());
                             Ok::<u32, AppError>(1)
                         });
-                        let call = Call::new(id("inner"))
-                            .policy(Policy::new().on_store_error(OnStoreError::RunUnprotected));
+                        let call =
+                            Call::new(id("inner")).policy(Policy::new().on_store_error(OnStoreError::RunUnprotected));
                         let answer = worker.executor.run(call, inner).await;
                         worker.store.up();
                         answer

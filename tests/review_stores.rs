@@ -48,14 +48,23 @@ fn r40_memory_and_sqlite_answer_the_same() {
             let mut said = Vec::new();
             let mut fencing = Fencing(0);
             for step in 0..150 {
-                clock.jump(dice.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(1), ms(1), ms(3), ms(50), secs(6)]));
+                clock.jump(dice.pick(&[
+                    Duration::ZERO,
+                    Duration::ZERO,
+                    Duration::from_micros(1),
+                    ms(1),
+                    ms(3),
+                    ms(50),
+                    secs(6),
+                ]));
                 let back = dice.roll(40) == 0;
                 if back {
                     // A step back that no purge and no expiry was seen behind: answers must still agree.
                     let now = i64::try_from(dice.roll(3)).unwrap();
                     clock.set_wall_offset(-now);
                 }
-                let held = Held { key: key_of(dice.pick(&["a", "b"])), owner: OwnerToken(u128::from(1 + dice.roll(4))) };
+                let held =
+                    Held::unanswered(key_of(dice.pick(&["a", "b"])), OwnerToken(u128::from(1 + dice.roll(4))));
                 let what = dice.roll(10);
                 let (one, two) = match what {
                     0..=3 => {
@@ -119,7 +128,8 @@ fn r40_memory_and_sqlite_answer_the_same() {
                 let tail = || said.iter().rev().take(8).rev().cloned().collect::<Vec<_>>().join("\n");
                 assert_eq!(one, two, "seed {seed} step {step}:\n{}", tail());
                 for key in ["a", "b"] {
-                    let (one, two) = (memory.peek(&key_of(key)).await.unwrap(), sqlite.peek(&key_of(key)).await.unwrap());
+                    let (one, two) =
+                        (memory.peek(&key_of(key)).await.unwrap(), sqlite.peek(&key_of(key)).await.unwrap());
                     assert_eq!(one, two, "seed {seed} step {step}, peek {key}:\n{}", tail());
                 }
             }
@@ -135,7 +145,7 @@ fn r41_a_purge_that_removes_nothing_found_nothing() {
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let mut request = request(&mut Dice(1));
         (request.lease, request.memory, request.max_attempts) = (secs(30), secs(60), 0);
-        let held = Held { key: request.key.clone(), owner: request.owner };
+        let held = Held::unanswered(request.key.clone(), request.owner);
         store.claim(&request).await.unwrap();
         clock.jump(secs(2));
         let delete =

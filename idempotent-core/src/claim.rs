@@ -101,12 +101,20 @@ pub enum InFlight {
 }
 
 /// What is known of a key that is done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Consumed {
     /// The grant it was done under.
     pub fencing: Fencing,
     /// The encoded result, if one was kept.
     pub value: Option<Arc<[u8]>>,
+}
+
+/// Results are never shown, they may be anything.
+impl fmt::Debug for Consumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.value.as_ref().map(|value| value.len());
+        f.debug_struct("Consumed").field("fencing", &self.fencing).field("value_bytes", &bytes).finish()
+    }
 }
 
 /// What is known of a key that is buried.
@@ -162,12 +170,20 @@ impl Held {
 }
 
 /// How a successful run is recorded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Completion {
     /// The encoded result to replay, if one is to be kept.
     pub value: Option<Arc<[u8]>>,
     /// How long duplicates are recognised, counted from now by the store.
     pub retain: Duration,
+}
+
+/// Results are never shown, they may be anything.
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.value.as_ref().map(|value| value.len());
+        f.debug_struct("Completion").field("value_bytes", &bytes).field("retain", &self.retain).finish()
+    }
 }
 
 /// How a run that did not succeed is put down.

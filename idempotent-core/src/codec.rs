@@ -44,7 +44,8 @@ pub trait Codec<T> {
 
 /// JSON by serde; the default.
 ///
-/// Where nothing was kept only a value without content comes back: an `Option` must not turn into `None`.
+/// Where nothing was kept only a value without content comes back: an `Option` does not turn into `None`. What JSON
+/// itself cannot tell apart, such as `Some(())` and `None`, this cannot either.
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -60,7 +61,18 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
             None if size_of::<T>() == 0 => b"null",
             None => return Err(CodecError::decode::<T>("no value was kept")),
         };
-        serde_json::from_slice(bytes).map_err(CodecError::decode::<T>)
+        serde_json::from_slice(bytes).map_err(|error| CodecError::decode::<T>(shape(&error)))
+    }
+}
+
+/// What is wrong, without a word of the result itself: serde quotes values.
+fn shape(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (line, column) = (error.line(), error.column());
+    // Names of fields are the type's, not the result's.
+    match text.starts_with("missing field") || text.starts_with("recursion limit") {
+        true => text,
+        false => format!("not of this shape at line {line} column {column} ({:?})", error.classify()),
     }
 }
 

@@ -1,12 +1,12 @@
 //! What a task carries: the executor in scope, the lease it runs under, the slot to report to.
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tracing::Instrument;
 
 use crate::outcome::Slot;
-use crate::{Executor, Lease};
+use crate::{Executor, Key, Lease};
 
 static INSTALLED: OnceLock<Executor> = OnceLock::new();
 
@@ -19,9 +19,22 @@ pub(crate) struct Frame {
     pub(crate) executor: Option<Executor>,
     pub(crate) lease: Option<Lease>,
     pub(crate) slot: Option<Slot>,
+    /// The leases of a batch handler's items.
+    pub(crate) batch: Option<Arc<[Lease]>>,
 }
 
 impl Frame {
+    /// Whether a run stands around this place.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.lease.is_some() || self.batch.is_some()
+    }
+
+    /// The scope of the run around this place that has this key.
+    pub(crate) fn runs(&self, key: &Key) -> Option<&Arc<str>> {
+        let batch = self.batch.iter().flat_map(|leases| leases.iter());
+        self.lease.iter().chain(batch).find_map(|lease| lease.runs(key))
+    }
+
     pub(crate) fn current() -> Self {
         FRAME.try_with(Clone::clone).unwrap_or_default()
     }

@@ -1,8 +1,9 @@
 //! The template: claim → proceed → flip | delete; replay or come back later where the claim was not won.
 //!
 //! Each step is a function of that name: [`Executor::run`] is the template, `claim` stands in `executor/claim.rs`,
-//! `proceed`, `flip` and `delete` in `executor/attempt.rs`, `come_back_later` in `executor/handler.rs`. Around
-//! them: the builder, the heartbeat, waiting for a run in flight, what a drop leaves behind, batches, draining.
+//! `proceed` in `executor/attempt.rs`, `flip` and `delete` in `executor/settle.rs`, `come_back_later` in
+//! `executor/handler.rs`. Around them: the builder, the heartbeat, waiting for a run in flight, what a drop leaves
+//! behind, batches, draining.
 mod attempt;
 mod batch;
 mod builder;
@@ -13,7 +14,10 @@ mod deferrals;
 mod drain;
 mod handler;
 mod heartbeat;
+mod judge;
 mod report;
+mod settle;
+mod unprotected;
 mod wait;
 
 use std::collections::HashMap;
@@ -35,10 +39,10 @@ pub use self::handler::Handler;
 use self::heartbeat::Wheel;
 use self::report::Report;
 use crate::context::Frame;
-use crate::observe::{self, Counters};
+use crate::observe::Counters;
 use crate::policy::Terms;
 use crate::waiters::Waiters;
-use crate::{Clock, Codec, Counts, Entropy, Event, Observer, Outcome, Policy, Rejection, Replies, Scene, Store};
+use crate::{Clock, Codec, Counts, Entropy, Observer, Outcome, Policy, Rejection, Replies, Scene, Store};
 
 /// Runs handlers once per key. Cheap to clone: clones share everything.
 ///
@@ -118,19 +122,25 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        let span = observe::span(&call.identity.scene, &call.identity.scope);
-        self.template(call, handler).instrument(span).await
+        let frame = Frame::current();
+        let report = Report::begin(self, &call.identity, &frame);
+        let span = report.span().clone();
+        self.template(call, frame, report, handler).instrument(span).await
     }
 
-    async fn template<P, C, R, F, Fut>(&self, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+    async fn template<P, C, R, F, Fut>(
+        &self,
+        call: Call,
+        frame: Frame,
+        mut report: Report,
+        handler: Handler<P, C, R, F>,
+    ) -> P::Output<R>
     where
         P: Replies<R>,
         C: Codec<P::Value>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        let frame = Frame::current();
-        let mut report = Report::begin(self, &call.identity, &frame);
         // Boxed, as the attempt is: a run that waits for its handler should not carry the claim along.
         match Box::pin(self.claim(call, &frame, &mut report)).await {
             Ok(attempt) => attempt.proceed(frame, report, handler).await,
@@ -141,7 +151,7 @@ impl Executor {
                 }
                 Err(cause) => handler.come_back_later(report, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
             },
-            Err(Turned::Unprotected(_)) => unprotected(frame, report, handler).await,
+            Err(Turned::Unprotected(_, terms)) => self.unprotected(&terms, frame, report, handler).await,
             Err(Turned::Away(rejection)) => handler.come_back_later(report, rejection),
         }
     }
@@ -166,32 +176,14 @@ impl Executor {
 
     /// The policy in force for a scene: the executor's over the scene's default.
     pub fn policy(&self, scene: &Scene) -> Policy {
-        self.0.policies.get(scene).copied().unwrap_or_default().or(Policy::of(scene))
+        let scene = scene.clone().canonical();
+        self.0.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
     }
 
     fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, Rejection> {
         let terms = Terms::from(policy.or(self.policy(scene)));
         terms.check()?;
         Ok(terms)
-    }
-}
-
-/// The store is down and the policy says to run all the same.
-async fn unprotected<P, C, R, F, Fut>(frame: Frame, mut report: Report, handler: Handler<P, C, R, F>) -> P::Output<R>
-where
-    P: Replies<R>,
-    F: FnOnce() -> Fut,
-    Fut: Future<Output = R>,
-{
-    report.started(false);
-    report.event(&Event::RunsUnprotected);
-    let (run, _) = handler.take();
-    let inner = Frame { lease: None, slot: None, ..frame };
-    let reply = P::split(Box::pin(inner.enter(run())).await).await;
-    report.end(Outcome::Unprotected);
-    match reply {
-        crate::Split::Value(value) => P::value(value),
-        crate::Split::Transient(failure) | crate::Split::Permanent(failure) => P::failure(failure),
     }
 }
 

@@ -26,6 +26,15 @@ pub enum Scene {
 }
 
 impl Scene {
+    /// A name that is one of the built-in scenes' is that scene: one record, one policy.
+    pub(crate) fn canonical(self) -> Self {
+        match &self {
+            Self::Named(name) if name == "mq" => Self::Mq,
+            Self::Named(name) if name == "rest" => Self::Rest,
+            _ => self,
+        }
+    }
+
     /// Its name in keys, records and logs.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -54,7 +63,14 @@ impl Identity {
     pub fn new(scene: Scene, scope: impl Into<Cow<'static, str>>, parts: &(impl KeyPart + ?Sized)) -> Self {
         let mut all = Parts::default();
         parts.feed(&mut all);
-        Self { namespace: None, tenant: None, scene, scope: scope.into(), parts: all, what: Cow::Borrowed("key") }
+        Self {
+            namespace: None,
+            tenant: None,
+            scene: scene.canonical(),
+            scope: scope.into(),
+            parts: all,
+            what: Cow::Borrowed("key"),
+        }
     }
 
     /// Sets the namespace (the attribute's `prefix`); the executor's stands otherwise.

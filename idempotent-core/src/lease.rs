@@ -31,6 +31,7 @@ struct Inner {
     /// No renewal after this.
     cap: Instant,
     lost: AtomicBool,
+    ended: AtomicBool,
     told: Notify,
 }
 
@@ -61,8 +62,8 @@ impl Lease {
         let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
         let guard = Mutex::new(sent + grant.lease.saturating_sub(margin));
         let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
-        let (lost, told) = (AtomicBool::new(false), Notify::new());
-        Self(Arc::new(Inner { held, grant, names, outer, clock, heartbeat, margin, guard, cap, lost, told }))
+        let (lost, ended, told) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
+        Self(Arc::new(Inner { held, grant, names, outer, clock, heartbeat, margin, guard, cap, lost, ended, told }))
     }
 
     /// This grant's number, for a resource that refuses smaller ones (level L2).
@@ -159,9 +160,20 @@ impl Lease {
         *guard = (*guard).max(sent + self.length().saturating_sub(self.0.margin));
     }
 
-    pub(crate) fn lose(&self) {
-        self.0.lost.store(true, Ordering::SeqCst);
+    /// Says whether this is news: not lost before, and its run not ended.
+    pub(crate) fn lose(&self) -> bool {
+        let news = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
         self.0.told.notify_waiters();
+        news
+    }
+
+    /// The handler has ended: what becomes of the lease from here on is the executor's business.
+    pub(crate) fn end(&self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Whether this lease or one it runs inside is for `key`; whose.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::context::Frame;
-use crate::{Fencing, Rejection, StoreErrorKind};
+use crate::{Fencing, KeyError, Rejection, StoreErrorKind};
 
 /// The end of one delivery. A user's error may hide a [`Rejection`], so nothing is read out of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -17,7 +17,9 @@ pub enum Outcome {
     Unprotected,
     /// A duplicate of a consumed key got the recorded result.
     Replayed,
-    /// A duplicate of a consumed key whose result was not kept or cannot be read.
+    /// A duplicate of a consumed key whose result was not kept or cannot be read. The key is done, so the delivery is:
+    /// whatever a handler does behind such a run (`charge().await?; mail().await?`) is not done again. Where that
+    /// matters give it a key of its own, or see to it that results can be kept.
     ConsumedWithoutResult,
     /// The handler failed and the marker is gone: the next delivery may run.
     Released {
@@ -41,7 +43,8 @@ pub enum Outcome {
     },
     /// The run was dropped before its handler started; the key is free. Not an attempt.
     Cancelled,
-    /// The run was dropped after its handler started: its effect is unknown, its lease runs out.
+    /// The run was dropped after its handler started: its effect is unknown. Its lease runs out, or the key is free
+    /// if the policy says `release_on_cancel`.
     Abandoned,
     /// Another worker may have taken over.
     LeaseLost,
@@ -199,6 +202,8 @@ impl Outcome {
             Rejection::Draining { retry_after } => Self::Draining { retry_after: *retry_after },
             Rejection::Failed { .. } => Self::Failed,
             Rejection::InFlight { retry_after, .. } => Self::InFlight { retry_after: *retry_after },
+            // A handler without a name is set up wrong; the message is not at fault.
+            Rejection::Key(KeyError::NoName { .. }) => Self::Misconfigured,
             Rejection::Key(_) => Self::BadKey,
             Rejection::LeaseLost => Self::LeaseLost,
             Rejection::Mismatch => Self::Mismatch,

@@ -139,8 +139,8 @@ knobs! {
     /// # Default
     /// 10 s
     in_flight_delay_max: Duration as HumaneTime = Duration::from_secs(10);
-    /// When a failed run should be tried again, at first; doubles with each attempt. A hint to who settles the
-    /// delivery: the key itself is free at once.
+    /// When a failed run should be tried again, at first; doubles with each attempt, where there is a retry limit and
+    /// attempts are counted. A hint to who settles the delivery: the key itself is free at once.
     ///
     /// # Default
     /// 1 s
@@ -246,7 +246,8 @@ impl Terms {
 
     /// Records count in whole ms in some stores; a duration too short to be seen counts as the shortest.
     fn rounded(mut self) -> Self {
-        for time in [&mut self.lease, &mut self.max_run, &mut self.retain, &mut self.memory] {
+        let times = [&mut self.lease, &mut self.heartbeat, &mut self.max_run, &mut self.retain, &mut self.memory];
+        for time in times {
             if !time.is_zero() {
                 *time = (*time).max(Duration::from_millis(1));
             }

@@ -55,7 +55,7 @@ pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Cl
         }
         State::Vacant { not_before, .. } if *not_before > now => Claim::Delayed { rest: *not_before - now },
         State::Vacant { error, .. } if exhausted => return bury(record, error, request.memory, now),
-        State::Vacant { .. } => return grant(found, Some(record), request, now, None),
+        State::Vacant { taken_over, .. } => return grant(found, Some(record), request, now, *taken_over),
         State::Consuming { .. } | State::Consumed { .. } | State::Failed { .. } | State::Dead { .. }
             if differs(record, request) =>
         {
@@ -99,19 +99,20 @@ pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Mic
 /// Ends an attempt that did not succeed, as its verdict says.
 #[must_use]
 pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micros) -> (Settled, Write) {
-    owned(found, held, now, |record, _, _| {
+    owned(found, held, now, |record, _, taken_over| {
         let error = || release.error.clone();
         let kept = |state, expires_at| Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() });
-        let vacant = |attempt| {
+        let vacant = |attempt, taken_over| {
             let not_before = now + release.delay;
-            let state = State::Vacant { not_before, error: error() };
+            let state = State::Vacant { not_before, error: error(), taken_over };
             let expires_at = not_before + release.memory;
             Write::Put(Record { state, attempt, expires_at, updated_at: now, display: None, ..record.clone() })
         };
         match release.verdict {
             Verdict::Delete => delete(record, error(), now),
-            Verdict::Vacate => vacant(record.attempt),
-            Verdict::Refund => vacant(record.attempt.saturating_sub(1)),
+            Verdict::Vacate => vacant(record.attempt, None),
+            // It never ran: what it took over is still to be known.
+            Verdict::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
             Verdict::Fail => kept(State::Failed { error: error() }, now + release.memory),
             Verdict::Bury => kept(State::Dead { error: error() }, now + release.memory),
         }
@@ -139,7 +140,7 @@ pub fn forget(
     if !allowed || record.fencing != expected {
         return lost(kind);
     }
-    let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator") };
+    let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator"), taken_over: None };
     let expires_at = now + memory;
     let vacant =
         Record { state, attempt: 0, fingerprint: None, expires_at, updated_at: now, display: None, ..record.clone() };
@@ -206,7 +207,7 @@ fn delete(record: &Record, error: Arc<str>, now: Micros) -> Write {
     if record.fencing.0 < now.0 {
         return Write::Delete;
     }
-    let state = State::Vacant { not_before: now, error };
+    let state = State::Vacant { not_before: now, error, taken_over: None };
     Write::Put(Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() })
 }
 

@@ -91,6 +91,9 @@ pub enum State {
         not_before: Micros,
         /// Why the last run ended.
         error: Arc<str>,
+        /// The grant of an owner that let its lease run out, if the run that took over was given back before it began:
+        /// the next one has to know.
+        taken_over: Option<Fencing>,
     },
     /// Somebody may be running.
     Consuming {
@@ -124,9 +127,12 @@ pub enum State {
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Vacant { not_before, error } => {
-                f.debug_struct("Vacant").field("not_before", not_before).field("error", error).finish()
-            }
+            Self::Vacant { not_before, error, taken_over } => f
+                .debug_struct("Vacant")
+                .field("not_before", not_before)
+                .field("error", error)
+                .field("taken_over", taken_over)
+                .finish(),
             Self::Consuming { owner, until, taken_over } => f
                 .debug_struct("Consuming")
                 .field("owner", owner)

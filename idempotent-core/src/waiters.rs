@@ -52,7 +52,9 @@ impl Waiters {
         if self.waiting() == 0 {
             return;
         }
-        if let Some(bell) = self.bells().remove(&key) {
+        let bell = self.bells().remove(&key);
+        // Rung with the lock let go: a waker may drop a waiter.
+        if let Some(bell) = bell {
             bell.notify.notify_waiters();
         }
     }

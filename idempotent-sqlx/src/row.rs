@@ -94,7 +94,7 @@ pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
     let until = Micros(number(row, Column::Until)?);
     let taken_over = row.int(Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(Fencing);
     let state = match row.int(Column::State)? {
-        Some(0) => State::Vacant { not_before: until, error: error(row)? },
+        Some(0) => State::Vacant { not_before: until, error: error(row)?, taken_over },
         Some(1) => State::Consuming { owner: owner(row)?, until, taken_over },
         Some(2) => State::Consumed { owner: owner(row)?, value: row.bytes(Column::Value)?.map(Arc::from) },
         Some(3) => State::Failed { error: error(row)? },

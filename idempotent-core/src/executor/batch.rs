@@ -1,22 +1,23 @@
 //! Many deliveries, one handler: each item is claimed and settled on its own.
-use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+mod answers;
+
+use std::collections::HashMap;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use super::attempt::{Attempt, PutDown};
+use self::answers::{Answers, Ended};
+use super::attempt::{Attempt, Dropped};
 use super::cancel::OnDrop;
-use super::claim::{Asked, Prepared, Turned, unanswered};
+use super::claim::{Asked, Prepared, Turned};
 use super::report::Report;
 use super::{Call, Executor, Handler};
-use crate::clock::before;
 use crate::context::Frame;
-use crate::{Claim, Codec, Disposition, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
+use crate::outcome::Slot;
+use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
 /// An item that is this run's to handle.
 #[derive(Debug)]
@@ -46,21 +47,14 @@ enum Place<T> {
     Consumed(Option<Arc<[u8]>>, Report),
     /// Not to be handled.
     Away(Rejection, Report),
-    /// The same key stands at an earlier place.
+    /// The same call stands at an earlier place.
     Same(usize, Report),
+    /// An earlier place has the same key with another payload: the record is asked once that one is settled.
+    Differs(Box<Prepared>, Report),
 }
 
-/// How the handler ended.
-enum Ended<R> {
-    Replies(Vec<R>),
-    Dropped,
-    Panicked(Box<dyn Any + Send>),
-}
-
-type Answers<O> = BTreeMap<usize, Answer<O>>;
-
-/// What is known of the places that duplicates inside the batch refer to: the bytes kept, if the item is done.
-type Firsts = HashMap<usize, Option<Arc<[u8]>>>;
+/// A handled item, and its place.
+type Mine = (usize, Box<Attempt>, Report);
 
 impl Executor {
     /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
@@ -68,7 +62,8 @@ impl Executor {
     /// called. Policies that wait for a run in flight do not wait here, and none runs unprotected.
     ///
     /// Settle each delivery by its own [`Answer::outcome`]. A handler that answers for another number of items than
-    /// it was given frees all of them.
+    /// it was given frees all of them. It is dropped once every item has lost its lease; while one is left it goes
+    /// on, and those that lost theirs do not count.
     ///
     /// # Cancellation
     /// As [`run`](Self::run), for each item.
@@ -88,7 +83,8 @@ impl Executor {
     {
         let frame = Frame::current();
         let (run, rules) = handler.take();
-        let (mut given, mut mine, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let mut others = Vec::new();
+        let (mut given, mut mine): (Vec<_>, Vec<Mine>) = (Vec::new(), Vec::new());
         for (at, place) in self.claim_batch(items, &frame).await {
             match place {
                 // The last claim may have come long after the first.
@@ -103,15 +99,23 @@ impl Executor {
                 other => others.push((at, other)),
             }
         }
-        let (mut answers, mut firsts) = (Answers::new(), Firsts::new());
+        let mut answers = Answers::new(&rules);
         if !given.is_empty() {
-            let ended = self.proceed_batch(&frame, run, given).await;
-            settle(ended, mine, &rules, &mut answers, &mut firsts).await;
+            let inner = Slot::default();
+            let ended = self.proceed_batch::<P, R, T, F, Fut>(&frame, &inner, run, given, &mine).await;
+            answers.settle(ended, mine, inner.take()).await;
         }
         for (at, place) in others {
-            answer(at, place, &rules, &mut answers, &mut firsts);
+            match place {
+                Place::Consumed(value, report) => answers.replay(at, value, report),
+                Place::Away(rejection, report) => answers.reject(at, rejection, report),
+                Place::Same(first, report) => answers.same(at, first, report),
+                Place::Differs(prepared, report) => self.ask_late(at, &prepared, report, &frame, &mut answers).await,
+                // Taken above.
+                Place::Mine(_, _, report) => answers.reject(at, Rejection::LeaseLost, report),
+            }
         }
-        answers.into_values().collect()
+        answers.in_order()
     }
 
     async fn claim_batch<T>(&self, items: Vec<(Call, T)>, frame: &Frame) -> Vec<(usize, Place<T>)> {
@@ -128,8 +132,8 @@ impl Executor {
                             seen.insert(hash, (at, own));
                             asked.push((at, item, prepared, report));
                         }
-                        Some((_, Some(first))) if own.is_some_and(|own| own != *first) => {
-                            places.push((at, Place::Away(Rejection::Mismatch, report)));
+                        Some((_, first)) if *first != own => {
+                            places.push((at, Place::Differs(Box::new(prepared), report)));
                         }
                         Some((first, _)) => places.push((at, Place::Same(*first, report))),
                     }
@@ -137,8 +141,8 @@ impl Executor {
             }
         }
         places.extend(self.ask_batch(asked, frame).await);
-        // Those to be handled first, so that no lease waits; duplicates behind what they refer to.
-        places.sort_by_key(|(at, place)| (matches!(place, Place::Same(..)), *at));
+        // Duplicates behind what they refer to, wherever it stood.
+        places.sort_by_key(|(at, place)| (matches!(place, Place::Same(..) | Place::Differs(..)), *at));
         places
     }
 
@@ -146,25 +150,30 @@ impl Executor {
     async fn ask_batch<T>(&self, asked: Vec<(usize, T, Prepared, Report)>, frame: &Frame) -> Vec<(usize, Place<T>)> {
         let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, &own.held, &own.terms)).collect();
         let sent = self.0.clock.now();
-        let mut at_once = match (self.0.store.abilities().batch, &asked[..]) {
+        let at_once = match (self.0.store.abilities().batch, &asked[..]) {
             (Some(batch), [_, _, ..]) => {
                 let requests: Vec<_> = asked.iter().map(|(_, _, own, _)| own.request.clone()).collect();
                 let patience = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-                let told = before(&*self.0.clock, sent + patience, batch.claim_all(&requests)).await;
-                // Each is then asked for by itself, by its own token.
-                told.unwrap_or_else(|| requests.iter().map(|_| Err(unanswered())).collect())
+                Some(self.before(sent + patience, batch.claim_all(&requests)).await.unwrap_or_default())
             }
-            _ => Vec::new(),
-        }
-        .into_iter();
+            _ => None,
+        };
+        let batched = at_once.is_some();
+        let mut at_once = at_once.into_iter().flatten();
         let claims = asked.into_iter().zip(guards).map(|((at, item, prepared, mut report), guard)| {
             let told = at_once.next();
             async move {
                 let asked = match told {
-                    Some(Ok(claim)) if claim != Claim::InFlight(InFlight::Busy) => Asked { sent, answer: Ok(claim) },
-                    // Its lease may have begun with the first asking.
-                    Some(_) => self.ask(&prepared, &report, &mut Some(sent)).await,
-                    None => self.ask(&prepared, &report, &mut None).await,
+                    Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
+                        Asked { sent, unheard: false, answer: Ok(answer) }
+                    }
+                    told => {
+                        if let Some(Err(error)) = &told {
+                            report.event(&Event::StoreFailed { step: "claim", error });
+                        }
+                        // Its lease may have begun with the asking for all.
+                        self.ask(&prepared, &report, &mut batched.then_some(sent), None).await
+                    }
                 };
                 let place = match self.granted(&prepared, guard, asked, frame, &mut report) {
                     Err(turned) => turned.place(report),
@@ -176,18 +185,61 @@ impl Executor {
         join_all(claims).await
     }
 
-    async fn proceed_batch<R, T, F, Fut>(&self, frame: &Frame, run: F, given: Vec<BatchItem<T>>) -> Ended<R>
+    /// The same key as an earlier place, another payload: judged by the record, as if it had come alone. If the key
+    /// is free by now it is not handled in this batch any more.
+    async fn ask_late<P, C, R>(
+        &self,
+        at: usize,
+        prepared: &Prepared,
+        mut report: Report,
+        frame: &Frame,
+        answers: &mut Answers<'_, P, C, R>,
+    ) where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+    {
+        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
+        let asked = self.ask(prepared, &report, &mut None, None).await;
+        match self.granted(prepared, guard, asked, frame, &mut report) {
+            Ok(mut attempt) => {
+                attempt.give_back().await;
+                let retry_after = prepared.terms.in_flight_delay;
+                answers.reject(at, Rejection::InFlight { retry_after, message: None }, report);
+            }
+            Err(Turned::Replay(value)) => answers.replay(at, value, report),
+            Err(Turned::Away(rejection)) => answers.reject(at, rejection, report),
+            Err(Turned::Unprotected(error, _)) => answers.reject(at, error.into(), report),
+        }
+    }
+
+    async fn proceed_batch<P, R, T, F, Fut>(
+        &self,
+        frame: &Frame,
+        inner: &Slot,
+        run: F,
+        given: Vec<BatchItem<T>>,
+        mine: &[Mine],
+    ) -> Ended<P::Value, P::Failure>
     where
+        P: Replies<R>,
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
     {
-        let around = Frame { slot: None, ..frame.clone() };
-        let running = AssertUnwindSafe(around.enter(Box::pin(async { run(given).await }))).catch_unwind();
+        let leases = given.iter().map(|item| item.lease.clone()).collect();
+        let around = Frame { slot: Some(inner.clone()), batch: Some(leases), ..frame.clone() };
+        let handled = async {
+            let mut replies = Vec::new();
+            for reply in run(given).await {
+                replies.push(P::split(reply).await);
+            }
+            replies
+        };
+        let running = AssertUnwindSafe(around.enter(Box::pin(handled))).catch_unwind();
         tokio::select! {
             biased;
             ended = running => ended.map_or_else(Ended::Panicked, Ended::Replies),
-            () = self.closed() => Ended::Dropped,
-            () = self.0.wheel.stand_by() => Ended::Dropped, // never ends
+            _ = join_all(mine.iter().map(|(_, attempt, _)| attempt.lost())) => Ended::Dropped(Dropped::LeaseLost),
+            () = self.closed() => Ended::Dropped(Dropped::Closed),
         }
     }
 }
@@ -197,108 +249,7 @@ impl Turned {
         match self {
             Self::Replay(value) => Place::Consumed(value, report),
             Self::Away(rejection) => Place::Away(rejection, report),
-            Self::Unprotected(error) => Place::Away(error.into(), report),
+            Self::Unprotected(error, _) => Place::Away(error.into(), report),
         }
     }
-}
-
-/// Puts down each item that was handled.
-async fn settle<P, C, R>(
-    ended: Ended<R>,
-    mine: Vec<(usize, Box<Attempt>, Report)>,
-    rules: &Handler<P, C, R, ()>,
-    answers: &mut Answers<P::Output<R>>,
-    firsts: &mut Firsts,
-) where
-    P: Replies<R>,
-    C: Codec<P::Value>,
-{
-    let given = mine.len();
-    match ended {
-        Ended::Replies(replies) if replies.len() == given => {
-            let settled =
-                join_all(replies.into_iter().zip(mine).map(|(reply, (at, mut attempt, report))| async move {
-                    (at, attempt.put_down(report, P::split(reply).await, None, rules).await)
-                }));
-            for (at, PutDown { output, outcome, kept }) in settled.await {
-                if outcome == Outcome::Ran {
-                    firsts.insert(at, kept);
-                }
-                answers.insert(at, Answer { output, outcome });
-            }
-        }
-        Ended::Replies(replies) => {
-            let answered = replies.len();
-            let released = release_all(mine, "the batch handler did not answer for each item").await;
-            for (at, outcome) in released {
-                let output = rules.reject(Rejection::BatchAnswers { given, answered });
-                answers.insert(at, Answer { output, outcome });
-            }
-        }
-        Ended::Dropped => {
-            for (at, mut attempt, report) in mine {
-                attempt.end(report, Outcome::Abandoned);
-                let output = rules.reject(Rejection::Draining { retry_after: attempt.lease.remaining() });
-                answers.insert(at, Answer { output, outcome: Outcome::Abandoned });
-            }
-        }
-        Ended::Panicked(panic) => {
-            release_all(mine, "the handler panicked").await;
-            resume_unwind(panic)
-        }
-    }
-}
-
-async fn release_all(mine: Vec<(usize, Box<Attempt>, Report)>, error: &str) -> Vec<(usize, Outcome)> {
-    join_all(mine.into_iter().map(|(at, mut attempt, report)| async move {
-        let outcome = attempt.delete(&report, false, error, None).await;
-        attempt.end(report, outcome.clone());
-        (at, outcome)
-    }))
-    .await
-}
-
-/// Answers an item that was not handled; those of the same key come behind the one they refer to.
-fn answer<P, C, R, T>(
-    at: usize,
-    place: Place<T>,
-    rules: &Handler<P, C, R, ()>,
-    answers: &mut Answers<P::Output<R>>,
-    firsts: &mut Firsts,
-) where
-    P: Replies<R>,
-    C: Codec<P::Value>,
-{
-    let (consumed, report) = match place {
-        Place::Consumed(value, report) => {
-            firsts.insert(at, value.clone());
-            (Ok(value), report)
-        }
-        Place::Same(first, report) => match firsts.get(&first) {
-            Some(kept) => (Ok(kept.clone()), report),
-            // The first is not done: its next delivery and this one's meet at the store.
-            None => {
-                let retry_after = match answers.get(&first).map(|answer| answer.outcome.disposition()) {
-                    Some(Disposition::Retry { after }) => after,
-                    _ => Duration::from_secs(1),
-                };
-                (Err(Rejection::InFlight { retry_after, message: None }), report)
-            }
-        },
-        Place::Away(rejection, report) => (Err(rejection), report),
-        // Taken by the caller.
-        Place::Mine(_, _, report) => (Err(Rejection::LeaseLost), report),
-    };
-    let decoded = consumed.and_then(|value| {
-        C::decode(value.as_deref()).map_err(|cause| Rejection::ConsumedWithoutResult { cause: Some(cause) })
-    });
-    let (output, outcome) = match decoded {
-        Ok(value) => (P::replayed(value), Outcome::Replayed),
-        Err(rejection) => {
-            let outcome = Outcome::of(&rejection);
-            (rules.reject(rejection), outcome)
-        }
-    };
-    report.end(outcome.clone());
-    answers.insert(at, Answer { output, outcome });
 }

@@ -45,13 +45,13 @@ impl ExecutorBuilder {
 
     /// A scene's policy; what it leaves open is the scene's default.
     pub fn policy(mut self, scene: Scene, policy: Policy) -> Self {
-        self.policies.insert(scene, policy);
+        self.policies.insert(scene.canonical(), policy);
         self
     }
 
     /// Checks the scene's lease and retention against how its broker redelivers.
     pub fn redelivery(mut self, scene: Scene, redelivery: Redelivery) -> Self {
-        self.redelivery.push((scene, redelivery));
+        self.redelivery.push((scene.canonical(), redelivery));
         self
     }
 
@@ -85,6 +85,9 @@ impl ExecutorBuilder {
     /// [`PolicyError`] if a policy makes no sense or does not fit its broker. A retention without end is allowed
     /// and warned of.
     pub fn build(self) -> Result<Executor, PolicyError> {
+        if self.namespace.is_empty() {
+            return Err(PolicyError::no_namespace());
+        }
         for (scene, policy) in &self.policies {
             policy.check(scene)?;
         }

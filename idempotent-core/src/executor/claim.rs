@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
 use super::cancel::OnDrop;
-use super::drain::Phase;
 use super::report::Report;
 use super::{Call, Executor};
 use crate::backoff::delay;
-use crate::clock::{before, pause};
+use crate::clock::{later, pause};
 use crate::context::Frame;
 use crate::lease::Span;
 use crate::policy::Terms;
@@ -22,7 +21,7 @@ pub(super) enum Turned {
     Replay(Option<Arc<[u8]>>),
     Away(Rejection),
     /// The store is down, and the policy says to run all the same.
-    Unprotected(StoreError),
+    Unprotected(StoreError, Box<Terms>),
 }
 
 impl<T: Into<Rejection>> From<T> for Turned {
@@ -37,12 +36,16 @@ pub(super) struct Prepared {
     pub(super) held: Held,
     pub(super) terms: Terms,
     message: Option<Arc<str>>,
+    /// Inside another run.
+    inside: bool,
 }
 
 /// A store's answer to a claim.
 pub(super) struct Asked {
     /// No later than the grant's lease began, if one was granted.
     pub(super) sent: Instant,
+    /// Whether a copy of the claim was sent whose fate is unknown.
+    pub(super) unheard: bool,
     pub(super) answer: Result<Claim, StoreError>,
 }
 
@@ -56,9 +59,9 @@ impl Executor {
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
         let mut unheard = None;
-        let mut asked = self.ask(&prepared, report, &mut unheard).await;
+        let mut asked = self.ask(&prepared, report, &mut unheard, None).await;
         if let OnInFlight::Wait(most) = prepared.terms.on_in_flight {
-            let deadline = self.0.clock.now() + most;
+            let deadline = later(self.0.clock.now(), most);
             asked = self.wait(&prepared, report, &mut unheard, asked, deadline).await;
         }
         self.granted(&prepared, guard, asked, frame, report).map(Box::new)
@@ -77,18 +80,14 @@ impl Executor {
             Ok(Claim::Acquired(grant)) => {
                 guard.granted(grant.fencing);
                 let lease = self.lease(prepared, grant, frame, report, asked.sent);
-                Ok(Attempt::new(self, lease, prepared.terms, guard))
+                Ok(Attempt::new(self, lease, prepared.terms, guard, prepared.inside))
             }
-            Ok(other) => {
-                guard.disarm();
-                Err(self.turned(other, prepared))
-            }
-            Err(error) => {
-                // One that may have been applied is taken back as the guard goes; else there is nothing to free.
-                if error.kind() != StoreErrorKind::Ambiguous {
+            answer => {
+                // A copy that may yet be applied is taken back as the guard goes; else there is nothing to free.
+                if !asked.unheard {
                     guard.disarm();
                 }
-                Err(refused(error, &prepared.terms))
+                Err(answer.map_or_else(|error| self.refused(error, prepared), |other| self.turned(other, prepared)))
             }
         }
     }
@@ -99,17 +98,19 @@ impl Executor {
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
         let terms = self.terms(&identity.scene, policy)?;
-        if let Some(scope) = frame.lease.as_ref().and_then(|outer| outer.runs(&key)) {
+        if let Some(scope) = frame.runs(&key) {
             return Err(Rejection::Nested { scope: scope.clone() }.into());
         }
-        if self.is_draining() {
+        // What runs may finish, with the runs inside it.
+        let inside = frame.is_inside();
+        if self.is_draining() && !inside {
             return Err(self.draining().into());
         }
         let fingerprint = fingerprint?;
         let owner = OwnerToken(self.0.entropy.bits()?);
         let held = Held::unanswered(key.clone(), owner);
         let request = request(&identity, key, owner, fingerprint, &terms);
-        Ok(Prepared { request, held, terms, message })
+        Ok(Prepared { request, held, terms, message, inside })
     }
 
     /// Makes the grant a lease: only here it is known when the claim was sent.
@@ -125,14 +126,21 @@ impl Executor {
     /// `unheard` is when the first copy of this claim went out whose fate is unknown; it is remembered over all
     /// askings. That copy may be the one that was granted, whichever is answered, and then its lease began no
     /// later: a grant counts from there.
-    pub(super) async fn ask(&self, prepared: &Prepared, report: &Report, unheard: &mut Option<Instant>) -> Asked {
+    pub(super) async fn ask(
+        &self,
+        prepared: &Prepared,
+        report: &Report,
+        unheard: &mut Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Asked {
         let began = self.0.clock.now();
         let mut pauses = ASKED_AGAIN.into_iter();
         let patience = prepared.terms.lease / 3;
         loop {
             let sent = self.0.clock.now();
-            let claimed = self.0.store.claim(&prepared.request);
-            let answer = before(&*self.0.clock, sent + patience, claimed).await.unwrap_or_else(|| Err(unanswered()));
+            let until = deadline.map_or(sent + patience, |deadline| deadline.min(sent + patience));
+            let answer = self.before(until, self.0.store.claim(&prepared.request)).await;
+            let answer = answer.unwrap_or_else(|| Err(unanswered()));
             let again = match &answer {
                 Err(error) => {
                     report.event(&Event::StoreFailed { step: "claim", error });
@@ -146,10 +154,11 @@ impl Executor {
                 Ok(_) => false,
             };
             // Past two thirds of the lease a grant would be of no use.
-            let late = self.0.clock.now().saturating_duration_since(began) >= patience * 2;
+            let now = self.0.clock.now();
+            let late = now.saturating_duration_since(began) >= patience * 2 || deadline.is_some_and(|end| end <= now);
             match pauses.next() {
                 Some(rest) if again && !late => pause(&*self.0.clock, rest).await,
-                _ => return Asked { sent: unheard.unwrap_or(sent), answer },
+                _ => return Asked { sent: unheard.unwrap_or(sent), unheard: unheard.is_some(), answer },
             }
         }
     }
@@ -163,17 +172,21 @@ impl Executor {
         mut asked: Asked,
         deadline: Instant,
     ) -> Asked {
-        if !matches!(asked.answer, Ok(Claim::InFlight(_))) {
-            return asked;
-        }
+        let Ok(Claim::InFlight(mut in_flight)) = asked.answer else { return asked };
         // Too many wait already: this one is told to come back.
         let Ok(_place) = self.0.places.try_acquire() else { return asked };
         loop {
             // Watching begins before the store is asked again: nothing can be settled unseen in between.
             let settled = self.watch(&prepared.request.key);
-            asked = self.ask(prepared, report, unheard).await;
-            let Ok(Claim::InFlight(in_flight)) = asked.answer else { return asked };
-            if self.0.clock.now() >= deadline || self.is_draining() {
+            asked = self.ask(prepared, report, unheard, Some(deadline)).await;
+            let over = self.0.clock.now() >= deadline || (self.is_draining() && !prepared.inside);
+            match &asked.answer {
+                Ok(Claim::InFlight(still)) => in_flight = *still,
+                // No answer in the time that was left: it was in flight when last heard of.
+                Err(error) if over && error.is_worth_a_retry() => asked.answer = Ok(Claim::InFlight(in_flight)),
+                _ => return asked,
+            }
+            if over {
                 return asked;
             }
             self.settled(settled, in_flight, deadline).await;
@@ -183,7 +196,7 @@ impl Executor {
     fn turned(&self, claim: Claim, prepared: &Prepared) -> Turned {
         Turned::Away(match claim {
             Claim::Consumed(consumed) => return Turned::Replay(consumed.value),
-            Claim::InFlight(_) if self.is_draining() => self.draining(),
+            Claim::InFlight(_) if self.is_draining() && !prepared.inside => self.draining(),
             Claim::InFlight(in_flight) => Rejection::InFlight {
                 retry_after: self.come_back_in(&prepared.request.key, in_flight, &prepared.terms),
                 message: prepared.message.clone(),
@@ -215,9 +228,15 @@ impl Executor {
         Rejection::Draining { retry_after: Duration::from_secs(1) }
     }
 
-    /// Ends when running handlers are to be dropped.
-    pub(super) async fn closed(&self) {
-        self.0.gate.reached(Phase::Closed).await;
+    fn refused(&self, error: StoreError, prepared: &Prepared) -> Turned {
+        // Only what says that the store is down: a record that cannot be read may well be a consumed one.
+        match prepared.terms.on_store_error {
+            _ if self.is_draining() && !prepared.inside => self.draining().into(),
+            OnStoreError::RunUnprotected if error.is_worth_a_retry() => {
+                Turned::Unprotected(error, Box::new(prepared.terms))
+            }
+            OnStoreError::RunUnprotected | OnStoreError::Fail => error.into(),
+        }
     }
 }
 
@@ -241,13 +260,5 @@ fn request(
         on_expiry: terms.on_expiry,
         memory: terms.memory,
         display: identity.display(terms.display_key),
-    }
-}
-
-fn refused(error: StoreError, terms: &Terms) -> Turned {
-    // Only what says that the store is down: a record that cannot be read may well be a consumed one.
-    match terms.on_store_error {
-        OnStoreError::RunUnprotected if error.is_worth_a_retry() => Turned::Unprotected(error),
-        OnStoreError::RunUnprotected | OnStoreError::Fail => Turned::Away(error.into()),
     }
 }

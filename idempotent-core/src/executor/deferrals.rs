@@ -21,7 +21,7 @@ impl Deferrals {
     /// Counts one more deferral of `key`, remembered for `rest` of the lease; says how many there were before.
     pub(super) fn count(&self, key: &Key, rest: Duration, now: Instant) -> u32 {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= Self::MOST {
+        if known.len() >= Self::MOST && !known.contains_key(&key.hash()) {
             known.retain(|_, deferral| deferral.forget > now);
             if known.len() >= Self::MOST {
                 return 0;

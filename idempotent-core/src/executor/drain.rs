@@ -1,11 +1,12 @@
 //! Shutting down: nothing new starts, what runs may finish, the rest is abandoned.
+use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::Executor;
-use crate::clock::{before, later};
+use crate::clock::{before, later, pause};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
@@ -15,6 +16,9 @@ pub(super) enum Phase {
     Closed = 2,
 }
 
+/// How long a settling step may take once a drain's grace is over.
+const AFTER_CLOSE: Duration = Duration::from_secs(1);
+
 /// Counts who is inside, and says when to leave.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -22,6 +26,7 @@ pub(super) struct Gate {
     phase: AtomicU8,
     changed: Notify,
     inside: AtomicUsize,
+    abandoned: AtomicUsize,
     left: Notify,
 }
 
@@ -62,6 +67,11 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
+    /// A handler was dropped because the gate closed.
+    pub(super) fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn inside(&self) -> usize {
         self.inside.load(Ordering::SeqCst)
     }
@@ -90,8 +100,9 @@ pub struct Drained {
 
 impl Executor {
     /// Graceful shutdown, for good. From here on a call is answered `Draining`, and a claim that was granted but
-    /// whose handler had not started is given back, its attempt not counted. Runs in flight go on, their leases
-    /// are renewed; those that have not ended after `grace` are dropped at their next await.
+    /// whose handler had not started is given back, its attempt not counted. Runs in flight go on, with the runs
+    /// inside them, and their leases are renewed; those that have not ended after `grace` are dropped at their next
+    /// await, and a store that does not answer is given a second more.
     ///
     /// Stop pulling deliveries first. Ends when the last run has ended or was dropped.
     ///
@@ -99,16 +110,38 @@ impl Executor {
     /// Dropping it leaves the executor draining, without an end of the grace.
     pub async fn drain(&self, grace: Duration) -> Drained {
         let gate = &self.0.gate;
-        let running = gate.inside();
+        let (running, before_it) = (gate.inside(), gate.abandoned.load(Ordering::SeqCst));
         gate.advance(Phase::Draining);
         let deadline = later(self.0.clock.now(), grace);
         if before(&*self.0.clock, deadline, gate.empty()).await.is_some() {
-            return Drained { finished: running, abandoned: 0 };
+            // Perhaps by another drain with a shorter grace.
+            let abandoned = gate.abandoned.load(Ordering::SeqCst).saturating_sub(before_it).min(running);
+            return Drained { finished: running - abandoned, abandoned };
         }
-        let abandoned = gate.inside().min(running);
         gate.advance(Phase::Closed);
         gate.empty().await;
+        let abandoned = gate.abandoned.load(Ordering::SeqCst).saturating_sub(before_it).min(running);
         Drained { finished: running - abandoned, abandoned }
+    }
+
+    /// `future`, or `None` once `until` or the end of a drain has come: a second behind its grace at the latest, so
+    /// that what is almost done is not cut off and a store that hangs does not keep the process.
+    pub(super) async fn before<F: Future>(&self, until: Instant, future: F) -> Option<F::Output> {
+        let drained = async {
+            self.closed().await;
+            pause(&*self.0.clock, AFTER_CLOSE).await;
+        };
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = async { self.0.clock.sleep_until(until).await } => None,
+            () = drained => None,
+        }
+    }
+
+    /// Ends when running handlers are to be dropped.
+    pub(super) async fn closed(&self) {
+        self.0.gate.reached(Phase::Closed).await;
     }
 
     /// Whether [`drain`](Self::drain) was called.

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::clock::before;
 use crate::observe::Run;
-use crate::{Clock, Event, Held, Lease, Observer, Settled, Store, StoreError};
+use crate::{Clock, Event, Lease, Observer, Settled, Store, StoreError};
 
 /// The leases in force, and when each has its next turn. They live here and not in the task that drives them, so
 /// they survive the runtime that task happens to run on.
@@ -22,7 +22,6 @@ pub(super) struct Wheel {
     observer: Arc<dyn Observer>,
     turns: Mutex<Turns>,
     nudge: Notify,
-    orphaned: Notify,
 }
 
 #[derive(Default)]
@@ -31,12 +30,17 @@ struct Turns {
     free: Vec<usize>,
     /// What the driver sleeps for.
     next: Option<Instant>,
-    driven: bool,
+    /// Which driver is at it, if one is. A driver that finds another number has been replaced.
+    driver: Option<u64>,
+    drivers: u64,
 }
 
 struct Turn {
     lease: Lease,
     due: Instant,
+    /// No renewal before this, whatever wakes the driver: half a heartbeat after the last one, or when one that
+    /// failed is to be tried again.
+    rested: Instant,
 }
 
 /// Renewals that one call of a store may carry.
@@ -44,61 +48,90 @@ const A_CALL: usize = 256;
 
 impl Wheel {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
-        let (nudge, orphaned) = (Notify::new(), Notify::new());
-        Arc::new(Self { store, clock, observer, turns: Mutex::default(), nudge, orphaned })
+        Arc::new(Self { store, clock, observer, turns: Mutex::default(), nudge: Notify::new() })
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
     pub(super) fn add(self: &Arc<Self>, lease: Lease) -> Ticket {
-        let due = (self.clock.now() + lease.heartbeat()).min(lease.guard());
+        let now = self.clock.now();
+        // A claim that took long has used up some of its lease: it is renewed all the sooner.
+        let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
         let mut turns = self.turns();
         let place = turns.free.pop().unwrap_or_else(|| {
             turns.places.push(None);
             turns.places.len() - 1
         });
-        turns.places[place] = Some(Turn { lease, due });
+        turns.places[place] = Some(Turn { lease: lease.clone(), due, rested: now });
         let sooner = turns.next.is_none_or(|next| due < next);
+        let driven = turns.driver.is_some();
         drop(turns);
         if sooner {
             self.nudge.notify_one();
         }
-        self.see_to_it();
-        Ticket { wheel: self.clone(), place }
+        if !driven {
+            self.drive();
+        }
+        Ticket { wheel: self.clone(), lease, place }
     }
 
-    /// Ends never: takes the wheel over whenever the runtime that drove it is gone.
-    pub(super) async fn stand_by(self: &Arc<Self>) {
-        loop {
-            self.orphaned.notified().await;
-            self.see_to_it();
+    /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
+    /// over from a driver that is late: its runtime has ended, or stands still.
+    pub(super) async fn watch_over(self: &Arc<Self>, lease: &Lease) {
+        let lost = lease.lost();
+        let watch = async {
+            loop {
+                let now = self.clock.now();
+                if lease.guard() <= now {
+                    return self.lose(lease);
+                }
+                if self.is_late(now, lease.heartbeat() / 8) {
+                    self.drive();
+                }
+                self.clock.sleep_until(lease.guard().min(now + lease.heartbeat() * 5 / 4)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = lost => {}
+            () = watch => {}
         }
     }
 
-    fn see_to_it(self: &Arc<Self>) {
-        if !std::mem::replace(&mut self.turns().driven, true) {
-            tokio::spawn(Driver(self.clone()).drive());
-        }
+    fn is_late(&self, now: Instant, slack: Duration) -> bool {
+        let turns = self.turns();
+        turns.driver.is_none() || turns.next.is_some_and(|next| next + slack <= now)
     }
 
-    /// Gives each lease that is due its turn; says when the next is.
-    fn turn(&self, now: Instant) -> (Vec<Lease>, Option<Instant>) {
-        let (mut renew, mut lost) = (Vec::new(), Vec::new());
+    /// Takes the wheel, also from another driver.
+    fn drive(self: &Arc<Self>) {
         let mut turns = self.turns();
-        let mut next = None;
+        turns.drivers += 1;
+        let number = turns.drivers;
+        turns.driver = Some(number);
+        drop(turns);
+        tokio::spawn(Driver { wheel: self.clone(), number }.drive());
+    }
+
+    /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
+    fn turn(&self, now: Instant) -> (Vec<Lease>, Option<Instant>) {
+        let (mut renew, mut lost, mut next) = (Vec::new(), Vec::new(), None);
+        let mut turns = self.turns();
         for place in &mut turns.places {
             let Some(turn) = place else { continue };
+            let (guard, heartbeat) = (turn.lease.guard(), turn.lease.heartbeat());
+            if guard <= now {
+                lost.extend(place.take().map(|turn| turn.lease));
+                continue;
+            }
             // A little early: leases claimed at about the same time are renewed by one call.
-            if turn.due <= now + turn.lease.heartbeat() / 8 {
-                if turn.lease.guard() <= now {
-                    lost.extend(place.take().map(|turn| turn.lease));
-                    continue;
-                }
-                if turn.lease.may_renew(now) {
-                    renew.push(turn.lease.clone());
-                }
-                // Queued again before the answer is in: a renewal that hangs cannot hide the guard, and one that
-                // fails does not end renewal.
-                turn.due = (now + turn.lease.heartbeat()).min(turn.lease.guard());
+            let renewed = turn.due <= now + heartbeat / 8 && turn.rested <= now && turn.lease.may_renew(now);
+            if renewed {
+                turn.rested = now + heartbeat / 2;
+                renew.push(turn.lease.clone());
+            }
+            if renewed || turn.due <= now {
+                // Due again before the answer is in: a renewal that hangs hides neither the guard nor the next one.
+                turn.due = (now + heartbeat).min(guard);
             }
             next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
         }
@@ -111,8 +144,9 @@ impl Wheel {
     }
 
     fn lose(&self, lease: &Lease) {
-        lease.lose();
-        self.tell(lease, &Event::LeaseLost);
+        if lease.lose() {
+            self.tell(lease, &Event::LeaseLost);
+        }
     }
 
     fn tell(&self, lease: &Lease, event: &Event<'_>) {
@@ -133,7 +167,8 @@ impl Wheel {
             }
             _ => {
                 for lease in &leases {
-                    if let Some(answer) = before(&*self.clock, lease.guard(), self.renew_one(lease)).await {
+                    let answer = self.store.renew(lease.held(), lease.length());
+                    if let Some(answer) = before(&*self.clock, lease.guard(), answer).await {
                         self.renewed(lease, sent, answer);
                     }
                 }
@@ -141,17 +176,32 @@ impl Wheel {
         }
     }
 
-    async fn renew_one(&self, lease: &Lease) -> Result<Settled, StoreError> {
-        let held: &Held = lease.held();
-        self.store.renew(held, lease.length()).await
-    }
-
     fn renewed(&self, lease: &Lease, sent: Instant, answer: Result<Settled, StoreError>) {
         match answer {
             Ok(Settled::Done) => lease.renewed(sent),
             Ok(Settled::Lost { .. }) => self.lose(lease),
-            // There is another turn before the guard; then the guard.
-            Err(error) => self.tell(lease, &Event::StoreFailed { step: "renew", error: &error }),
+            Err(error) => {
+                self.tell(lease, &Event::StoreFailed { step: "renew", error: &error });
+                self.try_again(lease);
+            }
+        }
+    }
+
+    /// There is another turn before the guard; where the next heartbeat would come too late for that, it is brought
+    /// forward to half of what is left.
+    fn try_again(&self, lease: &Lease) {
+        let (now, guard) = (self.clock.now(), lease.guard());
+        let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 50);
+        let mut turns = self.turns();
+        let own = turns.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
+        if let Some(turn) = own.filter(|turn| turn.due >= guard) {
+            turn.due = (now + half).min(guard);
+            turn.rested = turn.due;
+            let due = turn.due;
+            if turns.next.is_none_or(|next| due < next) {
+                drop(turns);
+                self.nudge.notify_one();
+            }
         }
     }
 
@@ -163,11 +213,14 @@ impl Wheel {
 /// Stops the heartbeat of one run when dropped.
 pub(super) struct Ticket {
     wheel: Arc<Wheel>,
+    lease: Lease,
     place: usize,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        // A renewal still under way has nothing to say any more.
+        self.lease.end();
         let mut turns = self.wheel.turns();
         let turn = turns.places[self.place].take();
         turns.free.push(self.place);
@@ -176,42 +229,63 @@ impl Drop for Ticket {
     }
 }
 
-/// The task that turns the wheel; it ends when there is nothing left to turn.
-struct Driver(Arc<Wheel>);
-
-impl Driver {
-    async fn drive(self) {
-        let wheel = &*self.0;
-        let mut renewals: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        loop {
-            let (due, next) = wheel.turn(wheel.clock.now());
-            let batched = wheel.store.abilities().batch.is_some();
-            for call in due.chunks(if batched { A_CALL } else { 1 }) {
-                renewals.push(Box::pin(wheel.renew(call.to_vec())));
-            }
-            let Some(next) = next.or_else(|| (!renewals.is_empty()).then(|| wheel.clock.now() + IDLE)) else {
-                return;
-            };
-            tokio::select! {
-                biased;
-                () = wheel.clock.sleep_until(next) => {}
-                () = wheel.nudge.notified() => {}
-                Some(()) = renewals.next(), if !renewals.is_empty() => {}
-            }
-        }
-    }
+/// The task that turns the wheel; it ends when there is nothing left to turn, or another took over.
+struct Driver {
+    wheel: Arc<Wheel>,
+    number: u64,
 }
 
 /// While the last renewals are under way and nothing else is due.
 const IDLE: Duration = Duration::from_secs(1);
 
+impl Driver {
+    async fn drive(self) {
+        let wheel = &*self.wheel;
+        let mut renewals: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        while self.is_at_it() {
+            let (due, next) = wheel.turn(wheel.clock.now());
+            let batched = wheel.store.abilities().batch.is_some();
+            for call in due.chunks(if batched { A_CALL } else { 1 }) {
+                renewals.push(Box::pin(wheel.renew(call.to_vec())));
+            }
+            let next = match next {
+                Some(next) => next,
+                None if renewals.is_empty() && self.retire() => return,
+                None => wheel.clock.now() + IDLE,
+            };
+            let mut rest = wheel.clock.sleep_until(next);
+            loop {
+                tokio::select! {
+                    biased;
+                    // Answers are taken in as they come; none of them needs another look through all leases.
+                    Some(()) = renewals.next(), if !renewals.is_empty() => {}
+                    () = &mut rest => break,
+                    () = wheel.nudge.notified() => break,
+                }
+            }
+        }
+    }
+
+    /// Unless a lease has come meanwhile.
+    fn retire(&self) -> bool {
+        let mut turns = self.wheel.turns();
+        let empty = turns.places.iter().all(Option::is_none);
+        if empty && turns.driver == Some(self.number) {
+            turns.driver = None;
+        }
+        empty
+    }
+
+    fn is_at_it(&self) -> bool {
+        self.wheel.turns().driver == Some(self.number)
+    }
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
-        let mut turns = self.0.turns();
-        turns.driven = false;
-        turns.next = None;
-        if turns.places.iter().any(Option::is_some) {
-            self.0.orphaned.notify_one();
+        let mut turns = self.wheel.turns();
+        if turns.driver == Some(self.number) {
+            (turns.driver, turns.next) = (None, None);
         }
     }
 }

@@ -7,7 +7,7 @@ use tracing::Span;
 use super::Executor;
 use crate::context::Frame;
 use crate::lease::Names;
-use crate::observe::Run;
+use crate::observe::{self, Run};
 use crate::outcome::Slot;
 use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Scene, Tracing};
 
@@ -22,6 +22,7 @@ pub(super) struct Report {
     attempt: Option<u32>,
     fencing: Option<Fencing>,
     began: Instant,
+    span: Span,
     /// What a drop means from here on; `None` once told.
     if_dropped: Option<Outcome>,
 }
@@ -39,6 +40,7 @@ impl Report {
             attempt: None,
             fencing: None,
             began: executor.0.clock.now(),
+            span: observe::span(&identity.scene, &identity.scope),
             if_dropped: Some(Outcome::Cancelled),
         }
     }
@@ -48,7 +50,7 @@ impl Report {
     }
 
     pub(super) fn keyed(&mut self, key: &Key) {
-        Span::current().record("key", key.as_str());
+        self.span.record("key", key.as_str());
         self.key = Some(key.clone());
     }
 
@@ -57,13 +59,18 @@ impl Report {
         self.event(&Event::Claimed { taken_over: grant.taken_over });
     }
 
-    /// From here on a drop leaves an unknown effect, or a free key if the policy says so.
-    pub(super) fn started(&mut self, release_on_cancel: bool) {
-        self.if_dropped = Some(if release_on_cancel { Outcome::Cancelled } else { Outcome::Abandoned });
+    /// From here on a drop leaves an unknown effect.
+    pub(super) fn started(&mut self) {
+        self.if_dropped = Some(Outcome::Abandoned);
     }
 
     pub(super) fn event(&self, event: &Event<'_>) {
-        self.executor.0.observer.on(&self.run(), event);
+        self.span.in_scope(|| self.executor.0.observer.on(&self.run(), event));
+    }
+
+    /// The run's span. A batch has one for each item.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
     }
 
     pub(super) fn end(mut self, outcome: Outcome) {

@@ -11,6 +11,10 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
+    pub(crate) fn no_namespace() -> Self {
+        Self::new("the namespace is empty: name the service, so that its keys stay apart from others'".to_owned())
+    }
+
     fn new(text: String) -> Self {
         Self { text }
     }

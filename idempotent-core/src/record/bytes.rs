@@ -38,8 +38,9 @@ impl Record {
         }
         blob(&mut out, self.display.as_deref().map(str::as_bytes));
         match &self.state {
-            State::Vacant { not_before, error } => {
+            State::Vacant { not_before, error, taken_over } => {
                 out.extend(not_before.0.to_le_bytes());
+                out.extend(taken_over.map_or(0, |fencing| fencing.0).to_le_bytes());
                 blob(&mut out, Some(error.as_bytes()));
             }
             State::Consuming { owner, until, taken_over } => {
@@ -120,12 +121,12 @@ impl<'a> Reader<'a> {
         let fingerprint = self.fingerprint()?;
         let display = self.blob("display")?.map(|bytes| text("display", bytes)).transpose()?;
         let state = match state {
-            0 => State::Vacant { not_before: self.time("not_before")?, error: self.text("error")? },
-            1 => State::Consuming {
-                owner: self.owner()?,
-                until: self.time("until")?,
-                taken_over: Some(self.u64("taken_over")?).filter(|number| *number > 0).map(Fencing),
+            0 => State::Vacant {
+                not_before: self.time("not_before")?,
+                taken_over: self.taken_over()?,
+                error: self.text("error")?,
             },
+            1 => State::Consuming { owner: self.owner()?, until: self.time("until")?, taken_over: self.taken_over()? },
             2 => State::Consumed { owner: self.owner()?, value: self.blob("value")?.map(Arc::from) },
             3 => State::Failed { error: self.text("error")? },
             4 => State::Dead { error: self.text("error")? },
@@ -149,6 +150,11 @@ impl<'a> Reader<'a> {
             time if time <= Micros::FOREVER => Ok(time),
             _ => Err(corrupt(field, "is past the end of time")),
         }
+    }
+
+    fn taken_over(&mut self) -> Result<Option<Fencing>, StoreError> {
+        let number = self.u64("taken_over")?;
+        Ok((number > 0).then_some(Fencing(number)))
     }
 
     fn owner(&mut self) -> Result<OwnerToken, StoreError> {

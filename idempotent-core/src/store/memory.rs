@@ -114,7 +114,7 @@ impl MemoryStore {
         let mut shard = self.shard(key.hash());
         let now = self.0.clock.wall();
         let before = shard.len();
-        shard.expire(now, shard::EXPIRED_A_STEP);
+        shard.expire(now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
         let (answer, write) = decide(shard.get(key.hash()), now);
         match write {
             Write::Keep => {}
@@ -147,7 +147,7 @@ impl MemoryStore {
             }
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let before = shard.len();
-            shard.expire(self.0.clock.wall(), at_most);
+            shard.expire(self.0.clock.wall(), at_most, usize::MAX);
             let gone = before - shard.len();
             self.count(before, shard.len());
             (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));

@@ -154,7 +154,9 @@ impl Slot {
 fn put(query: Query, key: &Key, record: &Record) -> Query {
     let (mut held, mut until, mut before, mut kept, mut why) = (None, Micros(0), None, None, None);
     match &record.state {
-        State::Vacant { not_before, error } => (until, why) = (*not_before, Some(error.clone())),
+        State::Vacant { not_before, error, taken_over } => {
+            (until, before, why) = (*not_before, *taken_over, Some(error.clone()));
+        }
         State::Consuming { owner, until: end, taken_over } => {
             (held, until, before) = (Some(*owner), *end, *taken_over);
         }

@@ -136,7 +136,7 @@ impl Maker {
              fencing=CASE WHEN {bury} THEN fencing ELSE max(fencing+1,excluded.fencing) END, \
              attempt=CASE WHEN {gone} THEN 1 WHEN {bury} THEN attempt ELSE min(attempt+1,{max}) END, \
              until_at=CASE WHEN {bury} THEN until_at ELSE excluded.until_at END, \
-             taken_over=CASE WHEN {gone} OR {bury} OR state<>1 THEN NULL ELSE fencing END, \
+             taken_over=CASE WHEN {gone} OR {bury} THEN NULL WHEN state=1 THEN fencing ELSE taken_over END, \
              fingerprint=CASE WHEN {bury} THEN fingerprint ELSE excluded.fingerprint END, \
              expires_at=CASE WHEN {bury} THEN {buried_until} ELSE excluded.expires_at END, \
              first_seen=CASE WHEN {gone} THEN excluded.first_seen ELSE first_seen END, \
@@ -189,7 +189,8 @@ impl Maker {
         let due = plus(&now, "?4");
         let expires = plus(&due, "?5");
         let set = format!(
-            "state=0, {NOBODY}, attempt=max(attempt-?7,0), until_at={due}, expires_at={expires}, error=?6, display=NULL"
+            "state=0, owner=NULL, taken_over=CASE WHEN ?7>0 THEN taken_over END, attempt=max(attempt-?7,0), \
+             until_at={due}, expires_at={expires}, error=?6, display=NULL"
         );
         self.update(&set, &now)
     }

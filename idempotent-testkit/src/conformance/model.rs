@@ -89,7 +89,7 @@ impl Shape {
     pub(crate) fn record(&mut self, record: Record) -> Record {
         let fencing = self.rank(record.fencing);
         let state = match record.state {
-            State::Vacant { error, .. } => State::Vacant { not_before: Micros(0), error },
+            State::Vacant { error, taken_over, .. } => State::Vacant { not_before: Micros(0), error, taken_over },
             State::Consuming { owner, taken_over, .. } => {
                 let taken_over = taken_over.map(|fencing| self.rank(fencing));
                 State::Consuming { owner, until: Micros(0), taken_over }

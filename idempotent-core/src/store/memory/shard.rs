@@ -67,9 +67,13 @@ impl Shard {
         self.records.remove(&hash);
     }
 
-    /// Looks at most at `at_most` keys whose tick has passed.
-    pub(super) fn expire(&mut self, now: Micros, at_most: usize) {
-        for _ in 0..at_most {
+    /// Removes at most `at_most` keys whose time has passed, after at most `looks`.
+    pub(super) fn expire(&mut self, now: Micros, at_most: usize, looks: usize) {
+        let before = self.records.len();
+        for _ in 0..looks {
+            if before - self.records.len() >= at_most {
+                return;
+            }
             let Some(mut first) = self.due.first_entry() else { return };
             let tick = *first.key();
             if tick >= now.0 / TICK_MICROS {

@@ -100,7 +100,7 @@ pub async fn a_vacant_key_is_delayed_until_its_time_and_then_acquired(s: &Subjec
     assert_eq!(s.release_as(1, &vacate).await, Settled::Done);
     let record = s.peek().await.expect("a vacant key has a record");
     assert_eq!(record.display, None, "what operators see of the key is not kept");
-    let State::Vacant { error, not_before } = record.state else { panic!("{:?}", record.state) };
+    let State::Vacant { error, not_before, .. } = record.state else { panic!("{:?}", record.state) };
     assert_eq!((&*error, not_before - record.updated_at), ("no stock", delay));
     if s.pass_almost(delay).await {
         assert_eq!(s.claim_by(2).await, Claim::Delayed { rest: MS });

@@ -1,0 +1,203 @@
+//! The last step: flip the marker, or delete it.
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::handler::Handler;
+use super::judge::{Judged, Worth};
+use super::report::Report;
+use crate::backoff::delay;
+use crate::clock::pause;
+use crate::policy::Terms;
+use crate::{
+    Completion, Event, Outcome, Rejection, Release, Replies, Settled, StateKind, StoreError, StoreErrorKind, Verdict,
+};
+
+/// What a run came to.
+pub(super) struct PutDown<O> {
+    pub(super) output: O,
+    pub(super) outcome: Outcome,
+    /// The bytes a duplicate gets.
+    pub(super) kept: Option<Arc<[u8]>>,
+}
+
+impl Attempt {
+    /// Settles the run by what its handler's answer came to. `inner` is what the runs inside it came to.
+    pub(super) async fn put_down<P: Replies<R>, C, R>(
+        &mut self,
+        report: Report,
+        judged: Judged<P::Value, P::Failure>,
+        inner: Option<Outcome>,
+        rules: &Handler<P, C, R, ()>,
+    ) -> PutDown<P::Output<R>> {
+        let mut flipped = None;
+        let (output, outcome) = match judged {
+            Judged::Done(value, kept) => {
+                // From here on a drop leaves the key to its lease: it is done, recorded or not.
+                self.guard.disarm();
+                match self.flip(&report, kept.clone()).await {
+                    Ok(()) => {
+                        flipped = kept;
+                        (P::value(value), Outcome::Ran)
+                    }
+                    Err(rejection) => {
+                        let outcome = Outcome::of(&rejection);
+                        (rules.reject(rejection), outcome)
+                    }
+                }
+            }
+            Judged::NotDone(value) => {
+                let worth = Worth::AnotherRun;
+                (P::value(value), self.delete(&report, worth, "failed by its value".into(), inner).await)
+            }
+            Judged::Failed(failure, worth, error) => {
+                (P::failure(failure), self.delete(&report, worth, error, inner).await)
+            }
+        };
+        self.end(report, outcome.clone());
+        PutDown { output, outcome, kept: flipped }
+    }
+
+    /// A handler that panicked: its key is free again.
+    pub(super) async fn panicked(&mut self, report: Report) -> Outcome {
+        let outcome = self.delete(&report, Worth::AnotherRun, "the handler panicked".into(), None).await;
+        self.end(report, outcome.clone());
+        outcome
+    }
+
+    /// Consuming → consumed, by the same token until the guard as it stood when the handler ended: the heartbeat
+    /// stops here, so that refused completions cannot prolong the lease for ever. A handler that finished late
+    /// still gets a try: the token guards it, and nobody may have taken over.
+    async fn flip(&mut self, report: &Report, value: Option<Arc<[u8]>>) -> Result<(), Rejection> {
+        self.stop_heartbeat();
+        let done = Completion { value, retain: self.terms.retain };
+        let settled =
+            self.insist(report, "complete", || self.executor.0.store.complete(self.lease.held(), &done)).await;
+        self.tell_waiters();
+        match settled.0 {
+            Ok(Settled::Done) => Ok(()),
+            Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
+            Err(cause) => Err(Rejection::Unrecorded { cause: Some(cause) }),
+        }
+    }
+
+    /// Takes the marker back, as far as the attempts allow. A store that does not confirm only delays the retry:
+    /// the lease ends by itself.
+    pub(super) async fn delete(
+        &mut self,
+        report: &Report,
+        worth: Worth,
+        error: Cow<'static, str>,
+        inner: Option<Outcome>,
+    ) -> Outcome {
+        self.stop_heartbeat();
+        let max = self.terms.max_attempts();
+        let last = max > 0 && self.lease.attempt() >= max;
+        let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
+            _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
+            Some(inner) => (self.refund(), inner),
+            None if last => (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() }),
+            None => (self.terms.undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
+        };
+        let release = self.terms.release(verdict, &error);
+        let (settled, unheard) =
+            self.insist(report, "release", || self.executor.0.store.release(self.lease.held(), &release)).await;
+        self.tell_waiters();
+        match settled {
+            Ok(Settled::Done) => outcome,
+            // An earlier copy whose answer got lost was applied.
+            Ok(Settled::Lost { now }) if unheard && leads_to(verdict, now) => outcome,
+            Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
+            Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
+        }
+    }
+
+    /// Tries a settling step until it is answered, or until the guard (but at least for a tenth of the lease), or
+    /// until a drain is over. Says, too, whether a copy of it was sent whose fate is unknown.
+    async fn insist<Fut>(
+        &self,
+        report: &Report,
+        step: &'static str,
+        again: impl Fn() -> Fut,
+    ) -> (Result<Settled, StoreError>, bool)
+    where
+        Fut: Future<Output = Result<Settled, StoreError>>,
+    {
+        let clock = &*self.executor.0.clock;
+        let until = self.lease.guard().max(clock.now() + self.lease.length() / 10);
+        let (mut last, mut unheard) = (None, false);
+        let tries = async {
+            let mut rest = Duration::from_millis(10);
+            loop {
+                // One try may not use up all of the time: a connection that hangs is given up for a fresh one.
+                let patience = (until.saturating_duration_since(clock.now()) / 3).max(Duration::from_millis(1));
+                let answer = self.executor.before(clock.now() + patience, again()).await;
+                let error = match answer.unwrap_or_else(|| Err(no_answer("in time"))) {
+                    Ok(settled) => return Ok(settled),
+                    Err(error) => error,
+                };
+                unheard |= error.kind() == StoreErrorKind::Ambiguous;
+                report.event(&Event::StoreFailed { step, error: &error });
+                if !error.is_worth_a_retry() {
+                    return Err(error);
+                }
+                last = Some(error);
+                pause(clock, rest).await;
+                rest = (rest * 2).min(Duration::from_secs(1));
+            }
+        };
+        let ended = self.executor.before(until, tries).await;
+        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
+        (settled, unheard)
+    }
+
+    /// This attempt is not counted. With nothing to remember the marker goes, but for a takeover: whoever is next has
+    /// to know that the effect of the run before may have happened.
+    pub(super) fn refund(&self) -> Verdict {
+        if self.lease.taken_over().is_some() { Verdict::Refund } else { self.terms.undo(Verdict::Refund) }
+    }
+
+    pub(super) fn tell_waiters(&self) {
+        let key = self.lease.key();
+        self.executor.0.deferrals.forget(key);
+        self.executor.0.waiters.wake(key.hash());
+    }
+
+    fn retry_in(&self) -> Duration {
+        self.executor.retry_in(&self.terms, self.lease.attempt())
+    }
+}
+
+impl super::Executor {
+    /// When a run that failed should be tried again.
+    pub(super) fn retry_in(&self, terms: &Terms, attempt: u32) -> Duration {
+        let bits = self.0.entropy.bits().unwrap_or_default();
+        delay(terms.retry_delay, terms.retry_delay_max, attempt.saturating_sub(1), terms.jitter, bits)
+    }
+}
+
+impl Terms {
+    /// Without a limit there is nothing to remember.
+    pub(super) fn undo(&self, verdict: Verdict) -> Verdict {
+        if self.max_attempts() > 0 { verdict } else { Verdict::Delete }
+    }
+
+    pub(super) fn release(&self, verdict: Verdict, error: &str) -> Release {
+        Release { verdict, delay: Duration::ZERO, memory: self.memory, error: Arc::from(error) }
+    }
+}
+
+fn leads_to(verdict: Verdict, now: StateKind) -> bool {
+    match verdict {
+        Verdict::Delete => matches!(now, StateKind::Absent | StateKind::Vacant),
+        Verdict::Vacate | Verdict::Refund => now == StateKind::Vacant,
+        Verdict::Fail => now == StateKind::Failed,
+        Verdict::Bury => now == StateKind::Dead,
+    }
+}
+
+fn no_answer(when: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
+}
