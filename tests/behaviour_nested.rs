@@ -16,6 +16,7 @@ on_both_stores! {
     b20_an_inner_run_in_flight_puts_the_outer_one_off
     k5_what_is_swallowed_around_a_run_is_still_told
     k5_a_run_inside_itself_is_refused_by_name
+    a_capture_inside_a_capture_is_seen_by_both
 }
 
 async fn outer(
@@ -98,6 +99,20 @@ async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
     assert!(matches!(settled, Disposition::Retry { .. }), "an error swallowed is still an outcome: {settled:?}");
     let nothing: (_, Option<Outcome>) = Outcome::capture(async {}).await;
     assert_eq!(nothing.1, None, "no run at all: the returned value settles");
+}
+
+/// A worker that looks at an outcome does not take it from whoever settles.
+async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let _held = worker.spawn("k", &Job::takes(secs(9))).await;
+    let (seen, disposition) = Disposition::of(async {
+        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+        let (_, outcome) = Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await;
+        Ok::<_, AppError>(outcome)
+    })
+    .await;
+    assert_in_flight(&seen.unwrap().unwrap());
+    assert!(matches!(disposition, Disposition::Retry { .. }), "{disposition:?}");
 }
 
 async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {

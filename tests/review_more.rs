@@ -255,9 +255,11 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
         let free = Release { verdict: Verdict::Delete, delay: ms(0), memory: ms(0), error: "".into() };
         inner.release(&owner, &free).await.unwrap();
         world.clock.advance(secs(3)).await;
-        assert!(run.await.unwrap());
-        let (guard, rest) = late.lock().unwrap().unwrap();
-        assert!(guard <= rest, "safe for another {guard:?} by the guard, held for another {rest:?} by the store");
+        // Given back unused, or used within what the store gave.
+        let ran = run.await.unwrap();
+        let times = *late.lock().unwrap();
+        assert_eq!(ran, times.is_some());
+        assert!(times.is_none_or(|(guard, rest)| guard <= rest), "(by the guard, by the store): {times:?}");
     });
 }
 

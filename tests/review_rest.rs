@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use common::{AppError, End, Job, id, key_of, ms, on_memory, retry_after, secs};
+use common::{AppError, Job, id, key_of, ms, on_memory, secs};
 use idempotent::{
     Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnExpiry, OnInFlight,
     Outcome, OwnerToken, Policy, Scene, SqliteStore, StateKind, Store,
@@ -26,20 +26,6 @@ fn r70_a_panic_in_a_rule_frees_the_key() {
         });
         assert!(run.await.unwrap_err().is_panic());
         assert_ne!(world.record("k").await.unwrap().state.kind(), StateKind::Consuming);
-    });
-}
-
-/// `retry_delay`: "doubles with each attempt".
-#[test]
-fn r71_the_retry_hint_grows_without_a_retry_limit_too() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT));
-        let job = Job::ends(ms(0), End::Err);
-        let mut hints = Vec::new();
-        for _ in 0..4 {
-            hints.push(retry_after(&worker.outcome("k", &job).await).as_secs());
-        }
-        assert_eq!(hints, [1, 2, 4, 8]);
     });
 }
 

@@ -298,7 +298,7 @@ fn r36_refused_renewals_do_not_starve_the_runtime() {
         longest
     });
     let renewals = renewals.load(SeqCst);
-    assert!(renewals <= 6 && gap < ms(40), "{renewals} renewals; the runtime stood still for {gap:?}");
+    assert!(renewals <= 8 && gap < ms(40), "{renewals} renewals; the runtime stood still for {gap:?}");
 }
 
 /// The same for a single run: adopted.

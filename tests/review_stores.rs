@@ -63,8 +63,7 @@ fn r40_memory_and_sqlite_answer_the_same() {
                     let now = i64::try_from(dice.roll(3)).unwrap();
                     clock.set_wall_offset(-now);
                 }
-                let held =
-                    Held::unanswered(key_of(dice.pick(&["a", "b"])), OwnerToken(u128::from(1 + dice.roll(4))));
+                let held = Held::unanswered(key_of(dice.pick(&["a", "b"])), OwnerToken(u128::from(1 + dice.roll(4))));
                 let what = dice.roll(10);
                 let (one, two) = match what {
                     0..=3 => {

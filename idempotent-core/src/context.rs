@@ -19,20 +19,26 @@ pub(crate) struct Frame {
     pub(crate) executor: Option<Executor>,
     pub(crate) lease: Option<Lease>,
     pub(crate) slot: Option<Slot>,
-    /// The leases of a batch handler's items.
-    pub(crate) batch: Option<Arc<[Lease]>>,
+    /// Leases of runs around this place that are not this place's own: of a batch handler's items, or outside of an
+    /// unprotected run.
+    pub(crate) around: Arc<[Lease]>,
 }
 
 impl Frame {
     /// Whether a run stands around this place.
     pub(crate) fn is_inside(&self) -> bool {
-        self.lease.is_some() || self.batch.is_some()
+        self.lease.is_some() || !self.around.is_empty()
+    }
+
+    /// With its own lease among those around it.
+    pub(crate) fn around(self) -> Self {
+        let around = self.around.iter().chain(&self.lease).cloned().collect();
+        Self { around, ..self }
     }
 
     /// The scope of the run around this place that has this key.
     pub(crate) fn runs(&self, key: &Key) -> Option<&Arc<str>> {
-        let batch = self.batch.iter().flat_map(|leases| leases.iter());
-        self.lease.iter().chain(batch).find_map(|lease| lease.runs(key))
+        self.lease.iter().chain(&*self.around).find_map(|lease| lease.runs(key))
     }
 
     pub(crate) fn current() -> Self {

@@ -141,15 +141,22 @@ const SOON: Duration = Duration::from_secs(1);
 impl Outcome {
     /// Runs `future` with a slot of its own and returns what the outermost run in it came to. Of several side by
     /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all. A run in
-    /// a task spawned inside is not seen, unless it is spawned by [`Executor::detach`](crate::Executor::detach).
+    /// a task spawned inside is not seen, unless it is spawned by
+    /// [`Executor::detach`](crate::Executor::detach). A capture inside a capture is seen by both.
     ///
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn capture<F: Future>(future: F) -> (F::Output, Option<Self>) {
         let slot = Slot::default();
-        let frame = Frame { slot: Some(slot.clone()), ..Frame::current() };
+        let outer = Frame::current();
+        let frame = Frame { slot: Some(slot.clone()), ..outer.clone() };
         let output = frame.enter(future).await;
-        (output, slot.take())
+        let outcome = slot.take();
+        // To look at an outcome does not hide it from whoever settles the delivery.
+        if let (Some(outer), Some(outcome)) = (&outer.slot, &outcome) {
+            outer.tell(outcome.clone());
+        }
+        (output, outcome)
     }
 
     /// What this outcome alone asks for.

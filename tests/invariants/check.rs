@@ -189,6 +189,8 @@ pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
                     // A copy inside a batch gets the result of the first without asking the store.
                     *replayed <= before.told_consumed || (history.plan.batched > 0 && !before.completed.is_empty())
                 }
+                // Nothing is recorded of a run without protection.
+                Outcome::Failed if fencing.is_none() && history.plan.unprotected => true,
                 other => before.knows(*fencing, other),
             };
             ensure(known, || format!("the store never said so; it is {:?} of {:?}", before.phase, before.last()))
@@ -358,9 +360,13 @@ pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), Strin
         }
         let Some(grant) = before.holder(event.at) else { return Ok(()) };
         let refused = match &event.what {
-            What::Renew { owner, answer, .. }
-            | What::Complete { owner, answer, .. }
-            | What::Release { owner, answer, .. } => *owner == grant.owner && *answer != Settled::Done,
+            // A copy of its claim may have been granted again: same token, another grant.
+            What::Renew { owner, number, answer, .. }
+            | What::Complete { owner, number, answer, .. }
+            | What::Release { owner, number, answer, .. } => {
+                let its_own = *owner == grant.owner && number.is_none_or(|number| number == grant.fencing);
+                its_own && *answer != Settled::Done
+            }
             What::Claim(claimed) => match claimed.answer {
                 Claim::Acquired(_) => false,
                 // An owner in its lease is not buried either.

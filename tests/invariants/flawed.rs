@@ -19,8 +19,6 @@ pub enum Flaw {
     ExpiryEarly,
     ReleaseByAnybody,
     CompleteByAnybody,
-    /// The owner is looked at, the state is not.
-    ReleaseOfConsumed,
     ConsumedNotKept,
     /// The second duplicate gets nothing.
     ResultLost,
@@ -132,12 +130,6 @@ impl Store for Flawed {
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
         let found = self.found(&held.key);
-        let state = found.as_ref().map(|record| &record.state);
-        if let (Flaw::ReleaseOfConsumed, Some(State::Consumed { owner, .. })) = (self.flaw, state)
-            && *owner == held.owner
-        {
-            return self.write(&held.key, (Settled::Done, Write::Delete));
-        }
         let owner = if self.flaw == Flaw::ReleaseByAnybody { self.anybody(held) } else { held.clone() };
         self.write(&held.key, protocol::release(found.as_ref(), &owner, release, self.clock.wall()))
     }

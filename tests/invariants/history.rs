@@ -27,18 +27,24 @@ pub enum What {
     Renew {
         key: u128,
         owner: OwnerToken,
+        /// The grant it is for, if its sender knows.
+        number: Option<Fencing>,
         lease: Duration,
         answer: Settled,
     },
     Complete {
         key: u128,
         owner: OwnerToken,
+        /// The grant it is for, if its sender knows.
+        number: Option<Fencing>,
         done: Completion,
         answer: Settled,
     },
     Release {
         key: u128,
         owner: OwnerToken,
+        /// The grant it is for, if its sender knows.
+        number: Option<Fencing>,
         verdict: Verdict,
         memory: Duration,
         answer: Settled,

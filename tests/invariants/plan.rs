@@ -104,16 +104,6 @@ impl Plan {
         }
     }
 
-    /// The one way by which the executor comes to release what it may have completed: by order.
-    pub fn drop_runs_while_they_complete(&mut self) {
-        self.release_on_cancel = true;
-        for policy in &mut self.policies {
-            *policy = policy.release_on_cancel(true);
-        }
-        self.chaos = Chaos { delay_reply: 0.8, max_delay: self.lease / 4, ..Chaos::default() };
-        self.monkey = self.lease / 20;
-    }
-
     /// Nothing goes wrong but handlers.
     pub fn is_harmless(&self) -> bool {
         let harms = [self.chaos.refuse, self.chaos.lose_request, self.chaos.lose_reply, self.chaos.hang];

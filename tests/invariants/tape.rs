@@ -73,22 +73,22 @@ impl Store for Tape {
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        let (asked, key, owner) = (held.clone(), held.key.hash(), held.owner);
-        let what = move |answer: &Settled| What::Renew { key, owner, lease, answer: *answer };
+        let (asked, key, owner, number) = (held.clone(), held.key.hash(), held.owner, held.fencing);
+        let what = move |answer: &Settled| What::Renew { key, owner, number, lease, answer: *answer };
         self.call(key, move |store| async move { store.renew(&asked, lease).await }, what).await
     }
 
     async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        let (asked, key, owner) = (held.clone(), held.key.hash(), held.owner);
+        let (asked, key, owner, number) = (held.clone(), held.key.hash(), held.owner, held.fencing);
         let (sent, done) = (done.clone(), done.clone());
-        let what = move |answer: &Settled| What::Complete { key, owner, done, answer: *answer };
+        let what = move |answer: &Settled| What::Complete { key, owner, number, done, answer: *answer };
         self.call(key, |store| async move { store.complete(&asked, &sent).await }, what).await
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        let (asked, key, owner) = (held.clone(), held.key.hash(), held.owner);
+        let (asked, key, owner, number) = (held.clone(), held.key.hash(), held.owner, held.fencing);
         let (sent, verdict, memory) = (release.clone(), release.verdict, release.memory);
-        let what = move |answer: &Settled| What::Release { key, owner, verdict, memory, answer: *answer };
+        let what = move |answer: &Settled| What::Release { key, owner, number, verdict, memory, answer: *answer };
         self.call(key, |store| async move { store.release(&asked, &sent).await }, what).await
     }
 

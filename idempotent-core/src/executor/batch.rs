@@ -225,8 +225,9 @@ impl Executor {
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
     {
-        let leases = given.iter().map(|item| item.lease.clone()).collect();
-        let around = Frame { slot: Some(inner.clone()), batch: Some(leases), ..frame.clone() };
+        let items = given.iter().map(|item| item.lease.clone());
+        let leases = frame.around.iter().cloned().chain(items).collect();
+        let around = Frame { slot: Some(inner.clone()), around: leases, ..frame.clone() };
         let handled = async {
             let mut replies = Vec::new();
             for reply in run(given).await {

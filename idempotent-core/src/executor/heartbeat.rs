@@ -63,6 +63,10 @@ impl Wheel {
         });
         turns.places[place] = Some(Turn { lease: lease.clone(), due, rested: now });
         let sooner = turns.next.is_none_or(|next| due < next);
+        if sooner {
+            // Promised here, so that a driver that never gets to it is found out.
+            turns.next = Some(due);
+        }
         let driven = turns.driver.is_some();
         drop(turns);
         if sooner {
@@ -191,7 +195,7 @@ impl Wheel {
     /// forward to half of what is left.
     fn try_again(&self, lease: &Lease) {
         let (now, guard) = (self.clock.now(), lease.guard());
-        let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 50);
+        let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);
         let mut turns = self.turns();
         let own = turns.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
         if let Some(turn) = own.filter(|turn| turn.due >= guard) {

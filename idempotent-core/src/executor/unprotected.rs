@@ -31,8 +31,8 @@ impl Executor {
         }
         report.started();
         report.event(&Event::RunsUnprotected);
-        // The lease of a run around this one stays in sight.
-        let inner = Frame { slot: None, ..frame };
+        // No lease of its own, and none of another key to be taken for it; a run around this one is still one.
+        let inner = Frame { lease: None, slot: None, ..frame.around() };
         let running = inner.enter(Box::pin(async { P::split(run().await).await }));
         let reply = tokio::select! {
             biased;
