@@ -24,7 +24,7 @@
 //! }
 //! ```
 //!
-//! A duplicate of a consumed key never runs: that is level L1. What a crash between the effect and its record does,
+//! Within its retention a duplicate of a consumed key does not run: that is level L1. What a crash between the effect and its record does,
 //! and how levels L2 and L4 deal with it, is in [`docs::guarantees`].
 //!
 //! | I want to … | look at |

@@ -79,7 +79,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Schema => "the store is not set up for this version",
             Self::Corrupt => "the record cannot be read and is left as it is",
             Self::UnknownVersion => "the record is of a newer version and is left as it is",
-            Self::Foreign => "the key holds something that is not ours and is left as it is",
+            Self::Foreign => "what is there is not ours and is left as it is",
         })
     }
 }
@@ -128,8 +128,7 @@ impl CodecError {
 pub enum KeyError {
     /// The key, or a part of it, is missing or empty.
     #[error(
-        "the idempotency key is empty (scene \"{scene}\", key `{what}`): give every message its own key, or send it \
-         to the dead letters"
+        "the idempotency key is empty (scene \"{scene}\", key `{what}`): every message or request needs a key of its own"
     )]
     Empty {
         /// The scene of the call.

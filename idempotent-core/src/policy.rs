@@ -54,7 +54,8 @@ macro_rules! knobs {
         /// Some knobs turned, the others left to the next in line.
         ///
         /// Deserialises from configuration: durations as `"30s"`, `"10m"`, `"7d"`, `"1h 30m"`, `retain` also as
-        /// `"forever"`, sizes as `"1MiB"` or a number of bytes. Unknown names are refused with a suggestion.
+        /// `"forever"`, sizes as `"1MiB"` or a number of bytes, choices by their names, waiting as
+        /// `on_in_flight = { wait = "2s" }`. Unknown names are refused with a suggestion.
         ///
         /// A duration below 1 ms counts as 1 ms; zero is refused where the policy is put to use.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,7 +93,10 @@ macro_rules! knobs {
 
         impl From<Policy> for Terms {
             fn from(policy: Policy) -> Self {
-                Self { $($name: policy.$name.unwrap_or($default),)* }.rounded()
+                let terms = Self { $($name: policy.$name.unwrap_or($default),)* };
+                // Nobody who asks for a lease of an hour wants it cut at ten minutes.
+                let max_run = policy.max_run.unwrap_or(terms.max_run.max(terms.lease));
+                Self { max_run, ..terms }.rounded()
             }
         }
     };
@@ -112,7 +116,7 @@ knobs! {
     /// Renewal ends here, counted from the claim: a handler that takes longer loses its lease.
     ///
     /// # Default
-    /// 10 min
+    /// 10 min, or the lease if that is longer
     max_run: Duration as HumaneTime = Duration::from_secs(600);
     /// How long duplicates are recognised, counted from completion. [`Policy::FOREVER`] keeps records for ever.
     ///

@@ -45,7 +45,7 @@ pub trait Replies<R>: Reshapes {
     #[must_use]
     fn describe(failure: &Self::Failure) -> Cow<'static, str> {
         let _ = failure;
-        std::any::type_name::<Self::Failure>().into()
+        format!("an error of type `{}`, its text is not kept", std::any::type_name::<Self::Failure>()).into()
     }
 }
 

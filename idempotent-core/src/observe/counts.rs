@@ -1,4 +1,5 @@
 //! Counters that add up: one for each outcome.
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Outcome;
@@ -67,10 +68,18 @@ impl Counters {
 
 /// How many deliveries an executor has seen, and what each came to. While nothing is running the outcomes add
 /// up to the deliveries.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct Counts {
     deliveries: u64,
     ended: [u64; NAMES.len()],
+}
+
+/// By name, without those that never happened.
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let happened = self.iter().filter(|(_, count)| *count > 0);
+        f.debug_map().entry(&"deliveries", &self.deliveries).entries(happened).finish()
+    }
 }
 
 impl Counts {
@@ -81,9 +90,16 @@ impl Counts {
     }
 
     /// Calls that ended with an outcome of this [name](Outcome::name).
+    ///
+    /// # Panics
+    /// If no outcome has this name: a slip of the pen must not read as zero. [`iter`](Self::iter) has the names.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
-        self.iter().find_map(|(known, count)| (known == name).then_some(count)).unwrap_or_default()
+        match self.iter().find(|(known, _)| *known == name) {
+            Some((_, count)) => count,
+            #[allow(clippy::panic, reason = "documented: the name is wrong at the call")]
+            None => panic!("no outcome is called `{name}`; there are {}", NAMES.join(", ")),
+        }
     }
 
     /// Each outcome's name and count.

@@ -1,13 +1,10 @@
-//! Hostile review, second round: nested runs, drains, hints, what is told.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)]
-mod common;
-
+//! Nested runs, drains, hints, what is told.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::{AppError, Job, id, key_of, ms, on_memory, retry_after, secs};
 use async_trait::async_trait;
-use common::{AppError, Job, id, key_of, ms, on_memory, retry_after, secs};
 use idempotent::{
     Abilities, Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Completion, Executor, Handler, Held, Json, Key,
     Lease, MemoryStore, Outcome, OwnerToken, Policy, Record, Rejection, Rejects, Release, Replies, Reshapes, Scene,

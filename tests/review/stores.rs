@@ -1,11 +1,8 @@
-//! Hostile review: the memory store and SQLite side by side, the same requests at the same times.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)]
-mod common;
-
+//! the memory store and SQLite side by side, the same requests at the same times.
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{key_of, ms, secs};
+use crate::common::{key_of, ms, secs};
 use idempotent::{
     Claim, ClaimRequest, Clock, Completion, Fencing, Fingerprint, Held, MemoryStore, OnExpiry, OwnerToken, Release,
     SqliteStore, Store, Verdict,

@@ -1,13 +1,10 @@
-//! Hostile review, third round.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)]
-mod common;
-
+//! third round.
 use std::sync::Arc;
 use std::time::Duration;
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use common::{AppError, Job, id, key_of, ms, on_memory, secs};
+use crate::common::{AppError, Job, id, key_of, ms, on_memory, secs};
 use idempotent::{
     Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnExpiry, OnInFlight,
     Outcome, OwnerToken, Policy, Scene, SqliteStore, StateKind, Store,
