@@ -1,5 +1,5 @@
-//! A store of your own: two methods over a plain map make a whole one, a handler runs on it, and one line at the end
-//! of this file holds it against every law a store has to keep (`cargo test --example custom_store`).
+//! A store of your own: two methods over a plain map make a whole one, a handler runs on it, and two lines at the end
+//! of this file hold the two methods and the store made of them against every law (`cargo test --example custom_store`).
 #![allow(clippy::print_stdout, reason = "an example")]
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,13 +100,23 @@ async fn deliver(executor: &Executor, in_stock: bool, note: &str) {
 
 #[cfg(test)]
 mod tests {
-    use idempotent_testkit::{Subject, VirtualClock, conformance};
+    use idempotent_testkit::{CasSubject, Subject, VirtualClock, cas_conformance, conformance};
 
     use super::*;
 
-    fn shelf() -> Subject {
+    fn shelf() -> (Shelf, VirtualClock) {
         let clock = VirtualClock::new();
-        Subject::new(Cas(Shelf::new(Arc::new(clock.clone())))).on_clock(clock)
+        (Shelf::new(Arc::new(clock.clone())), clock)
+    }
+
+    fn backend() -> CasSubject {
+        let (shelf, clock) = shelf();
+        CasSubject::new(shelf).on_clock(clock)
+    }
+
+    fn store() -> Subject {
+        let (shelf, clock) = shelf();
+        Subject::new(Cas(shelf)).on_clock(clock)
     }
 
     #[test]
@@ -114,5 +124,7 @@ mod tests {
         main();
     }
 
-    conformance!(the_shelf_keeps_the_laws, shelf());
+    // Both: the first sees the versions, which the second cannot see.
+    cas_conformance!(the_shelf_swaps_as_it_should, backend());
+    conformance!(the_shelf_keeps_the_laws, store());
 }

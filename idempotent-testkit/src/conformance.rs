@@ -1,11 +1,14 @@
 //! The laws every store has to keep, as named tests made by one line.
+mod cas;
 pub mod laws;
 mod model;
 mod operations;
 mod subject;
+mod together;
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 
+pub use self::cas::{CasSource, CasSubject, hold_cas};
 pub use self::subject::Subject;
 
 /// The threads a law needs.
@@ -25,20 +28,24 @@ pub enum Threads {
 ///
 /// # Panics
 /// If the law is broken.
-#[allow(clippy::expect_used, reason = "this is the body of a test")]
 pub fn hold<B>(threads: Threads, build: impl FnOnce() -> B, law: impl AsyncFnOnce(&Subject))
 where
     B: IntoFuture<Output = Subject>,
 {
+    run(threads, async {
+        let subject = build().await;
+        law(&subject).await;
+    });
+}
+
+#[allow(clippy::expect_used, reason = "this is the body of a test")]
+fn run(threads: Threads, law: impl Future<Output = ()>) {
     let mut builder = match threads {
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::Many => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.enable_all().build().expect("a tokio runtime for the law");
-    runtime.block_on(async {
-        let subject = build().await;
-        law(&subject).await;
-    });
+    runtime.block_on(law);
 }
 
 /// One line makes a module of named tests, one for each law, over a store of yours.
@@ -46,6 +53,9 @@ where
 /// The expression is evaluated anew for each test, inside a tokio runtime, and gives a [`Subject`] or a future of
 /// one. With a [`VirtualClock`](crate::VirtualClock) that the store reads, laws about time are exact and take no
 /// time; without one they wait for real, and times are compared with some slack. tokio's macros are not needed.
+///
+/// These laws see the store from outside. One made of a [`CasBackend`](idempotent_core::CasBackend) needs
+/// [`cas_conformance!`](crate::cas_conformance!) beside them.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -7,12 +7,13 @@
 //! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
 //! | repeat a run bit by bit | [`SeededEntropy`] |
 //! | know that a store of mine is right | [`conformance!`] |
+//! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 mod clock;
 pub mod conformance;
 mod entropy;
 mod fault;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
-pub use self::conformance::Subject;
+pub use self::conformance::{CasSubject, Subject};
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};

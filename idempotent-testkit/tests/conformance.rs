@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use idempotent_core::{Cas, CasBackend, Clock, Key, MemoryStore, Record, Seen, StoreError, SystemClock, Version};
-use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance};
+use idempotent_testkit::{CasSubject, FaultStore, Subject, VirtualClock, cas_conformance, conformance};
 
 fn memory() -> Subject {
     let clock = VirtualClock::new();
@@ -31,8 +31,8 @@ struct Table {
 }
 
 impl Table {
-    fn on(clock: Arc<dyn Clock>) -> Cas<Self> {
-        Cas(Self { rows: Mutex::default(), versions: AtomicU64::new(1), clock })
+    fn on(clock: Arc<dyn Clock>) -> Self {
+        Self { rows: Mutex::default(), versions: AtomicU64::new(1), clock }
     }
 }
 
@@ -66,7 +66,17 @@ impl CasBackend for Table {
 
 fn table() -> Subject {
     let clock = VirtualClock::new();
-    Subject::new(Table::on(Arc::new(clock.clone()))).on_clock(clock)
+    Subject::new(Cas(Table::on(Arc::new(clock.clone())))).on_clock(clock)
 }
 conformance!(custom_store, table());
-conformance!(custom_store_in_real_time, async { Subject::new(Table::on(Arc::new(SystemClock::new()))) });
+conformance!(custom_store_in_real_time, async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))) });
+
+fn bare_table() -> CasSubject {
+    let clock = VirtualClock::new();
+    CasSubject::new(Table::on(Arc::new(clock.clone()))).on_clock(clock)
+}
+cas_conformance!(custom_backend, bare_table());
+// Each form a builder may have: a backend as it is, and a future of one or of a subject.
+cas_conformance!(custom_backend_in_real_time, Table::on(Arc::new(SystemClock::new())));
+cas_conformance!(custom_backend_later, async { Table::on(Arc::new(SystemClock::new())) });
+cas_conformance!(custom_backend_later_on_a_clock, async { bare_table() });

@@ -1,6 +1,7 @@
 //! The laws, one function each, in groups. The name says the law; a panic says that it is broken.
 //!
-//! [`conformance!`](crate::conformance!) lists them all; call one by [`hold`](super::hold).
+//! [`conformance!`](crate::conformance!) lists them all; call one by [`hold`](super::hold). Those in [`cas`] are about
+//! a backend: [`cas_conformance!`](crate::cas_conformance!) and [`hold_cas`](super::hold_cas).
 #![allow(
     missing_docs,
     clippy::panic,
@@ -10,6 +11,7 @@
 )]
 pub mod abilities;
 pub mod attempts;
+pub mod cas;
 pub mod claims;
 pub mod equality;
 pub mod fencing;

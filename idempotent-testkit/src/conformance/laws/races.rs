@@ -1,19 +1,17 @@
 //! Many at once: one step is one step.
-use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use idempotent_core::{
     Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Release, Settled, StateKind, Store, StoreError,
     StoreErrorKind, Verdict,
 };
-use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, acquired, done, must, put_down};
+use crate::conformance::together;
 
 const RACERS: u32 = 64;
 const ROUNDS: u32 = 10;
@@ -63,47 +61,12 @@ async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
     }
 }
 
-/// In every second round on several threads, where chance decides; in the others on one, taking turns at every
-/// point where the store waits: a gap between its reading and writing is then found without fail.
 async fn race(store: &Patient, round: u32, asks: Vec<ClaimRequest>) -> Vec<Claim> {
-    if round.is_multiple_of(2) { in_turns(store, &asks).await } else { at_once(store, asks).await }
-}
-
-async fn in_turns(store: &Patient, asks: &[ClaimRequest]) -> Vec<Claim> {
-    let mut racing: Vec<_> = asks.iter().map(|ask| Box::pin(store.claim(ask))).collect();
-    let mut claims = vec![None; asks.len()];
-    poll_fn(|cx| {
-        for (racer, claim) in racing.iter_mut().zip(&mut claims) {
-            if claim.is_none()
-                && let Poll::Ready(answer) = racer.as_mut().poll(cx)
-            {
-                *claim = Some(answer);
-            }
-        }
-        if claims.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    claims.into_iter().flatten().collect()
-}
-
-/// All claim at the same moment; answers in the order of `asks`.
-async fn at_once(store: &Patient, asks: Vec<ClaimRequest>) -> Vec<Claim> {
-    let start = Arc::new(Barrier::new(asks.len()));
-    let tasks: Vec<_> = asks
-        .into_iter()
-        .map(|ask| {
-            let (store, start) = (store.clone(), start.clone());
-            tokio::spawn(async move {
-                start.wait().await;
-                store.claim(&ask).await
-            })
-        })
-        .collect();
-    let mut claims = Vec::new();
-    for task in tasks {
-        claims.push(task.await.expect("a racer that ends"));
-    }
-    claims
+    let claim = |ask: ClaimRequest| {
+        let store = store.clone();
+        async move { store.claim(&ask).await }
+    };
+    together::race(round, asks.into_iter().map(claim).collect()).await
 }
 
 fn racers(s: &Subject, key: &str, lease: Duration) -> Vec<ClaimRequest> {

@@ -1,0 +1,140 @@
+//! The laws of a [`CasBackend`](idempotent_core::CasBackend), as named tests made by one line.
+mod subject;
+
+pub use self::subject::{CasSource, CasSubject};
+pub(crate) use self::subject::{Hand, held};
+use super::{Threads, run};
+
+/// Holds one law against a freshly built backend, on a runtime of its own.
+/// [`cas_conformance!`](crate::cas_conformance!) does this for all of them.
+///
+/// `build` is called inside the runtime and gives what a [`CasSource`] may be.
+///
+/// # Panics
+/// If the law is broken.
+pub fn hold_cas<B, Form: ?Sized>(threads: Threads, build: impl FnOnce() -> B, law: impl AsyncFnOnce(&CasSubject))
+where
+    B: CasSource<Form>,
+{
+    run(threads, async {
+        let subject = build().subject().await;
+        law(&subject).await;
+    });
+}
+
+/// One line makes a module of named tests, one for each promise of [`CasBackend`](idempotent_core::CasBackend), over
+/// a backend of yours.
+///
+/// [`conformance!`](crate::conformance!) does not replace it: it holds the *store* that [`Cas`](idempotent_core::Cas)
+/// makes of the backend against the protocol, and the versions stay inside. A backend whose versions come back after a
+/// deletion may pass there, because it takes a writer that slept over the deletion to go wrong. Such a writer then
+/// overwrites a record it has never seen: two hold the key, and fencing numbers fall. So prove a backend by both.
+///
+/// The expression is evaluated anew for each test, inside a tokio runtime, and gives a
+/// [`CasSubject`](crate::CasSubject), a backend as it is, or a future of one of them. Each one starts empty. With a
+/// [`VirtualClock`](crate::VirtualClock) that the backend reads, laws about time take none; without one they wait for
+/// a second. Calls that end with [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied) are made again; any other
+/// error breaks the law.
+///
+/// ```
+/// # use std::collections::HashMap;
+/// # use std::sync::{Arc, Mutex};
+/// # use async_trait::async_trait;
+/// # use idempotent_core::{Cas, CasBackend, Clock, Key, Record, Seen, StoreError, Version};
+/// use idempotent_testkit::{CasSubject, Subject, VirtualClock, cas_conformance, conformance};
+/// # #[derive(Debug)]
+/// # struct Shelf(Mutex<(HashMap<Key, (Version, Record)>, Version)>, Arc<dyn Clock>);
+/// # impl Shelf {
+/// #     fn new(clock: Arc<dyn Clock>) -> Self { Self(Mutex::default(), clock) }
+/// # }
+/// # #[async_trait]
+/// # impl CasBackend for Shelf {
+/// #     async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+/// #         let row = self.0.lock().unwrap().0.get(key).cloned();
+/// #         let version = row.as_ref().map_or(0, |row| row.0);
+/// #         Ok(Seen { record: row.map(|row| row.1), version, now: self.1.wall() })
+/// #     }
+/// #     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
+/// #         let (rows, last) = &mut *self.0.lock().unwrap();
+/// #         if rows.get(key).map_or(0, |row| row.0) != seen { return Ok(false) }
+/// #         *last += 1;
+/// #         match next {
+/// #             Some(record) => drop(rows.insert(key.clone(), (*last, record.clone()))),
+/// #             None => drop(rows.remove(key)),
+/// #         }
+/// #         Ok(true)
+/// #     }
+/// # }
+///
+/// fn backend() -> CasSubject {
+///     let clock = VirtualClock::new();
+///     CasSubject::new(Shelf::new(Arc::new(clock.clone()))).on_clock(clock)
+/// }
+///
+/// fn store() -> Subject {
+///     let clock = VirtualClock::new();
+///     Subject::new(Cas(Shelf::new(Arc::new(clock.clone())))).on_clock(clock)
+/// }
+///
+/// cas_conformance!(the_shelf_swaps_as_it_should, backend());
+/// conformance!(the_shelf_keeps_the_laws, store());
+/// // or: cas_conformance!(the_table_swaps_as_it_should, async { Table::connect().await });
+/// # idempotent_testkit::conformance::hold_cas(
+/// #     idempotent_testkit::conformance::Threads::One,
+/// #     backend,
+/// #     idempotent_testkit::conformance::laws::cas::versions::a_version_does_not_come_back_over_a_deletion,
+/// # );
+/// ```
+#[macro_export]
+macro_rules! cas_conformance {
+    ($name:ident, $builder:expr $(,)?) => {
+        $crate::cas_conformance! { @laws $name, $builder;
+            One versions:
+                the_version_is_zero_where_nothing_is_and_only_there
+                each_write_changes_the_version_also_of_an_equal_record
+                reading_changes_nothing
+                a_version_does_not_come_back_over_a_deletion
+                a_version_does_not_come_back_over_writes
+                a_version_does_not_come_back_over_the_end_of_a_record
+                a_long_history_has_no_version_twice
+                two_keys_share_neither_rows_nor_versions;
+            One swaps:
+                a_swap_with_the_version_just_read_writes
+                a_swap_to_nothing_deletes
+                a_present_record_is_not_written_by_who_saw_none
+                an_absent_record_is_not_written_by_who_saw_one
+                a_refused_swap_changes_nothing;
+            One records:
+                records_of_every_state_come_back_as_they_were
+                a_record_without_an_end_comes_back_as_it_was
+                empty_hostile_and_large_values_come_back_as_they_were
+                a_record_stays_until_its_time
+                time_does_not_go_back
+                time_passes_in_microseconds;
+            Many races:
+                of_racing_swaps_with_one_version_one_wins
+                of_racing_writes_and_deletions_with_one_version_one_wins
+                no_update_is_lost_among_racing_ones
+                a_read_gives_the_record_and_the_version_of_one_moment;
+        }
+    };
+    (@laws $name:ident, $builder:expr; $($threads:ident $group:ident: $($law:ident)+;)+) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::cas_conformance! { @tests $builder; $($($threads $group $law)+)+ }
+        }
+    };
+    (@tests $builder:expr; $($threads:ident $group:ident $law:ident)+) => {
+        $(
+            #[test]
+            fn $law() {
+                $crate::conformance::hold_cas(
+                    $crate::conformance::Threads::$threads,
+                    || $builder,
+                    $crate::conformance::laws::cas::$group::$law,
+                );
+            }
+        )+
+    };
+}

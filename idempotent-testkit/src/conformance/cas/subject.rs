@@ -1,0 +1,188 @@
+//! A backend under test, and what the laws do with it.
+#![allow(clippy::panic, reason = "law bodies are test code: a backend that fails a call fails the law")]
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{
+    CasBackend, Fencing, Identity, Key, Micros, OwnerToken, Record, Scene, Seen, State, StoreError, StoreErrorKind,
+    Version,
+};
+
+use crate::VirtualClock;
+use crate::conformance::subject::{HOUR, MS, must};
+
+/// A [`CasBackend`] under test, with the clock it reads and what has to be cleaned up after it.
+///
+/// Dropped in this order: backend, clock, guard.
+pub struct CasSubject {
+    backend: Arc<dyn CasBackend>,
+    clock: Option<VirtualClock>,
+    _guard: Box<dyn Any + Send>,
+}
+
+impl CasSubject {
+    /// An empty backend with a clock of its own, and nothing to clean up. Give each subject its own table, prefix or
+    /// file: all use the same keys, so that a law broken once is broken the same way again.
+    #[must_use]
+    pub fn new(backend: impl CasBackend) -> Self {
+        Self { backend: Arc::new(backend), clock: None, _guard: Box::new(()) }
+    }
+
+    /// Says that the backend reads its time from this clock: laws about time then take none.
+    #[must_use]
+    pub fn on_clock(mut self, clock: VirtualClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Dropped at the end of each test, after the backend: a temporary file, a server.
+    #[must_use]
+    pub fn guarded_by(mut self, guard: impl Any + Send) -> Self {
+        self._guard = Box::new(guard);
+        self
+    }
+
+    /// Lets time pass for the backend: exactly `by`, or a little more where it is real.
+    pub(crate) async fn pass(&self, by: Duration) {
+        match &self.clock {
+            Some(clock) => clock.advance(by).await,
+            None => tokio::time::sleep(by + 20 * MS).await,
+        }
+    }
+
+    pub(crate) fn key(&self, part: &str) -> Key {
+        Identity::new(Scene::Mq, "cas law", part).key("laws").unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// What the laws call, also from other tasks.
+    pub(crate) fn hand(&self, key: &str) -> Hand {
+        Hand { backend: self.backend.clone(), key: self.key(key) }
+    }
+}
+
+/// So that `async { a backend }` will do.
+impl<B: CasBackend> From<B> for CasSubject {
+    fn from(backend: B) -> Self {
+        Self::new(backend)
+    }
+}
+
+impl fmt::Debug for CasSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, clock, .. } = self;
+        f.debug_struct("CasSubject").field("backend", backend).field("clock", clock).finish_non_exhaustive()
+    }
+}
+
+/// What the builder of [`cas_conformance!`](crate::cas_conformance!) may give: a [`CasSubject`], a [`CasBackend`], or
+/// a future of either. `Form` says which and is always inferred.
+pub trait CasSource<Form: ?Sized> {
+    /// The subject.
+    fn subject(self) -> impl Future<Output = CasSubject>;
+}
+
+impl CasSource<CasSubject> for CasSubject {
+    async fn subject(self) -> CasSubject {
+        self
+    }
+}
+
+impl<B: CasBackend> CasSource<dyn CasBackend> for B {
+    async fn subject(self) -> CasSubject {
+        CasSubject::new(self)
+    }
+}
+
+impl<F: Future<Output: Into<CasSubject>>> CasSource<dyn Future<Output = CasSubject>> for F {
+    async fn subject(self) -> CasSubject {
+        self.await.into()
+    }
+}
+
+/// One key of the backend. Asks again as long as the backend says that nothing was done: under contention it may.
+#[derive(Clone)]
+pub(crate) struct Hand {
+    backend: Arc<dyn CasBackend>,
+    key: Key,
+}
+
+impl Hand {
+    const PATIENCE: u32 = 1_000;
+
+    pub(crate) async fn read(&self) -> Seen {
+        for _ in 0..Self::PATIENCE {
+            if let Some(seen) = applied("read", self.backend.read(&self.key).await).await {
+                return seen;
+            }
+        }
+        panic!("refused {} times in a row", Self::PATIENCE)
+    }
+
+    pub(crate) async fn swap(&self, seen: Version, next: Option<&Record>) -> bool {
+        for _ in 0..Self::PATIENCE {
+            if let Some(done) = applied("swap", self.backend.swap(&self.key, seen, next).await).await {
+                return done;
+            }
+        }
+        panic!("refused {} times in a row", Self::PATIENCE)
+    }
+
+    /// Writes over whatever is there, and says which version that made.
+    pub(crate) async fn put(&self, record: &Record) -> Version {
+        self.write(Some(record)).await;
+        self.version().await
+    }
+
+    pub(crate) async fn delete(&self) {
+        self.write(None).await;
+    }
+
+    pub(crate) async fn version(&self) -> Version {
+        self.read().await.version
+    }
+
+    pub(crate) async fn record(&self) -> Option<Record> {
+        self.read().await.record
+    }
+
+    pub(crate) async fn now(&self) -> Micros {
+        self.read().await.now
+    }
+
+    /// Held for an hour from the backend's now; `n` tells such records apart.
+    pub(crate) async fn sample(&self, n: u32) -> Record {
+        held(self.now().await, n)
+    }
+
+    async fn write(&self, next: Option<&Record>) {
+        let seen = self.read().await;
+        let done = self.swap(seen.version, next).await;
+        assert!(done, "nobody else writes, and a swap with version {} as it was just read is refused", seen.version);
+    }
+}
+
+pub(crate) fn held(now: Micros, n: u32) -> Record {
+    Record {
+        fencing: Fencing(now.0),
+        attempt: n,
+        fingerprint: None,
+        state: State::Consuming { owner: OwnerToken(n.into()), until: now + HOUR, taken_over: None },
+        expires_at: now + 2 * HOUR,
+        first_seen: now,
+        updated_at: now,
+        display: None,
+    }
+}
+
+async fn applied<T>(verb: &str, result: Result<T, StoreError>) -> Option<T> {
+    match result {
+        Err(e) if e.kind() == StoreErrorKind::NotApplied => {
+            tokio::time::sleep(MS).await;
+            None
+        }
+        other => Some(must(verb, other)),
+    }
+}

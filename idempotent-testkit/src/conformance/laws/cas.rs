@@ -1,0 +1,5 @@
+//! What a [`CasBackend`](idempotent_core::CasBackend) promises to [`Cas`](idempotent_core::Cas).
+pub mod races;
+pub mod records;
+pub mod swaps;
+pub mod versions;

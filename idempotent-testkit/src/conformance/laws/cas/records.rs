@@ -1,0 +1,129 @@
+//! What was written is read, until its time; and the backend's time is a time.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Fencing, Fingerprint, Micros, OwnerToken, Record, State};
+
+use crate::conformance::CasSubject;
+use crate::conformance::cas::Hand;
+use crate::conformance::subject::HOUR;
+
+const LAST: Fencing = Fencing((1 << 53) - 1);
+
+pub async fn records_of_every_state_come_back_as_they_were(s: &CasSubject) {
+    let k = s.hand("k");
+    let now = k.now().await;
+    for (taken_over, fingerprint) in [(None, None), (Some(Fencing(now.0 - 1)), Some(Fingerprint::of_bytes("payload")))]
+    {
+        let record = |state, display: Option<&str>| Record {
+            fencing: Fencing(now.0 + 1),
+            attempt: 2,
+            fingerprint,
+            state,
+            // Each time another one: none may stand for another.
+            expires_at: now + HOUR + Duration::from_micros(5),
+            first_seen: Micros(now.0 - 7),
+            updated_at: Micros(now.0 - 3),
+            display: display.map(Arc::from),
+        };
+        for owner in [OwnerToken(0), OwnerToken(1 << 64), OwnerToken(u128::MAX)] {
+            let until = Micros((now + HOUR).0 - 11);
+            comes_back(&k, record(State::Consuming { owner, until, taken_over }, Some("order 17"))).await;
+            comes_back(&k, record(State::Consumed { owner, value: Some(Arc::from(*b"value")) }, None)).await;
+            comes_back(&k, record(State::Consumed { owner, value: None }, None)).await;
+        }
+        let error: Arc<str> = "no stock".into();
+        let not_before = now + Duration::from_micros(60_000_001);
+        comes_back(&k, record(State::Vacant { not_before, error: error.clone(), taken_over }, None)).await;
+        comes_back(&k, record(State::Failed { error: error.clone() }, Some("order 17"))).await;
+        comes_back(&k, record(State::Dead { error }, Some("order 17"))).await;
+    }
+}
+
+pub async fn a_record_without_an_end_comes_back_as_it_was(s: &CasSubject) {
+    let k = s.hand("k");
+    let now = k.now().await;
+    let record = |state| Record {
+        fencing: LAST,
+        attempt: u32::MAX,
+        fingerprint: None,
+        state,
+        expires_at: Micros::FOREVER,
+        first_seen: Micros(0),
+        updated_at: now,
+        display: None,
+    };
+    let (owner, error): (_, Arc<str>) = (OwnerToken(1), "never".into());
+    comes_back(&k, record(State::Consumed { owner, value: None })).await;
+    comes_back(&k, record(State::Failed { error: error.clone() })).await;
+    comes_back(&k, record(State::Dead { error: error.clone() })).await;
+    let not_before = Micros::FOREVER;
+    comes_back(&k, record(State::Vacant { not_before, error, taken_over: Some(LAST) })).await;
+    let until = now + Record::LONGEST_LEASE;
+    comes_back(&k, record(State::Consuming { owner, until, taken_over: Some(LAST) })).await;
+}
+
+pub async fn empty_hostile_and_large_values_come_back_as_they_were(s: &CasSubject) {
+    let k = s.hand("k");
+    let sample = k.sample(1).await;
+    for text in ["", " ", "\0", "'; --", "l\u{e4}w \u{1f600}\n\t\"\\", "\u{10ffff}"] {
+        let state = State::Failed { error: text.into() };
+        comes_back(&k, Record { state, display: Some(text.into()), ..sample.clone() }).await;
+    }
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let large: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+    for value in [&b""[..], b"\0", &every_byte, &large] {
+        let state = State::Consumed { owner: OwnerToken(1), value: Some(value.into()) };
+        comes_back(&k, Record { state, ..sample.clone() }).await;
+    }
+}
+
+pub async fn a_record_stays_until_its_time(s: &CasSubject) {
+    let k = s.hand("k");
+    let span = Duration::from_secs(5);
+    let sample = k.sample(1).await;
+    let record = Record { expires_at: sample.updated_at + span, ..sample };
+    let version = k.put(&record).await;
+    s.pass(span / 5).await;
+    let seen = k.read().await;
+    assert_eq!((seen.record, seen.version), (Some(record), version), "it has time left");
+}
+
+pub async fn time_does_not_go_back(s: &CasSubject) {
+    let hands = [s.hand("a"), s.hand("b"), s.hand("never written")];
+    let mut last = Micros(0);
+    for n in 0..20 {
+        for k in &hands {
+            let now = k.now().await;
+            assert!(now >= last, "the backend's time went back by {:?}", last - now);
+            last = now;
+        }
+        hands[0].put(&hands[0].sample(n).await).await;
+        if n % 2 == 0 {
+            hands[1].put(&hands[1].sample(n).await).await;
+        } else {
+            hands[1].delete().await;
+        }
+    }
+}
+
+pub async fn time_passes_in_microseconds(s: &CasSubject) {
+    let k = s.hand("k");
+    let before = k.now().await;
+    s.pass(Duration::from_millis(1_100)).await;
+    let passed = k.now().await - before;
+    // A coarse clock and a slow machine are allowed for; milliseconds, seconds and a clock that stands are not.
+    let plausible = Duration::from_millis(100)..Duration::from_secs(120);
+    assert!(plausible.contains(&passed), "1.1 s passed, and the backend's time says {passed:?}: is it in µs?");
+}
+
+/// Over nothing and over another record.
+async fn comes_back(k: &Hand, record: Record) {
+    for _ in 0..2 {
+        k.put(&record).await;
+        let found = k.record().await;
+        // Neither assert_eq nor the value: a megabyte says nothing to a reader.
+        assert!(found.as_ref() == Some(&record), "written: {record:?}\nread:    {found:?}");
+    }
+    k.delete().await;
+}

@@ -1,0 +1,132 @@
+//! A version names one write of one key, for ever.
+use std::collections::HashSet;
+use std::time::Duration;
+
+use idempotent_core::{Record, Version};
+
+use crate::conformance::CasSubject;
+use crate::conformance::cas::Hand;
+use crate::conformance::subject::MS;
+
+pub async fn the_version_is_zero_where_nothing_is_and_only_there(s: &CasSubject) {
+    let k = s.hand("k");
+    for round in ["never written", "deleted", "deleted twice"] {
+        let seen = k.read().await;
+        assert_eq!((seen.record, seen.version), (None, 0), "nothing is there: {round}");
+        k.put(&k.sample(1).await).await;
+        let seen = k.read().await;
+        assert!(seen.record.is_some(), "a record was written, and nothing is read");
+        assert_ne!(seen.version, 0, "a record is there; it had been {round} before");
+        k.put(&k.sample(2).await).await;
+        assert_ne!(k.version().await, 0, "a record is there, written over");
+        k.delete().await;
+    }
+}
+
+pub async fn each_write_changes_the_version_also_of_an_equal_record(s: &CasSubject) {
+    let k = s.hand("k");
+    let record = k.sample(1).await;
+    let mut last = k.put(&record).await;
+    for n in [1, 1, 2, 1, 1] {
+        let version = k.put(&Record { attempt: n, ..record.clone() }).await;
+        assert_ne!(version, last, "a write left the version as it was");
+        last = version;
+    }
+}
+
+pub async fn reading_changes_nothing(s: &CasSubject) {
+    let k = s.hand("k");
+    let record = k.sample(1).await;
+    let version = k.put(&record).await;
+    for _ in 0..3 {
+        let seen = k.read().await;
+        assert_eq!((seen.version, seen.record.as_ref()), (version, Some(&record)), "a read changed what is there");
+    }
+    assert!(k.swap(version, Some(&record)).await, "reads made a version stale");
+}
+
+pub async fn a_version_does_not_come_back_over_a_deletion(s: &CasSubject) {
+    let k = s.hand("k");
+    let record = k.sample(1).await;
+    let first = k.put(&record).await;
+    k.delete().await;
+    k.put(&record).await;
+    stale(&k, first, "before the deletion").await;
+    // The new one has a history as long as the old one's.
+    let second = k.put(&record).await;
+    k.delete().await;
+    k.put(&record).await;
+    k.put(&record).await;
+    stale(&k, first, "before two deletions").await;
+    stale(&k, second, "before the second deletion").await;
+}
+
+pub async fn a_version_does_not_come_back_over_writes(s: &CasSubject) {
+    let k = s.hand("k");
+    let record = k.sample(1).await;
+    let first = k.put(&record).await;
+    let second = k.put(&k.sample(2).await).await;
+    stale(&k, first, "before the last write").await;
+    k.put(&record).await;
+    stale(&k, first, "when the same record was there before").await;
+    stale(&k, second, "before the last write").await;
+}
+
+pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubject) {
+    let k = s.hand("k");
+    let span = Duration::from_secs(1);
+    let short = k.sample(1).await;
+    let short = Record { expires_at: short.updated_at + span, ..short };
+    let first = k.put(&short).await;
+    s.pass(span + MS).await;
+    // The backend may have removed it by now, or does so at this moment. What it may not do is to hide the record and
+    // compare with it all the same.
+    let record = k.sample(2).await;
+    let mut written = false;
+    for _ in 0..3 {
+        written = written || k.swap(k.version().await, Some(&record)).await;
+    }
+    assert!(written, "a record past its time cannot be written over with the version that is read: its key is stuck");
+    stale(&k, first, "when a record past its time was there").await;
+}
+
+pub async fn a_long_history_has_no_version_twice(s: &CasSubject) {
+    let k = s.hand("k");
+    let record = k.sample(1).await;
+    let mut versions = HashSet::new();
+    for n in 0..100_u32 {
+        let version = k.put(&record).await;
+        assert!(versions.insert(version), "write {n} brought version {version} back");
+        if n % 3 == 0 {
+            k.delete().await;
+        }
+    }
+}
+
+pub async fn two_keys_share_neither_rows_nor_versions(s: &CasSubject) {
+    let (a, b) = (s.hand("a"), s.hand("b"));
+    let (of_a, of_b) = (a.sample(1).await, b.sample(2).await);
+    let version = a.put(&of_a).await;
+    let unchanged = async |what: &str| {
+        let seen = a.read().await;
+        assert_eq!(seen.record.as_ref(), Some(&of_a), "{what} another key changed this one's record");
+        assert_eq!(seen.version, version, "{what} another key changed this one's version");
+    };
+    let seen = b.read().await;
+    assert_eq!((seen.record, seen.version), (None, 0), "a write of one key shows under another");
+    b.put(&of_b).await;
+    unchanged("a write of").await;
+    assert_eq!(b.record().await, Some(of_b));
+    b.delete().await;
+    unchanged("a deletion of").await;
+    assert!(a.swap(version, None).await, "writes of another key made this one's version stale");
+}
+
+/// Neither writes nor deletes.
+async fn stale(k: &Hand, version: Version, when: &str) {
+    let now = k.version().await;
+    for (next, verb) in [(Some(k.sample(9).await), "wrote"), (None, "deleted")] {
+        let done = k.swap(version, next.as_ref()).await;
+        assert!(!done, "a swap with version {version}, read {when}, {verb} what is there now (version {now})");
+    }
+}

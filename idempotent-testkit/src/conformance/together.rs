@@ -1,0 +1,59 @@
+//! Many at once, for laws about races.
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::Barrier;
+
+/// In every second round on several threads, where chance decides; in the others on one, taking turns at every
+/// point where the store waits: a gap between its reading and writing is then found without fail.
+///
+/// Answers in the order of `racing`.
+pub(crate) async fn race<F>(round: u32, racing: Vec<F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    if round.is_multiple_of(2) { in_turns(racing).await } else { at_once(racing).await }
+}
+
+/// Each is driven until it waits, then the next one.
+pub(crate) async fn in_turns<F: Future>(racing: Vec<F>) -> Vec<F::Output> {
+    let mut racing: Vec<_> = racing.into_iter().map(Box::pin).collect();
+    let mut answers: Vec<_> = racing.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (racer, answer) in racing.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(said) = racer.as_mut().poll(cx)
+            {
+                *answer = Some(said);
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+/// All begin at the same moment.
+#[allow(clippy::expect_used, reason = "a racer that panics has broken the law")]
+async fn at_once<F>(racing: Vec<F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(racing.len()));
+    let tasks: Vec<_> = racing
+        .into_iter()
+        .map(|racer| {
+            let start = start.clone();
+            tokio::spawn(async move {
+                start.wait().await;
+                racer.await
+            })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.expect("a racer that ends"));
+    }
+    answers
+}

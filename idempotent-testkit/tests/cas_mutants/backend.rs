@@ -1,0 +1,202 @@
+//! A map that compares and swaps, with one bug at most.
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use idempotent_core::{CasBackend, Clock, Key, Micros, Record, Seen, State, StoreError, Version};
+use idempotent_testkit::VirtualClock;
+use tokio::task::yield_now;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bug {
+    /// The control: a backend without a bug keeps every law.
+    None,
+    /// Each row counts for itself: behind a deletion it begins anew.
+    VersionRestarts,
+    /// One where something is.
+    VersionIsExists,
+    /// A digest of the record: what was there before is there again.
+    VersionIsContent,
+    /// The counter begins with zero.
+    ZeroForARecord,
+    /// One version for all keys.
+    VersionOfTheWholeStore,
+    /// Writes whatever was seen.
+    SwapIgnoresVersion,
+    /// `UPDATE … WHERE version = seen OR seen = 0`.
+    ZeroIsAnyVersion,
+    /// `INSERT` where nothing is, whatever was seen.
+    AbsentIsAnyVersion,
+    /// `DELETE` without `WHERE version = seen`.
+    DeletionIgnoresVersion,
+    /// Says no, and has written.
+    RefusedSwapWrites,
+    /// Says no, and has counted.
+    RefusedSwapCounts,
+    /// Keeps the row without its record.
+    NoneIsKept,
+    /// Reads, lets others in, writes.
+    SwapInTwoSteps,
+    /// Reads the record, lets others in, reads the version.
+    ReadInTwoSteps,
+    /// Hides what is past its time, and compares with it.
+    HidesExpired,
+    /// Removes records an hour early.
+    RemovesEarly,
+    /// Rows are found by the key's readable part.
+    KeyByName,
+    /// Keeps an empty value as none.
+    EmptyIsNone,
+    /// Keeps times in ms.
+    TimesInMillis,
+    /// Its own time is in ms.
+    NowInMillis,
+    /// Two servers answer in turn, and their clocks differ.
+    TwoClocks,
+}
+
+#[derive(Debug)]
+pub(crate) struct Mutant {
+    bug: Bug,
+    clock: VirtualClock,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    rows: HashMap<String, (Version, Record)>,
+    last: Version,
+    reads: u64,
+}
+
+impl Mutant {
+    pub(crate) fn new(bug: Bug, clock: VirtualClock) -> Self {
+        Self { bug, clock, inside: Mutex::default() }
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == bug
+    }
+
+    fn place(&self, key: &Key) -> String {
+        if self.has(Bug::KeyByName) { key.name().to_owned() } else { key.as_str().to_owned() }
+    }
+
+    fn version(&self, inside: &Inside, key: &Key) -> Version {
+        match inside.rows.get(&self.place(key)) {
+            Some(_) if self.has(Bug::VersionOfTheWholeStore) => inside.last,
+            Some((version, _)) => *version,
+            None => 0,
+        }
+    }
+
+    fn record(&self, inside: &Inside, key: &Key) -> Option<Record> {
+        let now = self.clock.wall().0;
+        let record = inside.rows.get(&self.place(key)).map(|row| row.1.clone());
+        record.filter(|record| match self.bug {
+            Bug::HidesExpired => record.expires_at.0 > now,
+            Bug::RemovesEarly => record.expires_at.0 > now + 3_600_000_000,
+            _ => true,
+        })
+    }
+
+    fn may(&self, seen: Version, found: Version, next: Option<&Record>) -> bool {
+        seen == found
+            || match self.bug {
+                Bug::SwapIgnoresVersion => true,
+                Bug::ZeroIsAnyVersion => seen == 0,
+                Bug::AbsentIsAnyVersion => found == 0,
+                Bug::DeletionIgnoresVersion => next.is_none(),
+                _ => false,
+            }
+    }
+
+    fn next_version(&self, inside: &mut Inside, found: Version, next: &Record) -> Version {
+        inside.last += 1;
+        match self.bug {
+            Bug::VersionRestarts => found + 1,
+            Bug::VersionIsExists => 1,
+            Bug::VersionIsContent => {
+                let mut digest = DefaultHasher::new();
+                next.to_bytes().hash(&mut digest);
+                digest.finish()
+            }
+            Bug::ZeroForARecord => inside.last - 1,
+            _ => inside.last,
+        }
+    }
+
+    fn kept(&self, mut record: Record) -> Record {
+        match (self.bug, &mut record.state) {
+            (Bug::EmptyIsNone, State::Consumed { value, .. }) => {
+                *value = value.take().filter(|value| !value.is_empty())
+            }
+            (Bug::TimesInMillis, _) => record.first_seen.0 -= record.first_seen.0 % 1_000,
+            _ => {}
+        }
+        record
+    }
+
+    fn write(&self, inside: &mut Inside, key: &Key, next: Option<&Record>) {
+        let found = self.version(inside, key);
+        match next {
+            Some(next) => {
+                let version = self.next_version(inside, found, next);
+                inside.rows.insert(self.place(key), (version, self.kept(next.clone())));
+            }
+            None if self.has(Bug::NoneIsKept) => {}
+            None => drop(inside.rows.remove(&self.place(key))),
+        }
+    }
+
+    fn now(&self, reads: u64) -> Micros {
+        match self.clock.wall() {
+            now if self.has(Bug::NowInMillis) => Micros(now.0 / 1_000),
+            now if self.has(Bug::TwoClocks) => Micros(now.0 + reads % 2 * 50_000),
+            now => now,
+        }
+    }
+}
+
+#[async_trait]
+impl CasBackend for Mutant {
+    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+        let (record, mut version, reads) = {
+            let inside = &mut *self.inside.lock().unwrap();
+            inside.reads += 1;
+            (self.record(inside, key), self.version(inside, key), inside.reads)
+        };
+        yield_now().await; // as a network would
+        if self.has(Bug::ReadInTwoSteps) {
+            version = self.version(&self.inside.lock().unwrap(), key);
+        }
+        if record.is_none() {
+            version = 0;
+        }
+        Ok(Seen { record, version, now: self.now(reads) })
+    }
+
+    async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
+        let may = |inside: &Inside| self.may(seen, self.version(inside, key), next);
+        if self.has(Bug::SwapInTwoSteps) {
+            let may = may(&self.inside.lock().unwrap());
+            yield_now().await;
+            if may {
+                self.write(&mut self.inside.lock().unwrap(), key, next);
+            }
+            return Ok(may);
+        }
+        let inside = &mut *self.inside.lock().unwrap();
+        let may = may(inside);
+        if may || self.has(Bug::RefusedSwapWrites) {
+            self.write(inside, key, next);
+        } else if self.has(Bug::RefusedSwapCounts)
+            && let Some(row) = inside.rows.get_mut(&self.place(key))
+        {
+            inside.last += 1;
+            row.0 = inside.last;
+        }
+        Ok(may)
+    }
+}
