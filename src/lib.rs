@@ -48,7 +48,7 @@
 //! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
 //! | watch it | [`Observer`], [`Tracing`], [`Executor::counts`] |
-//! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!` |
+//! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
 //!
 //! # Features
 //! | feature | brings |

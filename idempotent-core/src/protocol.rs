@@ -204,11 +204,13 @@ fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Micros) -> (Cl
 /// Once the clock has passed the grant's number the next grant's is higher without any record. Before that
 /// an expired tombstone keeps the number for a tick.
 fn delete(record: &Record, error: Arc<str>, now: Micros) -> Write {
-    if record.fencing.0 < now.0 {
-        return Write::Delete;
-    }
+    if record.fencing.0 < now.0 { Write::Delete } else { Write::Put(tombstone(record, error, now)) }
+}
+
+/// What stands for a deleted record where its number must not be forgotten: past its time, so absent for everybody.
+pub(crate) fn tombstone(record: &Record, error: Arc<str>, now: Micros) -> Record {
     let state = State::Vacant { not_before: now, error, taken_over: None };
-    Write::Put(Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() })
+    Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() }
 }
 
 fn differs(record: &Record, request: &ClaimRequest) -> bool {

@@ -21,6 +21,11 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
 
     /// Writes `next`, or deletes where it is `None`, if the version is still `seen`; says whether it did.
     ///
+    /// [`Cas`] never deletes: a claim that has read "nothing there" and was then held up would find nothing again,
+    /// though another was granted meanwhile, and take a lower number. It writes a record that is past its time
+    /// instead. Removing records is the backend's business, by a TTL or a janitor, no earlier than an hour past
+    /// [`expires_at`](Record::expires_at): longer than any claim is held up.
+    ///
     /// # Errors
     /// As [`Store`]: `Ambiguous` where the reply was lost, never a guess.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
@@ -56,12 +61,12 @@ impl<B: CasBackend> Cas<B> {
         for _ in 0..Self::TRIES {
             let seen = self.0.read(key).await?;
             let (answer, write) = decide(seen.record.as_ref(), seen.now);
-            let next = match &write {
-                Write::Keep => return Ok(answer),
-                Write::Put(record) => Some(record),
-                Write::Delete => None,
+            let next = match (write, &seen.record) {
+                (Write::Keep, _) | (Write::Delete, None) => return Ok(answer),
+                (Write::Put(record), _) => record,
+                (Write::Delete, Some(record)) => protocol::tombstone(record, "released".into(), seen.now),
             };
-            if self.0.swap(key, seen.version, next).await? {
+            if self.0.swap(key, seen.version, Some(&next)).await? {
                 return Ok(answer);
             }
         }
