@@ -9,7 +9,7 @@
 //! What to look at is in this file: the annotated handler, and the worker that settles each delivery by what the
 //! handler's run came to. The folder `consume/` holds what a real service gets from elsewhere: a broker
 //! (`broker.rs`, `input.rs`, `delivery.rs`, `dead.rs`), a database (`effects.rs`), a command line (`args.rs`,
-//! `places.rs`) and something to look at (`tally.rs`, `summary.rs`, `screen.rs`, `held.rs`). Try also `kill -9` in
+//! `places.rs`) and something to look at (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`). Try also `kill -9` in
 //! the middle of `--fresh --slow-ms 200`, and run it again. What it makes of a line, and its exit codes, are in
 //! `data/README.md`.
 #[path = "consume/args.rs"]
@@ -26,6 +26,8 @@ mod effects;
 mod held;
 #[path = "consume/input.rs"]
 mod input;
+#[path = "consume/malformed.rs"]
+mod malformed;
 #[path = "consume/places.rs"]
 mod places;
 #[path = "consume/screen.rs"]
@@ -52,6 +54,7 @@ use self::delivery::Delivery;
 use self::effects::Effects;
 use self::held::Held;
 use self::input::{Input, Source};
+use self::malformed::Malformed;
 use self::places::Places;
 use self::screen::Screen;
 use self::summary::{Ended, Summary};
@@ -101,6 +104,7 @@ struct Job {
     effects: Effects,
     broker: Broker,
     tally: Tally,
+    malformed: Malformed,
     screen: Screen,
     /// Handler runs so far, for `--fail-every`.
     runs: AtomicU64,
@@ -167,7 +171,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let store = idempotent::connect(&places.store).await?;
     let executor =
         Executor::builder(store).policy(Scene::Mq, policy(slow)).observer((Tracing, tally.clone())).build()?;
-    let effects = Effects::open(&places.effects).await?;
+    let effects = Effects::open(&places.effects, places.forgets()).await?;
     let broker = Broker::new(DeadLetters::create(dead_letters.clone())?, tally.clone(), screen.clone());
     screen.begin(&input);
     let held = Held::look(&executor, screen).await;
@@ -178,6 +182,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
         effects,
         broker,
         tally,
+        malformed: Malformed::default(),
         screen: screen.clone(),
         runs: AtomicU64::new(0),
         fail_every: args.fail_every,
@@ -210,7 +215,9 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let elapsed = began.elapsed();
     let effects = job.effects.rows().await.ok();
     job.effects.close().await;
-    Ok(Summary { ended, counted: job.tally.read(), elapsed, places, dead_letters, effects })
+    let counted = job.tally.read();
+    let malformed = job.malformed.rest(&args.key, &counted);
+    Ok(Summary { ended, counted, elapsed, places, dead_letters, effects, malformed })
 }
 
 /// Ends when the last worker has; one that cannot go on ends them all.

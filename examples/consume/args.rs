@@ -9,7 +9,13 @@ use crate::delivery::Field;
 #[derive(Debug, Parser)]
 #[command(
     name = "consume",
-    after_help = "`--input -` reads standard input. A key is a string or a number; 1 and \"1\" are the same key."
+    after_help = "\
+`--input -` reads standard input. A key is a string or a number; 1 and \"1\" are the same key.
+
+Lines without a usable key, and deliveries whose handler failed 17 times, go byte for byte to the dead letters,
+INPUT.dead.jsonl (stdin.dead.jsonl), which are emptied at each start.
+
+Exit codes: 0 all is consumed; 1 there are dead letters; 2 it cannot start or go on; 130 interrupted; 143 terminated"
 )]
 pub(crate) struct Args {
     /// Deliveries, one JSON object a line [default: examples/data/webhooks.jsonl]
@@ -24,7 +30,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "memory|PATH|URL")]
     pub(crate) store: Option<String>,
 
-    /// The SQLite file that effects go to, one row each [default: beside the store]
+    /// The SQLite file that effects go to, one row each; emptied first if the store is memory [default: beside the
+    /// store]
     #[arg(long, value_name = "PATH")]
     pub(crate) effects: Option<PathBuf>,
 

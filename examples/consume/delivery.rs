@@ -45,29 +45,78 @@ impl Field {
     /// The key in `line`, or why there is none. A number counts as its own text.
     ///
     /// Only the path to the field is taken apart; the rest is checked to be JSON and copied nowhere.
-    pub(crate) fn key_in(&self, line: &[u8]) -> Result<String, String> {
+    pub(crate) fn key_in(&self, line: &[u8]) -> Result<String, Reason> {
         let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"))?;
         let mut value: &RawValue = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
         if !value.get().starts_with('{') {
-            return Err(format!("not a JSON object but {}", kind(value)));
+            return Err(format!("not a JSON object but {}", kind(value)).into());
         }
         for name in self.0.split('.') {
             if !value.get().starts_with('{') {
-                return Err(format!("no `{self}`: what should hold `{name}` is {}", kind(value)));
+                return Err(Reason::Missing(format!("no `{self}`: what should hold `{name}` is {}", kind(value))));
             }
             let found = serde_json::Deserializer::from_str(value.get()).deserialize_map(Member(name));
-            value = found.map_err(|error| format!("not JSON: {error}"))?.ok_or_else(|| format!("no `{self}`"))?;
+            let found = found.map_err(|error| format!("not JSON: {error}"))?;
+            value = found.ok_or_else(|| Reason::Missing(format!("no `{self}`")))?;
         }
         let key = match value.get().as_bytes().first() {
             Some(b'"') => serde_json::from_str(value.get()).map_err(|error| format!("`{self}` is no text: {error}"))?,
             Some(b'-' | b'0'..=b'9') => value.get().to_owned(),
-            _ => return Err(format!("`{self}` is {}, neither string nor number", kind(value))),
+            _ => return Err(format!("`{self}` is {}, neither string nor number", kind(value)).into()),
         };
         match key.len() {
-            0 => Err(format!("`{self}` is empty")),
-            length if length > Parts::MAX => Err(format!("`{self}` has {length} bytes, more than {}", Parts::MAX)),
+            0 => Err(format!("`{self}` is empty").into()),
+            length if length > Parts::MAX => {
+                Err(format!("`{self}` has {length} bytes, more than {}", Parts::MAX).into())
+            }
             _ => Ok(key),
         }
+    }
+}
+
+/// Why a line has no key.
+#[derive(Debug)]
+pub(crate) enum Reason {
+    /// It is an object without the field.
+    Missing(String),
+    Unusable(String),
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self::Unusable(text)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(text) | Self::Unusable(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The names of the fields of `line`, in its order.
+pub(crate) fn fields_of(line: &[u8]) -> Option<Vec<String>> {
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    deserializer.deserialize_map(Names).ok()
+}
+
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, IgnoredAny)) = members.next_entry()? {
+            names.push(name);
+        }
+        Ok(names)
     }
 }
 

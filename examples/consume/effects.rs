@@ -13,14 +13,15 @@ pub(crate) struct Effects(SqlitePool);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Effects {
-    pub(crate) async fn open(path: &Path) -> anyhow::Result<Self> {
+    /// `anew` without the rows that are in there.
+    pub(crate) async fn open(path: &Path, anew: bool) -> anyhow::Result<Self> {
         let unusable = |error: &dyn std::fmt::Display| anyhow!("cannot use the effects {}: {error}", path.display());
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
             return Err(unusable(&format!("there is no folder {}", folder.display())));
         }
         let began = Instant::now();
         loop {
-            match Self::try_open(path).await {
+            match Self::try_open(path, anew).await {
                 Ok(effects) => return Ok(effects),
                 // Two processes that open a new file at once: one switches the journal, which no timeout covers.
                 Err(error) if error.to_string().contains("locked") && began.elapsed() < PATIENCE => {
@@ -31,7 +32,7 @@ impl Effects {
         }
     }
 
-    async fn try_open(path: &Path) -> sqlx::Result<Self> {
+    async fn try_open(path: &Path, anew: bool) -> sqlx::Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -42,6 +43,10 @@ impl Effects {
         // SQLite has one writer at a time in any case.
         let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
         sqlx::query("CREATE TABLE IF NOT EXISTS effects(key TEXT, worker TEXT, at_ms INTEGER)").execute(&pool).await?;
+        if anew {
+            // The rows, not the file: it may hold other tables.
+            sqlx::query("DELETE FROM effects").execute(&pool).await?;
+        }
         Ok(Self(pool))
     }
 

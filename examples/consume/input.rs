@@ -96,7 +96,7 @@ impl Input {
             }
             if line.len() > LONGEST {
                 job.tally.malformed();
-                job.screen.say(&format!("line {number} is malformed: longer than {LONGEST} bytes"));
+                job.malformed.tell(number, &format!("longer than {LONGEST} bytes").into(), &[], &job.screen);
                 job.broker.dead_letters().copy_line(&line, &mut self.reader)?;
                 continue;
             }
@@ -113,7 +113,7 @@ impl Input {
                 }
                 Err(reason) => {
                     job.tally.malformed();
-                    job.screen.say(&format!("line {number} is malformed: {reason}"));
+                    job.malformed.tell(number, &reason, &line, &job.screen);
                     job.broker.dead_letters().write(&line)?;
                     job.screen.settled(line.len(), &job.tally);
                 }

@@ -82,6 +82,12 @@ impl Places {
         Ok(())
     }
 
+    /// A store that ends with the process knows no key of an earlier one: the effects of that one would pass for
+    /// duplicates.
+    pub(crate) fn forgets(&self) -> bool {
+        self.file.is_none() && (self.store == "memory:" || self.store.starts_with("sqlite:"))
+    }
+
     /// What the summary says of the store.
     pub(crate) fn store_shown(&self) -> String {
         self.file.as_ref().map_or_else(|| "in memory, gone now".to_owned(), |file| file.display().to_string())

@@ -30,6 +30,8 @@ pub(crate) struct Summary {
     pub(crate) dead_letters: PathBuf,
     /// Rows of the effects, and keys with more than one.
     pub(crate) effects: Option<(i64, i64)>,
+    /// What is left to say of malformed lines.
+    pub(crate) malformed: Vec<String>,
 }
 
 /// `--json`.
@@ -98,7 +100,7 @@ impl Summary {
 
     fn hints(&self) -> Vec<String> {
         let Counted { executed, failed, malformed, read, .. } = self.counted;
-        let mut hints = Vec::new();
+        let mut hints = self.malformed.clone();
         match &self.ended {
             Ended::Failed(error) => hints.push(format!("error: {error}")),
             Ended::Interrupted(_) => hints.push(

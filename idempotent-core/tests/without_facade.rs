@@ -5,7 +5,9 @@ use idempotent_core as renamed;
 use idempotent_macros::idempotent;
 use renamed::{Disposition, Executor, MemoryStore, Outcome, Rejection};
 
-#[idempotent(crate = renamed, key = 1u8, with = e, detach)]
+const ONE: u8 = 1;
+
+#[idempotent(crate = renamed, key = ONE, with = e, detach)]
 async fn by_a_path(e: Executor) -> Result<u8, Rejection> {
     Ok(1)
 }

@@ -7,6 +7,7 @@ mod expand;
 mod item;
 mod names;
 mod normalise;
+mod owned;
 mod parse;
 mod reserved;
 mod suggest;
@@ -60,10 +61,10 @@ use self::normalise::Plan;
 ///
 /// | argument | value | default |
 /// |---|---|---|
-/// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call | required |
+/// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call; a literal alone is refused, since it is one key for all calls | required |
 /// | `by` | `key` | `key` |
 /// | `scene` | `mq`, `rest`, or the name of your own in quotes; picks the defaults, part of the identity | `mq` |
-/// | `scope` | text: the handler or consumer group, part of the identity. Fix it before data is kept: the default changes when the function is moved or renamed | the function's path |
+/// | `scope` | text, the same for all calls: the handler or consumer group, part of the identity. Fix it before data is kept: the default changes when the function is moved or renamed | the function's path |
 /// | `prefix` | text: the namespace of the keys | the executor's |
 /// | `tenant` | expression, as for `key`: equal keys of two tenants are two keys | none |
 /// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused | none |
@@ -83,7 +84,7 @@ use self::normalise::Plan;
 /// | `failed_if` | closure over the value: `true` means "not done", so it is handed on but not kept | never |
 /// | `permanent` | closure over the error: `true` means that no retry can help | never |
 /// | `message` | text for a duplicate that is in flight | the usual text |
-/// | `detach` | no value: the run goes on where the caller is dropped; all it holds must be `Send + 'static` | off |
+/// | `detach` | no value: the run goes on where the caller is dropped; all it holds must be `Send + 'static`, so its arguments are owned | off |
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
@@ -168,5 +169,6 @@ fn attribute(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> 
     let function = Function::of(item)?;
     let plan = Plan::new(syn::parse2(args)?)?;
     names::check(&plan, &function)?;
+    owned::check(&plan, &function)?;
     expand::expand(&plan, function)
 }

@@ -1,5 +1,7 @@
 //! Names in the attribute's expressions must be the function's arguments; what goes wrong there is said in the
 //! user's words, where rustc would speak of values and scopes.
+mod constant;
+
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
@@ -13,7 +15,11 @@ use crate::suggest::did_you_mean;
 /// Checks every expression that is evaluated before the body.
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let scope = Scope::of(function);
+    constant::refuse(&plan.key, &scope)?;
     scope.check("key", &plan.key)?;
+    for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
+        text.iter().try_for_each(|text| scope.check_text(name, text))?;
+    }
     for (name, expr) in [
         ("tenant", &plan.tenant),
         ("fingerprint", &plan.fingerprint),
@@ -60,6 +66,29 @@ impl<'a> Scope<'a> {
         uses.error.map_or(Ok(()), Err)
     }
 
+    /// For what is text in most cases, a bare word has most likely lost its quotes.
+    fn check_text(&self, argument: &str, expr: &Expr) -> Result<()> {
+        let Some(ident) = bare(expr) else { return Ok(()) };
+        let name = ident.unraw().to_string();
+        if !is_local(&name) || name == "self" {
+            return Ok(());
+        }
+        if !self.knows(&name) {
+            let meant = did_you_mean(&name, self.names.iter().map(String::as_str));
+            let text = format!("`{argument}` is text in quotes: `{argument} = \"{name}\"`{meant}");
+            return Err(Error::new_spanned(expr, text));
+        }
+        if argument == "scope" && self.names.contains(&name) {
+            let text = format!(
+                "`scope` must not depend on the call: the keys of one handler would be scattered. It is text in \
+                 quotes, `scope = \"…\"`; what tells two calls apart is part of the key: `key = (…, {name})`, or is \
+                 the `tenant`"
+            );
+            return Err(Error::new_spanned(expr, text));
+        }
+        Ok(())
+    }
+
     fn knows(&self, name: &str) -> bool {
         let generic = |ident: &Ident| ident == name;
         self.open
@@ -67,24 +96,42 @@ impl<'a> Scope<'a> {
             || self.function.sig.generics.const_params().any(|param| generic(&param.ident))
     }
 
+    fn available(&self) -> String {
+        let this = self.function.has_receiver().then(|| "`self`".to_owned());
+        let available: Vec<_> = this.into_iter().chain(self.names.iter().map(|name| format!("`{name}`"))).collect();
+        if available.is_empty() { "none".into() } else { available.join(", ") }
+    }
+
     fn missing(&self, ident: &Ident) -> Error {
         let name = ident.unraw().to_string();
         let method = self.function.has_receiver();
-        let mut available: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
-        if method {
-            available.insert(0, "`self`".into());
-        }
-        let available = if available.is_empty() { "none".into() } else { available.join(", ") };
+        let available = self.available();
         let meant = did_you_mean(&name, self.names.iter().map(String::as_str));
         let field = if method && meant.is_empty() { format!("; for a field say `self.{name}`") } else { String::new() };
         Error::new(ident.span(), format!("no argument named `{name}`{meant}{field}\navailable: {available}"))
     }
 }
 
+/// A name alone, or a reference to it.
+fn bare(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
+        Expr::Reference(reference) => bare(&reference.expr),
+        Expr::Paren(paren) => bare(&paren.expr),
+        Expr::Group(group) => bare(&group.expr),
+        _ => None,
+    }
+}
+
+/// As arguments are written; a constant or a unit struct begins with a capital.
+fn is_local(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_lowercase() || first == '_')
+}
+
 /// Every name a pattern binds.
 #[derive(Default)]
-struct Bindings {
-    names: Vec<String>,
+pub(crate) struct Bindings {
+    pub(crate) names: Vec<String>,
     open: bool,
 }
 
@@ -114,7 +161,7 @@ impl Uses<'_> {
     fn name(&mut self, path: &ExprPath) {
         let Some(ident) = path.path.get_ident() else { return };
         let name = ident.unraw().to_string();
-        if path.qself.is_some() || !name.starts_with(|first: char| first.is_lowercase() || first == '_') {
+        if path.qself.is_some() || !is_local(&name) {
             return;
         }
         let error = match name.as_str() {
@@ -194,6 +241,12 @@ mod tests {
             ("key = a, tenant = user", "no argument named `user`"),
             ("key = a, fingerprint = [body]", "no argument named `body`"),
             ("key = self.id", "no `self` here: `f` has no receiver"),
+            ("key = a, scope = billing", "`scope` is text in quotes: `scope = \"billing\"`"),
+            ("key = a, prefix = shop", "`prefix` is text in quotes: `prefix = \"shop\"`"),
+            ("key = a, message = &wait", "`message` is text in quotes: `message = \"wait\"`"),
+            ("key = a, scope = ordre", "`scope = \"ordre\"`; did you mean `order`?"),
+            ("key = a, scope = c", "`scope` must not depend on the call"),
+            ("key = a, scope = (&c)", "`key = (…, c)`, or is the `tenant`"),
             ("key = a?", "Leave it out: an `Option` can be part of `key`"),
         ] {
             let error = error(args, free);
@@ -202,6 +255,34 @@ mod tests {
         let text = error("key = id", "async fn f(&self) {}");
         assert_eq!(text, "no argument named `id`; for a field say `self.id`\navailable: `self`");
         assert_eq!(error("key = id", "async fn f() {}"), "no argument named `id`\navailable: none");
+    }
+
+    #[test]
+    fn a_key_of_literals_alone_is_refused_with_what_was_meant() {
+        let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
+        for (key, meant) in [
+            ("\"order.id\"", "order.id"),
+            ("\"#order.id\"", "order.id"),
+            ("\"${order.id}\"", "order.id"),
+            ("(&\"order.lines[0].id()\").to_string()", "order.lines[0].id()"),
+            ("(\"a\", \"c.id\")", "(a, c.id)"),
+            ("(\"a\", 1)", "(a, 1)"),
+        ] {
+            let want = format!("this is one key for all calls; did you mean `key = {meant}`?");
+            assert_eq!(error(&format!("key = {key}"), free), want);
+        }
+        for key in ["1", "1u8", "-1", "true", "'c'", "b\"x\"", "\"msg.id\"", "\"self.id\"", "(1, \"x\")", "[1u8; 4]"] {
+            let error = error(&format!("key = {key}"), free);
+            assert!(
+                error.contains("deliberate singleton use a `const`\navailable: `order`, `a`, `c`"),
+                "{key}: {error}"
+            );
+        }
+        let method = error("key = \"self.id\"", "async fn f(&self) {}");
+        assert!(method.contains("did you mean `key = self.id`?"), "{method}");
+        for key in ["(a, \"part\")", "(ONE, 1)", "format!(\"{a}\")", "\"a\".join(c)"] {
+            assert_eq!(error(&format!("key = {key}"), free), "", "{key}");
+        }
     }
 
     #[test]
@@ -215,6 +296,8 @@ mod tests {
             "key = { fn inner(d: u8) -> u8 { d } inner(c) }",
             "key = a.map(|x| x.y()?)",
             "key = r#a, with = app.executor()?",
+            "key = a, scope = SCOPE, prefix = c, message = a.text()",
+            "key = a, scope = app.group",
             "key = n",
         ] {
             let text = error(args, "async fn f<const n: usize>(order: Order, app: App, (a, B { c, .. }): X) {}");

@@ -58,6 +58,13 @@ impl Plan {
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
             text.iter().try_for_each(|text| is_text(name, text))?;
         }
+        for (name, rule, over) in [
+            ("failed_if", &args.failed_if, "value"),
+            ("permanent", &args.permanent, "error"),
+            ("reject", &args.reject, "rejection"),
+        ] {
+            rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
+        }
         let key = args.key.ok_or_else(|| {
             let text = "missing `key`: say what makes two calls the same, e.g. `key = order.id`";
             Error::new(Span::call_site(), text)
@@ -88,6 +95,17 @@ fn is_text(name: &str, value: &Expr) -> Result<()> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => not_empty(name, value),
         Expr::Lit(_) => Err(Error::new_spanned(value, format!("`{name}` is text in quotes: `{name} = \"…\"`"))),
+        _ => Ok(()),
+    }
+}
+
+/// `permanent = true` reads well, and says nothing of which errors.
+fn is_rule(name: &str, value: &Expr, over: &str) -> Result<()> {
+    match value {
+        Expr::Lit(_) => {
+            let text = format!("`{name}` is a closure over the {over}: `{name} = |{over}| …`");
+            Err(Error::new_spanned(value, text))
+        }
         _ => Ok(()),
     }
 }

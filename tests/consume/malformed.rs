@@ -147,3 +147,30 @@ fn a_last_line_without_an_end_is_kept_so() {
     job.run(&["--json"]).exits(1);
     assert_eq!(job.dead_letters(), b"one\r\ntwo\nthree");
 }
+
+#[test]
+fn ten_malformed_lines_are_told_and_the_rest_is_counted() {
+    let line = b"{\"id\":1,\"event\":\"push\",\"a\\nb\":null}\n";
+    for (lines, more) in [(10, None), (13, Some("\u{2026} and 3 more\n"))] {
+        let job = Job::over(&line.repeat(lines));
+        let ended = job.run(&["--json"]).exits(1);
+        assert_eq!(ended.stderr.matches("is malformed: no `delivery_id`").count(), 10, "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains(" more"), more.is_some(), "{}", ended.stderr);
+        assert!(ended.stderr.contains(more.unwrap_or_default()), "{}", ended.stderr);
+        let fields = "no line has `delivery_id`; the first one has `id`, `event`, `a\\nb`: name the key's with --key\n";
+        assert!(ended.stderr.ends_with(fields), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn fields_are_listed_only_where_no_line_has_the_key() {
+    for other in [&b"{\"delivery_id\":1}\n"[..], b"{\"delivery_id\":\"\"}\n", b"no\n"] {
+        let ended = Job::over(&[b"{\"id\":1}\n", other].concat()).run(&["--json"]).exits(1);
+        assert!(!ended.stderr.contains("no line has"), "{}", ended.stderr);
+    }
+    let many: Vec<_> = (0..30).map(|number| format!("\"f{number}\":{number}")).collect();
+    let ended = Job::over(format!("{{{}}}", many.join(",")).as_bytes()).run(&["--json"]).exits(1);
+    assert!(ended.stderr.contains("`f18`, `f19`, \u{2026}: name"), "{}", ended.stderr);
+    let ended = Job::over(b"{}\n").run(&["--json"]).exits(1);
+    assert!(ended.stderr.contains("the first one has no fields"), "{}", ended.stderr);
+}

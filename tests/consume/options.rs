@@ -53,6 +53,15 @@ fn a_wrong_option_is_told_what_is_right() {
 }
 
 #[test]
+fn the_help_names_the_dead_letters_and_the_exit_codes() {
+    let help = Job::new().run(&["--help"]).exits(0).stdout;
+    for part in ["INPUT.dead.jsonl", "Exit codes: 0 ", "1 there are dead letters", "130 interrupted", "143 terminated"]
+    {
+        assert!(help.contains(part), "{part} in {help}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_failure() {
     for arguments in [&[][..], &["--json"], &["--help"]] {
         let job = Job::new();

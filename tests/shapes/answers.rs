@@ -33,7 +33,7 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
 
 #[tokio::test]
 async fn a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
-    #[idempotent(key = 1u8, with = e)]
+    #[idempotent(key = ONE, with = e)]
     async fn reserve(e: &Executor, stock: u32) -> Result<u32, AppError> {
         ran();
         if stock == 0 { Err(AppError::NoStock) } else { Ok(stock) }
@@ -92,12 +92,12 @@ async fn a_reply_strategy_of_ones_own() {
 
 #[tokio::test]
 async fn a_value_that_cannot_be_kept_is_consumed_without_it_and_never_run_again() {
-    #[idempotent(key = 1u8, with = e, max_result = "16B")]
+    #[idempotent(key = ONE, with = e, max_result = "16B")]
     async fn large(e: &Executor) -> Result<Option<String>, AppError> {
         ran();
         Ok(Some("x".repeat(100)))
     }
-    #[idempotent(key = 1u8, with = e)]
+    #[idempotent(key = ONE, with = e)]
     async fn odd(e: &Executor) -> Result<Option<BTreeMap<(u8, u8), u8>>, AppError> {
         ran();
         Ok(Some([((1, 2), 3)].into())) // JSON has no such keys
@@ -117,7 +117,7 @@ async fn a_value_that_cannot_be_kept_is_consumed_without_it_and_never_run_again(
 
 #[tokio::test]
 async fn a_panic_frees_the_key_and_goes_on() {
-    #[idempotent(key = 1u8, with = e)]
+    #[idempotent(key = ONE, with = e)]
     async fn boom(e: Executor, panic: bool) -> Result<u32, AppError> {
         assert!(!panic, "as told");
         Ok(ran())
@@ -129,7 +129,7 @@ async fn a_panic_frees_the_key_and_goes_on() {
 
 #[tokio::test]
 async fn a_run_inside_itself_is_refused_by_name() {
-    #[idempotent(key = 1u8, with = e, scope = "loop")]
+    #[idempotent(key = ONE, with = e, scope = "loop")]
     async fn again(e: &Executor, depth: u8) -> Result<u8, AppError> {
         ran();
         if depth == 0 {

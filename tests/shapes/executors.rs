@@ -1,7 +1,7 @@
 //! `with`, scope, none.
 use super::*;
 
-#[idempotent(key = 1u8)]
+#[idempotent(key = ONE)]
 async fn ambient() -> Result<u32, AppError> {
     Ok(ran())
 }
@@ -26,7 +26,7 @@ async fn without_an_executor_the_handler_never_runs() {
 
 #[tokio::test]
 async fn scopes_nest_and_with_goes_over_them() {
-    #[idempotent(key = 1u8, with = e)]
+    #[idempotent(key = ONE, with = e)]
     async fn own(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -54,31 +54,31 @@ impl Holder {
         &self.app
     }
 
-    #[idempotent(key = 1u8, scope = "one", with = self.app)]
+    #[idempotent(key = ONE, scope = "one", with = self.app)]
     async fn state(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = self.app.idem)]
+    #[idempotent(key = ONE, scope = "one", with = self.app.idem)]
     async fn field(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = self.shared)]
+    #[idempotent(key = ONE, scope = "one", with = self.shared)]
     async fn arc(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = &self.shared)]
+    #[idempotent(key = ONE, scope = "one", with = &self.shared)]
     async fn reference(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = self.find("name"))]
+    #[idempotent(key = ONE, scope = "one", with = self.find("name"))]
     async fn method(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = self.app.idem.clone())]
+    #[idempotent(key = ONE, scope = "one", with = self.app.idem.clone())]
     async fn owned(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = 1u8, scope = "one", with = *self.boxed)]
+    #[idempotent(key = ONE, scope = "one", with = *self.boxed)]
     async fn boxed(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }

@@ -98,7 +98,7 @@ async fn a_disposition_says_itself_how_it_ended() {
     assert_runs(1);
 }
 
-#[idempotent(key = 1u8, with = e)]
+#[idempotent(key = ONE, with = e)]
 async fn borrowed<'a>(e: &'a Executor, text: &'a str) -> Result<usize, Rejection> {
     ran();
     Ok(text.len())
@@ -127,7 +127,7 @@ async fn functions_that_a_macro_writes() {
 
 #[tokio::test]
 async fn a_function_in_a_function() {
-    #[idempotent(key = "k")]
+    #[idempotent(key = ONE)]
     async fn inside() -> Result<u32, Rejection> {
         Ok(ran())
     }

@@ -35,6 +35,9 @@ thread_local! {
     static RUNS: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The key of handlers that tests call once or for one key only.
+const ONE: u8 = 1;
+
 fn ran() -> u32 {
     RUNS.set(RUNS.get() + 1);
     RUNS.get()
@@ -92,7 +95,7 @@ async fn of_64_duplicates_at_once_one_runs() {
         refused: AtomicU32,
         open: tokio::sync::Notify,
     }
-    #[idempotent(key = "one", with = e)]
+    #[idempotent(key = ONE, with = e)]
     async fn hold(e: Executor, gate: Arc<Gate>) -> Result<u32, Rejection> {
         gate.open.notified().await; // opened by the 63rd duplicate
         Ok(gate.runs.fetch_add(1, SeqCst) + 1)

@@ -28,7 +28,7 @@ impl Service {
         Ok(format!("{a}{b}"))
     }
 
-    #[idempotent(key = 1u8, with = self.idem)]
+    #[idempotent(key = ONE, with = self.idem)]
     async fn by_box(self: Box<Self>) -> Result<u32, Rejection> {
         Ok(ran())
     }
@@ -161,7 +161,7 @@ struct Other;
 macro_rules! same_name {
     ($($ty:ident)*) => {$(
         impl $ty {
-            #[idempotent(key = "k")]
+            #[idempotent(key = ONE)]
             async fn handle(&self) -> Result<u32, Rejection> { Ok(ran()) }
         }
     )*};

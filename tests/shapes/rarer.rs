@@ -138,7 +138,7 @@ mod receivers {
             Ok(id)
         }
 
-        #[idempotent(key = 1u8, with = idem, codec = NotKept)]
+        #[idempotent(key = ONE, with = idem, codec = NotKept)]
         async fn new(idem: &Executor, value: T) -> Result<Option<Self>, Rejection> {
             ran();
             Ok(Some(Self { idem: idem.clone(), value }))

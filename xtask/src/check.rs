@@ -36,6 +36,14 @@ pub(crate) fn all() -> Done {
     let mut docs = cargo(&["doc", "--locked", "--no-deps", "--workspace", "--all-features"])?;
     docs.env("RUSTDOCFLAGS", "-D warnings");
     report.command("docs", docs);
+    // A link to what a feature brings is broken where the feature is off.
+    for (name, features) in
+        [("docs, default features", &[][..]), ("docs, facade without features", &["--no-default-features"])]
+    {
+        let mut docs = cargo(&[&["doc", "--locked", "--no-deps", "--package", FACADE][..], features].concat())?;
+        docs.env("RUSTDOCFLAGS", "-D warnings");
+        report.command(name, docs);
+    }
     for feature in features()? {
         let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &feature];
         report.command(&format!("feature `{feature}` alone"), cargo(&alone)?);

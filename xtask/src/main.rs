@@ -12,10 +12,10 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       the sets of tests that take longer
+  test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   fix               what of that a machine can put right
-  setup             install what the tests need";
+  setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
 const COMMANDS: [&str; 4] = ["test", "check", "fix", "setup"];
 

@@ -49,6 +49,17 @@ pub(crate) fn patterns(body: &TokenStream) -> Vec<Pat> {
     locals.collect()
 }
 
+/// What was written before `#[async_trait]` ran: the return type, the body, and what `self` is called in there.
+pub(crate) fn handler(body: &TokenStream) -> Option<(Type, Vec<Stmt>, Option<Ident>)> {
+    let mut body = Block::parse_within.parse2(body.clone()).ok()?;
+    let boxed = async_block(&mut body)?;
+    let this = boxed.block.stmts.iter().find_map(renamed_self);
+    let run = boxed.block.stmts.iter().find(|statement| is_the_body(statement))?;
+    let Stmt::Local(Local { pat: Pat::Type(typed), init: Some(init), .. }) = run else { return None };
+    let Expr::Block(block) = &*init.expr else { return None };
+    Some(((*typed.ty).clone(), block.block.stmts.clone(), this))
+}
+
 fn async_block(body: &mut [Stmt]) -> Option<&mut ExprAsync> {
     let Some(Stmt::Expr(Expr::Call(call), None)) = body.last_mut() else { return None };
     let Expr::Path(path) = &*call.func else { return None };

@@ -36,6 +36,9 @@ fn what_cannot_be_meant_says_what_can() {
         ("key = a, by = token", "`by = token` comes with the token part"),
         ("by = param", "today: name the arguments that count: `key = (a, b)`"),
         ("by = luck", "`by` is `key`"),
+        ("key = a, permanent = true", "`permanent` is a closure over the error: `permanent = |error| …`"),
+        ("key = a, failed_if = true", "`failed_if` is a closure over the value: `failed_if = |value| …`"),
+        ("key = a, reject = 503", "`reject = |rejection| …`"),
         ("key = a, max_result = \"0B\"", "`max_result` must be > 0"),
     ] {
         let error = plan(source).err().map(|error| error.to_string()).unwrap_or_default();

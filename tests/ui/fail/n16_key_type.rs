@@ -1,6 +1,8 @@
 // expect: cannot be part of an idempotency key
 use idempotent::{Rejection, idempotent};
 
+const ONE: u8 = 1;
+
 struct Order {
     total: f64,
 }
@@ -15,12 +17,12 @@ async fn whole(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }
 
-#[idempotent(key = 1u8, tenant = order.total)]
+#[idempotent(key = ONE, tenant = order.total)]
 async fn tenant(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }
 
-#[idempotent(key = 1u8, fingerprint = order)]
+#[idempotent(key = ONE, fingerprint = order)]
 async fn fingerprint(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }

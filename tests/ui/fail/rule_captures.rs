@@ -1,7 +1,7 @@
 // expect: can only be coerced to `fn` types if they do not capture
 use idempotent::{Rejection, idempotent};
 
-#[idempotent(key = 1u8, failed_if = |total| *total > limit)]
+#[idempotent(key = limit, failed_if = |total| *total > limit)]
 async fn charge(limit: u32) -> Result<u32, Rejection> {
     Ok(limit)
 }

@@ -1,12 +1,14 @@
 // expect: expected `String`, found `&str`
 use idempotent::{Rejection, idempotent};
 
-#[idempotent(key = 1u8)]
+const ONE: u8 = 1;
+
+#[idempotent(key = ONE)]
 async fn charge() -> Result<String, Rejection> {
     Ok("text")
 }
 
-#[idempotent(key = 1u8)]
+#[idempotent(key = ONE)]
 async fn nothing() -> Result<String, Rejection> {
     let _ = 1;
 }

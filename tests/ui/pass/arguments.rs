@@ -2,6 +2,7 @@
 #![deny(warnings)]
 use idempotent::{Executor, MemoryStore, Outcome, Rejection, idempotent};
 
+const ONE: u8 = 1;
 const RETRIES: u32 = 2;
 const SCOPE: &str = "charges";
 
@@ -46,7 +47,7 @@ struct Order {
     amount: u64,
 }
 
-#[idempotent(key = 1u8, detach, max_retries = 0, on_in_flight = retry, on_expiry = takeover, on_lease_lost = abort)]
+#[idempotent(key = ONE, detach, max_retries = 0, on_in_flight = retry, on_expiry = takeover, on_lease_lost = abort)]
 async fn detached() -> Result<u8, Rejection> {
     Ok(Executor::current().is_some().into())
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent::{Codec, CodecError, Disposition, Executor, KeyPart, Lease, MemoryStore, Rejection, idempotent};
 
+const ONE: u8 = 1;
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 fn ran() {
@@ -72,7 +73,7 @@ impl Service {
         Ok(format!("{a}{b}{}", self.calls))
     }
 
-    #[idempotent(key = 1u8, with = self.idem)]
+    #[idempotent(key = ONE, with = self.idem)]
     async fn by_value(mut self, mut n: u32) -> Result<u32, Rejection> {
         ran();
         n += 1;
@@ -185,7 +186,7 @@ enum Bar {
     Foo,
 }
 
-#[idempotent(key = 9u8, with = e)]
+#[idempotent(key = ONE, with = e)]
 async fn shadowed(e: &Executor) -> Foo {
     #![allow(unused_imports)]
     use Bar::*;

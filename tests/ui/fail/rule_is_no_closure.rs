@@ -1,0 +1,21 @@
+// expect: `permanent` is a closure over the error: `permanent = |error| …`
+use idempotent::{Rejection, idempotent};
+
+#[idempotent(key = order, permanent = true)]
+async fn permanent(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, failed_if = true)]
+async fn failed_if(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+#[idempotent(key = order, reject = 503)]
+async fn reject(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
+fn main() {
+    let _ = (permanent(1), failed_if(1), reject(1));
+}
