@@ -151,7 +151,7 @@ async fn b25_a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
     assert!(world.asked(Verb::Claim).len() < 200, "by notification, at most a look every 50 ms where there is none");
 }
 
-/// K36, K52.
+/// K36 and K52: nobody removes what a third has claimed, and somebody takes over
 async fn b25_when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
     let policy = waiting(secs(9));
     let workers: Vec<_> = (0..5).map(|n| world.worker(&format!("waiter {n}"), policy)).collect();

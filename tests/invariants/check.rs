@@ -360,12 +360,10 @@ pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), Strin
         }
         let Some(grant) = before.holder(event.at) else { return Ok(()) };
         let refused = match &event.what {
-            // A copy of its claim may have been granted again: same token, another grant.
             What::Renew { owner, number, answer, .. }
             | What::Complete { owner, number, answer, .. }
             | What::Release { owner, number, answer, .. } => {
-                let its_own = *owner == grant.owner && number.is_none_or(|number| number == grant.fencing);
-                its_own && *answer != Settled::Done
+                *owner == grant.owner && number.is_none_or(|of| of == grant.fencing) && *answer != Settled::Done
             }
             What::Claim(claimed) => match claimed.answer {
                 Claim::Acquired(_) => false,
