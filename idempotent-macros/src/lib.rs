@@ -70,7 +70,7 @@ use self::normalise::Plan;
 /// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused | none |
 /// | `with` | expression that is `AsRef<Executor>`, e.g. `self.idem` | the executor in scope, then the installed one, else `Rejection::NoExecutor` |
 /// | `lease` | duration: how long a run may hold the key without a renewal; renewed every third of it | `"30s"` |
-/// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"` |
+/// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"`, or the lease if longer |
 /// | `retain` | duration longer than the lease, or `forever`: how long a result is kept, from completion on | `"7d"` for mq, `"24h"` else |
 /// | `max_retries` | number (u32), a literal or a constant: after that many failed retries the message is dead | `16` for mq, no limit else |
 /// | `on_in_flight` | `retry`: a duplicate is told when to come back; `wait("2s")`: it waits that long for the result first | `retry` |
