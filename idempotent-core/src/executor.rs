@@ -125,7 +125,8 @@ impl Executor {
         let frame = Frame::current();
         let report = Report::begin(self, &call.identity, &frame);
         let span = report.span().clone();
-        self.template(call, frame, report, handler).instrument(span).await
+        // Boxed: what a caller awaits stays small, however deep its handlers nest.
+        Box::pin(self.template(call, frame, report, handler)).instrument(span).await
     }
 
     async fn template<P, C, R, F, Fut>(
@@ -151,7 +152,8 @@ impl Executor {
                 }
                 Err(cause) => handler.come_back_later(report, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
             },
-            Err(Turned::Unprotected(_, terms)) => self.unprotected(&terms, frame, report, handler).await,
+            // Boxed: so rare a way must not make every run's future larger.
+            Err(Turned::Unprotected(_, terms)) => Box::pin(self.unprotected(&terms, frame, report, handler)).await,
             Err(Turned::Away(rejection)) => handler.come_back_later(report, rejection),
         }
     }

@@ -69,9 +69,10 @@ impl Attempt {
             }
         };
         match ended.and_then(|reply| judge(reply, &handler, &self.terms, &report)) {
-            Ok(judged) => self.put_down(report, judged, inner.take(), &handler).await.output,
+            // Boxed, as the claim is: a run that waits for its handler should not carry its end along.
+            Ok(judged) => Box::pin(self.put_down(report, judged, inner.take(), &handler)).await.output,
             Err(panic) => {
-                self.panicked(report).await;
+                Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)
             }
         }
