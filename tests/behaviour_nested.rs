@@ -17,6 +17,7 @@ on_both_stores! {
     k5_what_is_swallowed_around_a_run_is_still_told
     k5_a_run_inside_itself_is_refused_by_name
     a_capture_inside_a_capture_is_seen_by_both
+    an_inner_run_that_waits_while_its_executor_drains_does_not_spin
 }
 
 async fn outer(
@@ -99,6 +100,37 @@ async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
     assert!(matches!(settled, Disposition::Retry { .. }), "an error swallowed is still an outcome: {settled:?}");
     let nothing: (_, Option<Outcome>) = Outcome::capture(async {}).await;
     assert_eq!(nothing.1, None, "no run at all: the returned value settles");
+}
+
+/// Found by the interleavings, seed 21182: it asked again and again in one instant.
+async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: World) {
+    let waits = Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(60)));
+    let (worker, other) = (world.worker("a", waits), world.worker("b", waits));
+    let held = tokio::spawn({
+        let (executor, clock) = (other.executor.clone(), world.clock.clone());
+        async move {
+            let handler =
+                Handler::<Auto, Json, _, _>::new(move || async move { Job::takes(secs(5)).run(&clock).await });
+            executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
+        }
+    });
+    world.clock.settle().await;
+    let (job, runs) = (Job::takes(ms(0)), Arc::new(AtomicU32::new(0)));
+    let run = tokio::spawn({
+        let (worker, clock) = (worker.clone(), world.clock.clone());
+        async move { outer(&worker.executor, job, clock, runs).await }
+    });
+    world.clock.settle().await;
+    let drain = tokio::spawn({
+        let executor = worker.executor.clone();
+        async move { executor.drain(secs(30)).await }
+    });
+    world.clock.advance(secs(6)).await;
+    held.await.unwrap().unwrap();
+    let (answer, outcome) = run.await.unwrap();
+    assert_eq!((answer.unwrap(), outcome), (11, Some(Outcome::Ran)), "what runs may finish, with what is inside it");
+    assert_eq!(drain.await.unwrap().finished, 2);
+    assert!(world.asked(idempotent_testkit::Verb::Claim).len() < 300, "a look every 50 ms at most");
 }
 
 /// A worker that looks at an outcome does not take it from whoever settles.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
 use super::cancel::OnDrop;
+use super::drain::Phase;
 use super::report::Report;
 use super::{Call, Executor};
 use crate::backoff::delay;
@@ -175,11 +176,13 @@ impl Executor {
         let Ok(Claim::InFlight(mut in_flight)) = asked.answer else { return asked };
         // Too many wait already: this one is told to come back.
         let Ok(_place) = self.0.places.try_acquire() else { return asked };
+        // A run inside another may go on for as long as that one may.
+        let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
         loop {
             // Watching begins before the store is asked again: nothing can be settled unseen in between.
             let settled = self.watch(&prepared.request.key);
             asked = self.ask(prepared, report, unheard, Some(deadline)).await;
-            let over = self.0.clock.now() >= deadline || (self.is_draining() && !prepared.inside);
+            let over = self.0.clock.now() >= deadline || self.0.gate.has_reached(until);
             match &asked.answer {
                 Ok(Claim::InFlight(still)) => in_flight = *still,
                 // No answer in the time that was left: it was in flight when last heard of.
@@ -189,7 +192,7 @@ impl Executor {
             if over {
                 return asked;
             }
-            self.settled(settled, in_flight, deadline).await;
+            self.settled(settled, in_flight, deadline, until).await;
         }
     }
 

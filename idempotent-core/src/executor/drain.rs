@@ -57,7 +57,7 @@ impl Gate {
         }
     }
 
-    fn has_reached(&self, phase: Phase) -> bool {
+    pub(super) fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::SeqCst) >= phase as u8
     }
 

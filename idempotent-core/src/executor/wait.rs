@@ -20,8 +20,8 @@ impl Executor {
         }
     }
 
-    /// Ends when the key may have been settled, its lease has run out, or at `deadline`.
-    pub(super) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant) {
+    /// Ends when the key may have been settled, its lease has run out, at `deadline`, or when a drain is so far.
+    pub(super) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant, until: Phase) {
         let now = self.0.clock.now();
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
@@ -33,7 +33,7 @@ impl Executor {
             biased;
             () = settled => {}
             () = self.0.clock.sleep_until(ask_again.min(deadline)) => {}
-            () = self.0.gate.reached(Phase::Draining) => {}
+            () = self.0.gate.reached(until) => {}
         }
     }
 }
