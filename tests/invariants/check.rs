@@ -334,13 +334,13 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
             What::Delivered { key: of, outcome: Some(outcome), disposition, .. } if *of == key => {
                 !matches!(disposition, Disposition::Retry { .. })
                     && !matches!(outcome, Outcome::Unprotected | Outcome::Mismatch)
+                    && !(history.plan.unprotected && *outcome == Outcome::Failed)
             }
             _ => false,
         });
         let buried = standing.released.iter().any(|(_, verdict)| matches!(verdict, Verdict::Fail | Verdict::Bury));
         let ended = !standing.completed.is_empty() || buried || !standing.told_dead.is_empty();
-        // A run without protection settles its delivery and leaves the key as it was; and two payloads may put each
-        // other aside by claims in flight of which neither comes to run.
+        // A run without protection leaves the key as it was, and two payloads may put each other aside by claims.
         ensure(ended || !settled_otherwise, || format!("key {:04x} has no end", key >> 112))?;
     }
     Ok(())
