@@ -58,7 +58,7 @@ async fn b1_a_key_retained_for_ever_never_runs_again(world: World) {
     assert_eq!(job.runs(), 1);
 }
 
-/// K58: no key without an expiry. K65: the flip finds the marker it was set by.
+/// K30: the first delivery is no duplicate of its own marker. K58: no key without an expiry. K65: the flip finds the marker it was set by.
 async fn b2_the_marker_is_written_by_one_command_and_always_expires(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
