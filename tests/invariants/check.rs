@@ -332,9 +332,9 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
     for (key, standing) in keys {
         let settled_otherwise = history.events.iter().any(|event| match &event.what {
             What::Delivered { key: of, outcome: Some(outcome), disposition, .. } if *of == key => {
-                !matches!(disposition, Disposition::Retry { .. })
-                    && !matches!(outcome, Outcome::Unprotected | Outcome::Mismatch)
-                    && !(history.plan.unprotected && *outcome == Outcome::Failed)
+                let bare = history.plan.unprotected && *outcome == Outcome::Failed;
+                let put_off = matches!(disposition, Disposition::Retry { .. });
+                !(bare || put_off || matches!(outcome, Outcome::Unprotected | Outcome::Mismatch))
             }
             _ => false,
         });
