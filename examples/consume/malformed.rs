@@ -1,4 +1,4 @@
-//! What is said of lines without a key: the first few one by one, then how many more.
+//! What is said of lines without a key: each by its number, and at the end what they have in common.
 use std::sync::{Mutex, PoisonError};
 
 use crate::delivery::{Field, Reason, fields_of};
@@ -11,15 +11,12 @@ pub(crate) struct Malformed(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    lines: u64,
     /// Objects without the field.
     missing: u64,
     /// Of the first of these.
     fields: Vec<String>,
 }
 
-/// Lines that are told one by one.
-const TOLD: u64 = 10;
 /// Names of fields that are listed, and characters of each.
 const NAMES: usize = 20;
 const LENGTH: usize = 40;
@@ -27,33 +24,23 @@ const LENGTH: usize = 40;
 impl Malformed {
     pub(crate) fn tell(&self, number: u64, reason: &Reason, line: &[u8], screen: &Screen) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.lines += 1;
         if matches!(reason, Reason::Missing(_)) {
             seen.missing += 1;
             if seen.missing == 1 {
                 seen.fields = fields_of(line).unwrap_or_default();
             }
         }
-        if seen.lines <= TOLD {
-            screen.say(&format!("line {number} is malformed: {reason}"));
-        }
+        screen.say(&format!("line {number} is malformed: {reason}"));
     }
 
     /// What is left to say at the end.
-    pub(crate) fn rest(&self, field: &Field, counted: &Counted) -> Vec<String> {
+    pub(crate) fn rest(&self, field: &Field, counted: &Counted) -> Option<String> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rest = Vec::new();
-        if seen.lines > TOLD {
-            rest.push(format!("… and {} more", seen.lines - TOLD));
-        }
         // One line with another mistake, and the name of the field may be right.
-        if seen.missing > 0 && seen.missing == counted.read {
-            rest.push(match listed(&seen.fields) {
-                Some(names) => format!("no line has `{field}`; the first one has {names}: name the key's with --key"),
-                None => format!("no line has `{field}`; the first one has no fields"),
-            });
-        }
-        rest
+        (seen.missing > 0 && seen.missing == counted.read).then(|| match listed(&seen.fields) {
+            Some(names) => format!("no line has `{field}`; the first one has {names}: name the key's with --key"),
+            None => format!("no line has `{field}`; the first one has no fields"),
+        })
     }
 }
 

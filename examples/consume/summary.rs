@@ -31,7 +31,7 @@ pub(crate) struct Summary {
     /// Rows of the effects, and keys with more than one.
     pub(crate) effects: Option<(i64, i64)>,
     /// What is left to say of malformed lines.
-    pub(crate) malformed: Vec<String>,
+    pub(crate) malformed: Option<String>,
 }
 
 /// `--json`.
@@ -100,7 +100,7 @@ impl Summary {
 
     fn hints(&self) -> Vec<String> {
         let Counted { executed, failed, malformed, read, .. } = self.counted;
-        let mut hints = self.malformed.clone();
+        let mut hints: Vec<_> = self.malformed.iter().cloned().collect();
         match &self.ended {
             Ended::Failed(error) => hints.push(format!("error: {error}")),
             Ended::Interrupted(_) => hints.push(
@@ -142,8 +142,8 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "level L1: a duplicate of a consumed key never runs. A worker that is killed, or stalls past its lease,\n\
-             between an effect and the note of it leaves a key that runs again: at most one effect twice for each."
+            "level L1: while the store remembers a consumed key its duplicates do not run. A worker that is killed, or stalls\n\
+             past its lease, between an effect and the note of it leaves a key that runs again: at most one effect twice for each."
         )
     }
 }

@@ -88,16 +88,9 @@ impl Maker {
     /// 3. a look at what stands there now. In WAL mode a reader waits for nobody, so an error of this trip is as
     ///    good as surely the error of a statement before.
     ///
-    /// Of four ways measured (release, 2 cores, µs per claim, medians of 5 rounds; in brackets 64 callers; the
-    /// upsert was some columns shorter):
-    ///
-    /// | | fresh, NORMAL | duplicate, NORMAL | fresh, FULL |
-    /// |---|---|---|---|
-    /// | look on a reader, then upsert on the writer | 150 (128) | 43 (24) | 363 (255) |
-    /// | upsert, look on a reader where it gave no row | 94 (115) | 85 (58) | 335 (244) |
-    /// | upsert; look in one trip | 105 (121) | 43 (43) | 271 (208) |
-    /// | this: look; upsert; look in one trip | 103 (104) | 28 (25) | 341 (198) |
-    /// | bare `INSERT`, bare `SELECT` of one column | 67 (75) | 31 (19) | 264 (201) |
+    /// Of four ways tried it was the one with the fastest duplicates, and within a tenth of the fastest fresh claim: a
+    /// look on a reader first makes fresh claims half again as slow, an upsert first makes duplicates up to three times
+    /// as slow. (A throwaway bench, not kept; `cargo xtask bench` is to have one.)
     ///
     /// A trip costs more than a statement, and a duplicate that takes the write lock waits for other processes.
     ///
