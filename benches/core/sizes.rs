@@ -1,0 +1,2 @@
+use crate::report::Report;
+pub  fn all(_: &Report) {}
