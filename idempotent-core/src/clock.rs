@@ -1,7 +1,8 @@
 //! Time as it is handed in: nothing else in this crate asks the system what time it is.
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Micros;
@@ -75,6 +76,15 @@ pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, futu
         output = future => Some(output),
         () = clock.sleep_until(deadline) => None,
     }
+}
+
+/// What `future` comes to, if it need not be waited for.
+pub(crate) async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// `now` and then `by`; a time nobody lives to see where that is more than an [`Instant`] can say.

@@ -52,6 +52,11 @@ pub struct Json;
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
+        // What comes back from nothing kept need not be kept.
+        let mut text = [0; 4];
+        if size_of::<T>() == 0 && serde_json::to_writer(&mut text[..], value).is_ok() && text == *b"null" {
+            return Ok(None);
+        }
         serde_json::to_vec(value).map(Some).map_err(CodecError::encode::<T>)
     }
 

@@ -31,7 +31,7 @@ use tracing::Instrument;
 pub use self::batch::{Answer, BatchItem};
 pub use self::builder::ExecutorBuilder;
 pub use self::call::Call;
-use self::claim::Turned;
+use self::claim::{Prepared, Turned};
 use self::deferrals::Deferrals;
 pub use self::drain::Drained;
 use self::drain::Gate;
@@ -123,17 +123,26 @@ impl Executor {
         Fut: Future<Output = R>,
     {
         let frame = Frame::current();
-        let report = Report::begin(self, &call.identity, &frame);
+        let mut report = Report::begin(self, &call.identity, &frame);
+        // What can be refused is refused before anything is put on the heap.
+        let prepared = match self.prepare(call, &frame, &mut report) {
+            Ok(prepared) => prepared,
+            Err(rejection) => return handler.come_back_later(&mut report, rejection),
+        };
         let span = report.span().clone();
         // Boxed: what a caller awaits stays small, however deep its handlers nest.
-        Box::pin(self.template(call, frame, report, handler)).instrument(span).await
+        let run = Box::pin(self.template(prepared, frame, report, handler));
+        match span.is_disabled() {
+            true => run.await,
+            false => run.instrument(span).await,
+        }
     }
 
     async fn template<P, C, R, F, Fut>(
         &self,
-        call: Call,
+        prepared: Prepared,
         frame: Frame,
-        mut report: Report,
+        mut report: Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
     where
@@ -142,19 +151,20 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        // Boxed, as the attempt is: a run that waits for its handler should not carry the claim along.
-        match Box::pin(self.claim(call, &frame, &mut report)).await {
-            Ok(attempt) => attempt.proceed(frame, report, handler).await,
+        match self.claim(&prepared, &frame, &mut report).await {
+            Ok(attempt) => attempt.proceed(frame, &mut report, handler).await,
             Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
                 Ok(value) => {
                     report.end(Outcome::Replayed);
                     P::replayed(value)
                 }
-                Err(cause) => handler.come_back_later(report, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+                Err(cause) => {
+                    handler.come_back_later(&mut report, Rejection::ConsumedWithoutResult { cause: Some(cause) })
+                }
             },
             // Boxed: so rare a way must not make every run's future larger.
             Err(Turned::Unprotected(_, terms)) => Box::pin(self.unprotected(&terms, frame, report, handler)).await,
-            Err(Turned::Away(rejection)) => handler.come_back_later(report, rejection),
+            Err(Turned::Away(rejection)) => handler.come_back_later(&mut report, rejection),
         }
     }
 

@@ -52,8 +52,7 @@ impl Wheel {
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
-    pub(super) fn add(self: &Arc<Self>, lease: Lease) -> Ticket {
-        let now = self.clock.now();
+    pub(super) fn add(self: &Arc<Self>, lease: Lease, now: Instant) -> Ticket<'_> {
         // A claim that took long has used up some of its lease: it is renewed all the sooner.
         let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
         let mut turns = self.turns();
@@ -75,7 +74,7 @@ impl Wheel {
         if !driven {
             self.drive();
         }
-        Ticket { wheel: self.clone(), lease, place }
+        Ticket { wheel: self, lease, place }
     }
 
     /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
@@ -215,13 +214,13 @@ impl Wheel {
 }
 
 /// Stops the heartbeat of one run when dropped.
-pub(super) struct Ticket {
-    wheel: Arc<Wheel>,
+pub(super) struct Ticket<'w> {
+    wheel: &'w Wheel,
     lease: Lease,
     place: usize,
 }
 
-impl Drop for Ticket {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         // A renewal still under way has nothing to say any more.
         self.lease.end();

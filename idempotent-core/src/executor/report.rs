@@ -1,5 +1,5 @@
 //! The one terminal outcome of each delivery, whatever way it ends.
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::time::Instant;
 
 use tracing::Span;
@@ -13,11 +13,11 @@ use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, 
 
 /// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
 /// that is dropped without a word was a run that was dropped.
-pub(super) struct Report {
-    executor: Executor,
+pub(super) struct Report<'e> {
+    executor: &'e Executor,
     slot: Option<Slot>,
     scene: Scene,
-    scope: Arc<str>,
+    scope: Cow<'static, str>,
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<Fencing>,
@@ -27,15 +27,15 @@ pub(super) struct Report {
     if_dropped: Option<Outcome>,
 }
 
-impl Report {
-    pub(super) fn begin(executor: &Executor, identity: &Identity, frame: &Frame) -> Self {
+impl<'e> Report<'e> {
+    pub(super) fn begin(executor: &'e Executor, identity: &Identity, frame: &Frame) -> Self {
         executor.0.counters.began();
         executor.0.gate.enter();
         Self {
-            executor: executor.clone(),
+            executor,
             slot: frame.slot.clone(),
             scene: identity.scene.clone(),
-            scope: Arc::from(&*identity.scope),
+            scope: identity.scope.clone(),
             key: None,
             attempt: None,
             fencing: None,
@@ -73,9 +73,14 @@ impl Report {
         &self.span
     }
 
-    pub(super) fn end(mut self, outcome: Outcome) {
+    pub(super) fn end(&mut self, outcome: Outcome) {
         self.if_dropped = None;
         self.tell(outcome);
+    }
+
+    /// When the call came.
+    pub(super) fn began(&self) -> Instant {
+        self.began
     }
 
     fn run(&self) -> Run<'_> {
@@ -94,7 +99,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for Report<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.if_dropped.take() {
             self.tell(outcome);

@@ -1,4 +1,5 @@
 //! A store in this process, for tests and services of one process.
+mod entry;
 mod shard;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,7 +116,7 @@ impl MemoryStore {
         let now = self.0.clock.wall();
         let before = shard.len();
         shard.expire(now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
-        let (answer, write) = decide(shard.get(key.hash()), now);
+        let (answer, write) = decide(shard.get(key.hash()).as_ref(), now);
         match write {
             Write::Keep => {}
             Write::Put(record) => shard.put(key.hash(), record),
@@ -158,7 +159,7 @@ impl MemoryStore {
     /// Room for one more record, made by removing those past their time if need be.
     fn has_room(&self, key: &Key) -> bool {
         self.len() < self.0.max_entries
-            || self.shard(key.hash()).get(key.hash()).is_some()
+            || self.shard(key.hash()).contains(key.hash())
             || (self.sweep(1_000) > 0 && self.len() < self.0.max_entries)
     }
 }
