@@ -19,7 +19,7 @@ fn main() {
     let report = Report::from_args();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        sizes::all(&report);
+        sizes::all(&report).await;
         memory::all(&report).await;
         stalls::all(&report).await;
         heartbeat::all(&report).await;

@@ -23,10 +23,11 @@ mod wait;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 pub use self::batch::{Answer, BatchItem};
 pub use self::builder::ExecutorBuilder;
@@ -37,6 +38,7 @@ pub use self::drain::Drained;
 use self::drain::Gate;
 pub use self::handler::Handler;
 use self::heartbeat::Wheel;
+pub use self::heartbeat::register;
 use self::report::Report;
 use crate::context::Frame;
 use crate::observe::Counters;
@@ -122,25 +124,44 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
+        let (run, span) = match self.begin(call, handler) {
+            Ok(begun) => begun,
+            Err(output) => return output,
+        };
+        match span {
+            Some(span) => run.instrument(span).await,
+            None => run.await,
+        }
+    }
+
+    /// The run, if it is not refused before the store is asked. Boxed: what a caller awaits stays small, however deep
+    /// its handlers nest.
+    #[allow(clippy::type_complexity, reason = "a future that has no name")]
+    fn begin<'e, P, C, R, F, Fut>(
+        &'e self,
+        call: Call,
+        handler: Handler<P, C, R, F>,
+    ) -> Result<(Pin<Box<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>>>, Option<Span>), P::Output<R>>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
         let frame = Frame::current();
         let mut report = Report::begin(self, &call.identity, &frame);
-        // What can be refused is refused before anything is put on the heap.
-        let prepared = match self.prepare(call, &frame, &mut report) {
-            Ok(prepared) => prepared,
-            Err(rejection) => return handler.come_back_later(&mut report, rejection),
-        };
-        let span = report.span().clone();
-        // Boxed: what a caller awaits stays small, however deep its handlers nest.
-        let run = Box::pin(self.template(prepared, frame, report, handler));
-        match span.is_disabled() {
-            true => run.await,
-            false => run.instrument(span).await,
+        match self.prepare(call, &frame, &mut report) {
+            Ok(prepared) => {
+                let span = report.span().cloned();
+                Ok((Box::pin(self.template(prepared, frame, report, handler)), span))
+            }
+            Err(rejection) => Err(handler.come_back_later(&mut report, rejection)),
         }
     }
 
     async fn template<P, C, R, F, Fut>(
         &self,
-        prepared: Prepared,
+        prepared: Box<Prepared>,
         frame: Frame,
         mut report: Report<'_>,
         handler: Handler<P, C, R, F>,
@@ -151,7 +172,7 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        match self.claim(&prepared, &frame, &mut report).await {
+        match self.claim(prepared, &frame, &mut report).await {
             Ok(attempt) => attempt.proceed(frame, &mut report, handler).await,
             Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
                 Ok(value) => {
@@ -207,12 +228,18 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
 {
-    match with {
-        Some(executor) => executor.run(call, handler).await,
-        None => {
-            let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
-            report::without_executor(&call.identity, &rejection);
-            handler.reject(rejection)
-        }
+    let Some(executor) = with else {
+        let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
+        report::without_executor(&call.identity, &rejection);
+        return handler.reject(rejection);
+    };
+    // As `run`, not by it: its future would carry the call a second time.
+    let (run, span) = match executor.begin(call, handler) {
+        Ok(begun) => begun,
+        Err(output) => return output,
+    };
+    match span {
+        Some(span) => run.instrument(span).await,
+        None => run.await,
     }
 }

@@ -263,15 +263,20 @@ struct Text {
 impl Text {
     /// Keeps braces, blanks and what is not visible out of the readable part: the hash tag stays the hash's.
     fn readable(&mut self, name: &[&str]) {
-        for char in name.iter().flat_map(|part| part.chars()) {
-            if self.length + char.len_utf8() > Key::NAME_MAX {
-                return;
+        for part in name {
+            if part.is_ascii() && self.length + part.len() <= Key::NAME_MAX {
+                let start = self.length;
+                self.push(part.as_bytes());
+                self.bytes[start..self.length].iter_mut().filter(|byte| !is_kept(**byte)).for_each(|byte| *byte = b'_');
+                continue;
             }
-            let keep = char.is_ascii_alphanumeric()
-                || matches!(char, ':' | '_' | '-' | '.' | '<' | '>' | '/')
-                || (!char.is_ascii() && char.is_alphanumeric());
-            let char = if keep { char } else { '_' };
-            self.push(char.encode_utf8(&mut [0; 4]).as_bytes());
+            for char in part.chars() {
+                if self.length + char.len_utf8() > Key::NAME_MAX {
+                    return;
+                }
+                let keep = if char.is_ascii() { is_kept(char as u8) } else { char.is_alphanumeric() };
+                self.push(if keep { char } else { '_' }.encode_utf8(&mut [0; 4]).as_bytes());
+            }
         }
     }
 
@@ -287,6 +292,10 @@ impl Text {
     fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
+}
+
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-' | b'.' | b'<' | b'>' | b'/')
 }
 
 impl std::hash::Hash for Key {

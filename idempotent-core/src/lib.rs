@@ -55,8 +55,9 @@ pub mod __private {
     pub use std::time::Duration;
 
     pub use crate::context::executor;
-    pub use crate::executor::run;
+    pub use crate::executor::{register, run};
     pub use crate::fingerprint::fingerprint;
     pub use crate::key::scope_of;
+    pub use crate::observe::trace;
     pub use crate::*;
 }

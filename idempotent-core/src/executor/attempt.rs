@@ -7,6 +7,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 
 use super::cancel::OnDrop;
+use super::claim::Prepared;
 use super::heartbeat::Ticket;
 use super::judge::judge;
 use super::report::Report;
@@ -20,10 +21,8 @@ use crate::{Codec, Lease, Outcome, Rejection, Replies};
 pub(super) struct Attempt<'e> {
     pub(super) executor: &'e Executor,
     pub(super) lease: Lease,
-    pub(super) terms: Terms,
+    prepared: Box<Prepared>,
     pub(super) guard: OnDrop<'e>,
-    /// Inside another run: that one may finish while the executor drains, and so may this.
-    inside: bool,
     heartbeat: Option<Ticket<'e>>,
     granted_at: Instant,
 }
@@ -38,19 +37,22 @@ pub(super) enum Dropped {
 impl<'e> Attempt<'e> {
     pub(super) fn new(
         executor: &'e Executor,
+        prepared: Box<Prepared>,
         lease: Lease,
-        terms: Terms,
         guard: OnDrop<'e>,
-        inside: bool,
         granted_at: Instant,
     ) -> Self {
-        let heartbeat = Some(executor.0.wheel.add(lease.clone(), granted_at));
-        Self { executor, lease, terms, guard, inside, heartbeat, granted_at }
+        let heartbeat = Some(executor.0.wheel.add(&lease, granted_at));
+        Self { executor, lease, prepared, guard, heartbeat, granted_at }
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.prepared.terms
     }
 
     /// Runs the handler under the lease and puts the run down by what it answers.
     pub(super) async fn proceed<P, C, R, F, Fut>(
-        mut self: Box<Self>,
+        mut self,
         frame: Frame,
         report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
@@ -76,7 +78,7 @@ impl<'e> Attempt<'e> {
             Ok(ended) => ended,
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
-        match ended.and_then(|reply| judge(reply, &handler, &self.terms, report)) {
+        match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
             Ok(judged) => self.put_down(report, judged, inner.take(), &handler).await.output,
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
@@ -107,7 +109,7 @@ impl<'e> Attempt<'e> {
     /// A grant that came too late to be used is to be given back.
     pub(super) fn too_late(&self, now: Instant) -> Option<Rejection> {
         match () {
-            () if self.executor.is_draining() && !self.inside => Some(self.executor.draining()),
+            () if self.executor.is_draining() && !self.prepared.inside => Some(self.executor.draining()),
             () if self.lease.is_lost_at(now) => Some(Rejection::LeaseLost),
             () => None,
         }
@@ -116,7 +118,7 @@ impl<'e> Attempt<'e> {
     /// Nothing ran: the attempt is not counted.
     pub(super) async fn give_back(&mut self) {
         self.stop_heartbeat();
-        let release = self.terms.release(self.refund(), "not started");
+        let release = self.terms().release(self.refund(), "not started");
         // Whether or not it is confirmed, and not for long: the lease ends by itself.
         let until = self.executor.0.clock.now() + self.lease.length() / 10;
         let _ = self.executor.before(until, self.executor.0.store.release(self.lease.held(), &release)).await;
@@ -125,7 +127,7 @@ impl<'e> Attempt<'e> {
     }
 
     pub(super) fn start(&mut self, report: &mut Report<'_>) {
-        self.guard.started(&self.terms);
+        self.guard.started(&self.prepared.terms);
         report.started();
     }
 
@@ -150,7 +152,7 @@ impl<'e> Attempt<'e> {
     /// Ends when the lease is lost and the handler is not to go on without it; looks after the lease meanwhile.
     pub(super) async fn lost(&self) {
         self.executor.0.wheel.watch_over(&self.lease).await;
-        match self.terms.on_lease_lost {
+        match self.terms().on_lease_lost {
             OnLeaseLost::Abort => {}
             OnLeaseLost::Finish => pending().await,
         }

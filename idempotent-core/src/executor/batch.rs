@@ -42,7 +42,7 @@ pub struct Answer<O> {
 /// An item on its way.
 enum Place<'e, T> {
     /// To be handled.
-    Mine(T, Box<Attempt<'e>>, Report<'e>),
+    Mine(T, Attempt<'e>, Report<'e>),
     /// Consumed before.
     Consumed(Option<Arc<[u8]>>, Report<'e>),
     /// Not to be handled.
@@ -54,7 +54,7 @@ enum Place<'e, T> {
 }
 
 /// A handled item, and its place.
-type Mine<'e> = (usize, Box<Attempt<'e>>, Report<'e>);
+type Mine<'e> = (usize, Attempt<'e>, Report<'e>);
 
 impl Executor {
     /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
@@ -113,7 +113,7 @@ impl Executor {
                 Place::Consumed(value, report) => answers.replay(at, value, report),
                 Place::Away(rejection, report) => answers.reject(at, rejection, report),
                 Place::Same(first, report) => answers.same(at, first, report),
-                Place::Differs(prepared, report) => self.ask_late(at, &prepared, report, &frame, &mut answers).await,
+                Place::Differs(prepared, report) => self.ask_late(at, prepared, report, &frame, &mut answers).await,
                 // Taken above.
                 Place::Mine(_, _, report) => answers.reject(at, Rejection::LeaseLost, report),
             }
@@ -136,7 +136,7 @@ impl Executor {
                             asked.push((at, item, prepared, report));
                         }
                         Some((_, first)) if *first != own => {
-                            places.push((at, Place::Differs(Box::new(prepared), report)));
+                            places.push((at, Place::Differs(prepared, report)));
                         }
                         Some((first, _)) => places.push((at, Place::Same(*first, report))),
                     }
@@ -152,10 +152,10 @@ impl Executor {
     /// One call of the store for all where it can, else side by side.
     async fn ask_batch<'e, T>(
         &'e self,
-        asked: Vec<(usize, T, Prepared, Report<'e>)>,
+        asked: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
         frame: &Frame,
     ) -> Vec<(usize, Place<'e, T>)> {
-        let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, &own.held, &own.terms)).collect();
+        let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, own)).collect();
         let sent = self.0.clock.now();
         let at_once = match (self.0.store.abilities().batch, &asked[..]) {
             (Some(batch), [_, _, ..]) => {
@@ -182,9 +182,9 @@ impl Executor {
                         self.ask(&prepared, &report, &mut batched.then_some(sent), None, self.0.clock.now()).await
                     }
                 };
-                let place = match self.granted(&prepared, guard, asked, frame, &mut report) {
+                let place = match self.granted(prepared, guard, asked, frame, &mut report) {
                     Err(turned) => turned.place(report),
-                    Ok(attempt) => Place::Mine(item, Box::new(attempt), report),
+                    Ok(attempt) => Place::Mine(item, attempt, report),
                 };
                 (at, place)
             }
@@ -197,7 +197,7 @@ impl Executor {
     async fn ask_late<'e, P, C, R>(
         &'e self,
         at: usize,
-        prepared: &Prepared,
+        prepared: Box<Prepared>,
         mut report: Report<'e>,
         frame: &Frame,
         answers: &mut Answers<'_, P, C, R>,
@@ -205,12 +205,12 @@ impl Executor {
         P: Replies<R>,
         C: Codec<P::Value>,
     {
-        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
-        let asked = self.ask(prepared, &report, &mut None, None, self.0.clock.now()).await;
+        let guard = OnDrop::new(self, &prepared);
+        let retry_after = prepared.terms.in_flight_delay;
+        let asked = self.ask(&prepared, &report, &mut None, None, self.0.clock.now()).await;
         match self.granted(prepared, guard, asked, frame, &mut report) {
             Ok(mut attempt) => {
                 attempt.give_back().await;
-                let retry_after = prepared.terms.in_flight_delay;
                 answers.reject(at, Rejection::InFlight { retry_after, message: None }, report);
             }
             Err(Turned::Replay(value)) => answers.replay(at, value, report),

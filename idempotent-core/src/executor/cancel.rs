@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use super::Executor;
+use super::claim::Prepared;
 use crate::clock::{before, later};
 use crate::policy::Terms;
 use crate::{Fencing, Held, Verdict};
@@ -24,9 +25,10 @@ struct Armed {
 
 impl<'e> OnDrop<'e> {
     /// Nothing has run yet: the attempt is not counted.
-    pub(super) fn new(executor: &'e Executor, held: &Held, terms: &Terms) -> Self {
+    pub(super) fn new(executor: &'e Executor, prepared: &Prepared) -> Self {
+        let terms = &prepared.terms;
         let verdict = terms.undo(Verdict::Refund);
-        let armed = Some(Armed { held: held.clone(), verdict, error: "cancelled before it started" });
+        let armed = Some(Armed { held: prepared.held(None), verdict, error: "cancelled before it started" });
         Self { executor, armed, lease: terms.lease, memory: terms.memory }
     }
 

@@ -13,8 +13,8 @@ use crate::context::Frame;
 use crate::lease::Span;
 use crate::policy::Terms;
 use crate::{
-    Claim, ClaimRequest, Event, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError, OwnerToken,
-    Rejection, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Event, Fencing, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError,
+    OwnerToken, Rejection, StoreError, StoreErrorKind,
 };
 
 /// What a claim that was not won leads to.
@@ -34,11 +34,16 @@ impl<T: Into<Rejection>> From<T> for Turned {
 /// A call made ready to be claimed.
 pub(super) struct Prepared {
     pub(super) request: ClaimRequest,
-    pub(super) held: Held,
     pub(super) terms: Terms,
     message: Option<Arc<str>>,
-    /// Inside another run.
-    inside: bool,
+    /// Inside another run: that one may finish while the executor drains, and so may this.
+    pub(super) inside: bool,
+}
+
+impl Prepared {
+    pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
+        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
 }
 
 /// A store's answer to a claim.
@@ -57,26 +62,26 @@ const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_mi
 impl Executor {
     pub(super) async fn claim<'e>(
         &'e self,
-        prepared: &Prepared,
+        prepared: Box<Prepared>,
         frame: &Frame,
         report: &mut Report<'e>,
-    ) -> Result<Box<Attempt<'e>>, Turned> {
+    ) -> Result<Attempt<'e>, Turned> {
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
-        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
+        let guard = OnDrop::new(self, &prepared);
         let mut unheard = None;
         // Nothing but pure steps lies between the call and this.
-        let mut asked = self.ask(prepared, report, &mut unheard, None, report.began()).await;
+        let mut asked = self.ask(&prepared, report, &mut unheard, None, report.began()).await;
         if let (OnInFlight::Wait(most), Ok(Claim::InFlight(in_flight))) = (prepared.terms.on_in_flight, &asked.answer) {
             let (in_flight, deadline) = (*in_flight, later(self.0.clock.now(), most));
-            asked = Box::pin(self.wait(prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
+            asked = Box::pin(self.wait(&prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
         }
-        self.granted(prepared, guard, asked, frame, report).map(Box::new)
+        self.granted(prepared, guard, asked, frame, report)
     }
 
     /// What follows from the store's answer.
     pub(super) fn granted<'e>(
         &'e self,
-        prepared: &Prepared,
+        prepared: Box<Prepared>,
         mut guard: OnDrop<'e>,
         asked: Asked,
         frame: &Frame,
@@ -86,21 +91,26 @@ impl Executor {
             Ok(Claim::Acquired(grant)) => {
                 guard.granted(grant.fencing);
                 let now = self.0.clock.now();
-                let lease = self.lease(prepared, grant, frame, report, (asked.sent, now));
-                Ok(Attempt::new(self, lease, prepared.terms, guard, prepared.inside, now))
+                let lease = self.lease(&prepared, grant, frame, report, (asked.sent, now));
+                Ok(Attempt::new(self, prepared, lease, guard, now))
             }
             answer => {
                 // A copy that may yet be applied is taken back as the guard goes; else there is nothing to free.
                 if !asked.unheard {
                     guard.disarm();
                 }
-                Err(answer.map_or_else(|error| self.refused(error, prepared), |other| self.turned(other, prepared)))
+                Err(answer.map_or_else(|error| self.refused(error, &prepared), |other| self.turned(other, &prepared)))
             }
         }
     }
 
     /// Everything that can be refused without asking the store.
-    pub(super) fn prepare(&self, call: Call, frame: &Frame, report: &mut Report<'_>) -> Result<Prepared, Rejection> {
+    pub(super) fn prepare(
+        &self,
+        call: Call,
+        frame: &Frame,
+        report: &mut Report<'_>,
+    ) -> Result<Box<Prepared>, Rejection> {
         let Call { identity, fingerprint, policy, message } = call;
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
@@ -115,9 +125,8 @@ impl Executor {
         }
         let fingerprint = fingerprint?;
         let owner = OwnerToken(self.0.entropy.bits()?);
-        let held = Held::unanswered(key.clone(), owner);
         let request = request(&identity, key, owner, fingerprint, &terms);
-        Ok(Prepared { request, held, terms, message, inside })
+        Ok(Box::new(Prepared { request, terms, message, inside }))
     }
 
     /// Makes the grant a lease: only here it is known when the claim was sent.
@@ -130,7 +139,7 @@ impl Executor {
         trip: (Instant, Instant),
     ) -> Lease {
         report.granted(&grant);
-        let held = Held { fencing: Some(grant.fencing), ..prepared.held.clone() };
+        let held = prepared.held(Some(grant.fencing));
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
         Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
     }

@@ -22,7 +22,8 @@ pub(super) struct Report<'e> {
     attempt: Option<u32>,
     fencing: Option<Fencing>,
     began: Instant,
-    span: Span,
+    /// `None` where nobody wants it.
+    span: Option<Span>,
     /// What a drop means from here on; `None` once told.
     if_dropped: Option<Outcome>,
 }
@@ -50,7 +51,9 @@ impl<'e> Report<'e> {
     }
 
     pub(super) fn keyed(&mut self, key: &Key) {
-        self.span.record("key", key.as_str());
+        if let Some(span) = &self.span {
+            span.record("key", key.as_str());
+        }
         self.key = Some(key.clone());
     }
 
@@ -65,12 +68,16 @@ impl<'e> Report<'e> {
     }
 
     pub(super) fn event(&self, event: &Event<'_>) {
-        self.span.in_scope(|| self.executor.0.observer.on(&self.run(), event));
+        let on = || self.executor.0.observer.on(&self.run(), event);
+        match &self.span {
+            Some(span) => span.in_scope(on),
+            None => on(),
+        }
     }
 
     /// The run's span. A batch has one for each item.
-    pub(super) fn span(&self) -> &Span {
-        &self.span
+    pub(super) fn span(&self) -> Option<&Span> {
+        self.span.as_ref()
     }
 
     pub(super) fn end(&mut self, outcome: Outcome) {

@@ -50,10 +50,11 @@ impl Attempt<'_> {
             }
             Judged::NotDone(value) => {
                 let worth = Worth::AnotherRun;
-                (P::value(value), self.delete(report, worth, "failed by its value".into(), inner).await)
+                (P::value(value), Box::pin(self.delete(report, worth, "failed by its value".into(), inner)).await)
             }
             Judged::Failed(failure, worth, error) => {
-                (P::failure(failure), self.delete(report, worth, error, inner).await)
+                // Boxed: a run that went well should not carry its failure along.
+                (P::failure(failure), Box::pin(self.delete(report, worth, error, inner)).await)
             }
         };
         self.end(report, outcome.clone());
@@ -72,7 +73,7 @@ impl Attempt<'_> {
     /// still gets a try: the token guards it, and nobody may have taken over.
     async fn flip(&mut self, report: &Report<'_>, value: Option<Arc<[u8]>>) -> Result<(), Rejection> {
         self.stop_heartbeat();
-        let done = Completion { value, retain: self.terms.retain };
+        let done = Completion { value, retain: self.terms().retain };
         let settled =
             self.insist(report, "complete", || self.executor.0.store.complete(self.lease.held(), &done)).await;
         self.tell_waiters();
@@ -93,15 +94,15 @@ impl Attempt<'_> {
         inner: Option<Outcome>,
     ) -> Outcome {
         self.stop_heartbeat();
-        let max = self.terms.max_attempts();
+        let max = self.terms().max_attempts();
         let last = max > 0 && self.lease.attempt() >= max;
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
             _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
             Some(inner) => (self.refund(), inner),
             None if last => (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() }),
-            None => (self.terms.undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
+            None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
         };
-        let release = self.terms.release(verdict, &error);
+        let release = self.terms().release(verdict, &error);
         let (settled, unheard) =
             self.insist(report, "release", || self.executor.0.store.release(self.lease.held(), &release)).await;
         self.tell_waiters();
@@ -173,7 +174,7 @@ impl Attempt<'_> {
     /// This attempt is not counted. With nothing to remember the marker goes, but for a takeover: whoever is next has
     /// to know that the effect of the run before may have happened.
     pub(super) fn refund(&self) -> Verdict {
-        if self.lease.taken_over().is_some() { Verdict::Refund } else { self.terms.undo(Verdict::Refund) }
+        if self.lease.taken_over().is_some() { Verdict::Refund } else { self.terms().undo(Verdict::Refund) }
     }
 
     pub(super) fn tell_waiters(&self) {
@@ -183,7 +184,7 @@ impl Attempt<'_> {
     }
 
     fn retry_in(&self) -> Duration {
-        self.executor.retry_in(&self.terms, self.lease.attempt())
+        self.executor.retry_in(self.terms(), self.lease.attempt())
     }
 }
 

@@ -116,11 +116,14 @@ impl MemoryStore {
         let now = self.0.clock.wall();
         let before = shard.len();
         shard.expire(now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
-        let (answer, write) = decide(shard.get(key.hash()).as_ref(), now);
-        match write {
-            Write::Keep => {}
-            Write::Put(record) => shard.put(key.hash(), record),
-            Write::Delete => shard.remove(key.hash()),
+        let place = shard.place(key.hash());
+        let found = place.and_then(|place| shard.record(place));
+        let (answer, write) = decide(found.as_ref(), now);
+        match (write, place) {
+            (Write::Keep, _) | (Write::Delete, None) => {}
+            (Write::Put(record), Some(place)) => shard.replace(place, key.hash(), record),
+            (Write::Put(record), None) => shard.insert(key.hash(), record),
+            (Write::Delete, Some(_)) => shard.remove(key.hash()),
         }
         self.count(before, shard.len());
         answer
@@ -159,7 +162,7 @@ impl MemoryStore {
     /// Room for one more record, made by removing those past their time if need be.
     fn has_room(&self, key: &Key) -> bool {
         self.len() < self.0.max_entries
-            || self.shard(key.hash()).contains(key.hash())
+            || self.shard(key.hash()).place(key.hash()).is_some()
             || (self.sweep(1_000) > 0 && self.len() < self.0.max_entries)
     }
 }

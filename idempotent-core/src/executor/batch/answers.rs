@@ -99,7 +99,7 @@ where
         let (rules, mut panicked) = (self.rules, None);
         let (mut judged, mut broken) = (Vec::new(), Vec::new());
         for (reply, (at, attempt, report)) in replies.into_iter().zip(mine) {
-            match judge(reply, rules, &attempt.terms, &report) {
+            match judge(reply, rules, attempt.terms(), &report) {
                 Ok(answer) => judged.push((at, attempt, report, answer)),
                 Err(panic) => {
                     panicked = Some(panic);

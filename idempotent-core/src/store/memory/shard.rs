@@ -41,32 +41,18 @@ impl Shard {
         self.places.len()
     }
 
-    pub(super) fn get(&self, hash: u128) -> Option<Record> {
-        self.find(hash).map(Entry::record)
-    }
-
-    pub(super) fn contains(&self, hash: u128) -> bool {
-        self.find(hash).is_some()
-    }
-
-    fn find(&self, hash: u128) -> Option<&Entry> {
-        let place = self.place(hash)?;
-        self.entries[place as usize].as_ref()
-    }
-
-    fn place(&self, hash: u128) -> Option<u32> {
+    /// Where the key's entry lies, until the next removal.
+    pub(super) fn place(&self, hash: u128) -> Option<u32> {
         let is = |place: &u32| self.entries[*place as usize].as_ref().is_some_and(|entry| entry.is(hash));
         self.places.find(halves(hash)[0], is).copied()
     }
 
-    pub(super) fn put(&mut self, hash: u128, record: Record) {
-        match self.place(hash) {
-            Some(place) => self.replace(place, hash, record),
-            None => self.insert(hash, record),
-        }
+    pub(super) fn record(&self, place: u32) -> Option<Record> {
+        self.entries[place as usize].as_ref().map(Entry::record)
     }
 
-    fn replace(&mut self, place: u32, hash: u128, record: Record) {
+    /// Writes a record of the key whose entry lies there.
+    pub(super) fn replace(&mut self, place: u32, hash: u128, record: Record) {
         let queued = self.entries[place as usize].as_ref().map_or(NEVER, |entry| entry.tick);
         let due = tick(record.expires_at);
         // Due earlier than it was queued for: its old place in the queue is left behind.
@@ -76,7 +62,8 @@ impl Shard {
         self.entries[place as usize] = Some(Entry::new(hash, record, due.min(queued)));
     }
 
-    fn insert(&mut self, hash: u128, record: Record) {
+    /// Writes a record of a key that has none.
+    pub(super) fn insert(&mut self, hash: u128, record: Record) {
         let due = tick(match &record.state {
             State::Consuming { until, .. } => *until,
             _ => record.expires_at,
