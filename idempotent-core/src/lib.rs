@@ -24,6 +24,7 @@ pub mod protocol;
 mod record;
 mod reply;
 pub mod store;
+mod sync;
 mod waiters;
 
 pub use claim::{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
+use super::drain::Phase;
 use super::handler::Handler;
 use super::judge::{Judged, Worth};
 use super::report::Report;
@@ -130,6 +131,8 @@ impl Attempt<'_> {
         let until = self.lease.guard().max(now + self.lease.length() / 10);
         match self.executor.before(patience(now, until), again()).await {
             Some(Ok(settled)) => (Ok(settled), false),
+            // Cut off by the end of a drain: there is no time for another.
+            None if self.executor.0.gate.has_reached(Phase::Closed) => (Err(no_answer("before the drain's end")), true),
             other => Box::pin(self.insist_again(report, step, again, until, other)).await,
         }
     }
