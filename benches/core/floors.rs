@@ -43,7 +43,7 @@ impl BareMap {
 }
 
 /// The identity's hash, by hand: namespace, scene, scope and key, each with its length.
-fn hash(number: u64) -> u128 {
+pub fn hash(number: u64) -> u128 {
     let mut hash = Sha256::new();
     for field in [&b"idempotent"[..], b"mq", b"bench", &keys::text(number)] {
         hash.update((field.len() as u64).to_le_bytes());

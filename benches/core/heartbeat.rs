@@ -13,11 +13,16 @@ use tokio::sync::Notify;
 
 use crate::keys;
 use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::median;
+use crate::rounds::{Rounds, median};
 
 pub async fn all(report: &Report) {
     if report.wants("executor", "registering a heartbeat") {
-        report.pair(("", "registering a heartbeat", Some(1)), "ns", registering().await, Goal::AtMost(0.05));
+        report.pair(
+            ("", "registering a heartbeat", Some(1)),
+            "ns",
+            registering(report.rounds(21, 10_000, 1)).await,
+            Goal::AtMost(0.05),
+        );
     }
     if report.wants("executor", "store calls to renew 10,000 leases") {
         let calls = tokio::task::spawn_blocking(calls_to_renew).await.unwrap();
@@ -27,20 +32,18 @@ pub async fn all(report: &Report) {
     }
 }
 
-const A_ROUND: u64 = 10_000;
-
 /// Beside a task for each run, which sleeps until its heartbeat and is aborted at its end. All runs are in flight at
 /// once, in both.
-async fn registering() -> Pair {
+async fn registering(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let executor = Executor::new(MemoryStore::new());
     let lease = lease_of(&executor).await;
     let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..21 {
+    for _ in 0..rounds {
         let start = Instant::now();
-        let heartbeats = (0..A_ROUND).map(|_| idempotent_core::__private::register(&executor, &lease, start));
+        let heartbeats = (0..operations).map(|_| idempotent_core::__private::register(&executor, &lease, start));
         drop(heartbeats.collect::<Vec<_>>());
-        let value = nanos(start.elapsed(), A_ROUND);
-        let floor = nanos(spawning().await, A_ROUND);
+        let value = nanos(start.elapsed(), operations);
+        let floor = nanos(spawning(operations).await, operations);
         values.push(value);
         floors.push(floor);
         ratios.push(value / floor);
@@ -48,10 +51,10 @@ async fn registering() -> Pair {
     Pair { value: median(values), floor: median(floors), ratio: median(ratios) }
 }
 
-async fn spawning() -> Duration {
+async fn spawning(runs: u64) -> Duration {
     let begun = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
-    let tasks = (0..A_ROUND).map(|_| {
+    let tasks = (0..runs).map(|_| {
         let begun = begun.clone();
         tokio::spawn(async move {
             begun.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +62,7 @@ async fn spawning() -> Duration {
         })
     });
     let tasks = tasks.collect::<Vec<_>>();
-    while begun.load(Ordering::Relaxed) < A_ROUND {
+    while begun.load(Ordering::Relaxed) < runs {
         tokio::task::yield_now().await;
     }
     tasks.iter().for_each(|task| task.abort());

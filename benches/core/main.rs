@@ -2,7 +2,7 @@
 //!
 //! Each figure stands beside a floor: the same effect by hand, without any protection, measured in the same run and
 //! in turns with it, so that a noisy machine slows both. Ratios are medians over the rounds.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod floors;
 mod heartbeat;
 mod keys;

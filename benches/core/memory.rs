@@ -6,9 +6,7 @@ use idempotent::{Auto, Call, Executor, Handler, Json, MemoryStore, Rejection};
 use crate::floors::BareMap;
 use crate::keys;
 use crate::report::{Goal, Report};
-use crate::rounds::{Rounds, drive};
-
-pub const KEYS: u64 = 1_000_000;
+use crate::rounds::drive;
 
 pub async fn run(executor: &Executor, number: u64) {
     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
@@ -39,11 +37,12 @@ pub async fn all(report: &Report) {
         assert!(bare.look_up(number));
         std::future::ready(())
     };
-    drive(2, 0, KEYS, &Arc::new(ours.clone())).await;
-    drive(2, 0, KEYS, &Arc::new(fresh.clone())).await;
-    let mut from = KEYS;
+    let keys = report.keys();
+    drive(2, 0, keys, &Arc::new(ours.clone())).await;
+    drive(2, 0, keys, &Arc::new(fresh.clone())).await;
+    let mut from = keys;
     for tasks in [1, 64] {
-        let rounds = Rounds { rounds: 21, operations: 20_000, tasks };
+        let rounds = report.rounds(21, 20_000, tasks);
         let at = |case| ("memory", case, Some(usize::try_from(tasks).unwrap()));
         report.pair(at("fresh"), "ns", rounds.nanos(from, ours.clone(), fresh.clone()).await, Goal::AtMost(5.0));
         from += rounds.rounds * rounds.operations;

@@ -3,8 +3,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::rounds::Rounds;
+
 pub struct Report {
     json: bool,
+    /// Run by `cargo test`, not by `cargo bench`: each case once, to see that it works.
+    tried: bool,
     /// Only cases whose "store case" has this in it.
     only: Option<String>,
 }
@@ -41,16 +45,37 @@ pub struct Pair {
     pub ratio: f64,
 }
 
+impl Pair {
+    /// Runs a second, of ns a run.
+    pub fn rates(self) -> Self {
+        Self { value: 1e9 / self.value, floor: 1e9 / self.floor, ratio: 1.0 / self.ratio }
+    }
+}
+
 impl Report {
     /// `cargo bench` adds `--bench`.
     pub fn from_args() -> Self {
-        let arguments: Vec<_> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+        let mut arguments: Vec<_> = std::env::args().skip(1).collect();
+        let tried = !arguments.iter().any(|argument| argument == "--bench");
+        arguments.retain(|argument| argument != "--bench");
         let json = arguments.iter().any(|argument| argument == "--json");
         let only = arguments.into_iter().find(|argument| !argument.starts_with('-'));
-        if !json {
+        if tried {
+            println!("each case once, to see that it works; `cargo xtask bench core` measures");
+        } else if !json {
             println!("{:46} {:>12} {:>12} {:>8}  {:9} met", "core", "value", "floor", "ratio", "goal");
         }
-        Self { json, only }
+        Self { json, tried, only }
+    }
+
+    /// Keys that a store is measured with.
+    pub fn keys(&self) -> u64 {
+        if self.tried { 2_000 } else { 1_000_000 }
+    }
+
+    /// How often and how long, for each figure.
+    pub fn rounds(&self, rounds: u64, operations: u64, tasks: u64) -> Rounds {
+        if self.tried { Rounds { rounds: 1, operations: 128, tasks } } else { Rounds { rounds, operations, tasks } }
     }
 
     pub fn wants(&self, store: &str, case: &str) -> bool {
@@ -79,6 +104,9 @@ impl Report {
     ) {
         let (store, case) = ((!store.is_empty()).then_some(store), case.to_owned());
         let (goal, met) = goal.judge(ratio.unwrap_or(value));
+        if self.tried {
+            return println!("works: {} {case}", store.unwrap_or("executor"));
+        }
         let line = Line { bench: "core", case, store, concurrency, unit, value, floor, ratio, goal, met };
         if self.json {
             println!("{}", serde_json::to_string(&line).unwrap());

@@ -9,11 +9,16 @@ use tracing_core::{Event, Metadata, Subscriber};
 
 use crate::memory::run;
 use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::median;
+use crate::rounds::{Rounds, median};
 
 pub async fn all(report: &Report) {
     if report.wants("executor", "filtered-out span") {
-        report.pair(("", "filtered-out span", Some(1)), "ns", span().await, Goal::AtMost(0.01));
+        report.pair(
+            ("", "filtered-out span", Some(1)),
+            "ns",
+            span(report.rounds(21, 20_000, 1)).await,
+            Goal::AtMost(0.01),
+        );
     }
     if report.wants("executor", "future of an annotated handler") {
         let executor = Executor::new(MemoryStore::new());
@@ -36,27 +41,25 @@ fn size<F>(future: &F) -> f64 {
     size_of_val(future) as f64
 }
 
-const A_ROUND: u64 = 20_000;
-
 /// What a run asks of `tracing`, beside the whole run. The subscriber wants everything but this crate's spans, so that
 /// each is asked for and none is made.
-async fn span() -> Pair {
+async fn span(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let dispatch = tracing_core::Dispatch::new(Filtered);
     tracing_core::dispatcher::set_global_default(dispatch).expect("the only subscriber of this process");
     let executor = Executor::new(Arc::new(MemoryStore::new()));
     let key = Identity::new(Scene::Mq, "bench", "a key").key("idempotent").unwrap();
     let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..21 {
+    for round in 0..rounds {
         let start = Instant::now();
-        for _ in 0..A_ROUND {
+        for _ in 0..operations {
             idempotent_core::__private::trace(&Scene::Mq, "bench", std::hint::black_box(&key));
         }
-        let value = nanos(start.elapsed(), A_ROUND);
+        let value = nanos(start.elapsed(), operations);
         let start = Instant::now();
-        for number in round * A_ROUND..(round + 1) * A_ROUND {
+        for number in round * operations..(round + 1) * operations {
             run(&executor, number).await;
         }
-        let floor = nanos(start.elapsed(), A_ROUND);
+        let floor = nanos(start.elapsed(), operations);
         values.push(value);
         floors.push(floor);
         ratios.push(value / floor);

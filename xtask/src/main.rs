@@ -1,5 +1,6 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+mod bench;
 mod check;
 mod fix;
 mod setup;
@@ -15,9 +16,11 @@ cargo xtask COMMAND
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   fix               what of that a machine can put right
+  bench core [FILTER] [--json | --write]
+                    what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 4] = ["test", "check", "fix", "setup"];
+const COMMANDS: [&str; 5] = ["test", "check", "fix", "bench", "setup"];
 
 /// A command that was not understood; its text goes to stderr, above the usage.
 const MISUSED: u8 = 2;
@@ -36,6 +39,12 @@ fn main() -> ExitCode {
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
         ["check"] => check::all(),
         ["fix"] => fix::all(),
+        ["bench", "core", ref options @ ..] => match bench::Options::parse(options) {
+            Ok(options) => bench::core(&options),
+            Err(unknown) => return misused(unknown, &["--json", "--write"]),
+        },
+        ["bench"] => return misused("bench", &["bench core"]),
+        ["bench", unknown, ..] => return misused(unknown, &["core"]),
         ["setup"] => setup::all(),
         ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
         [unknown, ..] => return misused(unknown, &COMMANDS),
