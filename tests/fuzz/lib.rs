@@ -3,7 +3,7 @@
 //! Each module has what is under test as a struct of functions, so that `bounded.rs` can show that a wrong one is
 //! noticed. A body panics where a property is broken, and else says which way the input went, so that a run that
 //! never got far is noticed, too.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "a broken property is a panic")]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a broken property is a panic")]
 pub mod durations;
 pub mod keys;
 pub mod policy;
