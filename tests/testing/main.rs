@@ -1,5 +1,5 @@
 //! What the test kit offers to tests of handlers: that it sees what is right, and that it tells what is wrong.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 mod crash;
 mod mock;
 mod twice;

@@ -14,11 +14,11 @@ pub struct Ended {
     pub scene: Scene,
     /// Of the handler.
     pub scope: String,
-    /// Hashed; `None` if it was not usable.
+    /// Hashed, as [`Identity::key`](idempotent_core::Identity::key) gives it; `None` if it was not usable.
     pub key: Option<Key>,
-    /// Which run of the key; `None` if it did not run.
+    /// Which run of the key; `None` if the key was not granted.
     pub attempt: Option<u32>,
-    /// The grant's number; `None` if it did not run.
+    /// The grant's number; `None` if the key was not granted.
     pub fencing: Option<Fencing>,
     /// Whether it took over from a worker that let its lease run out.
     pub took_over: bool,
