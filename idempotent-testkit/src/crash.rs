@@ -122,7 +122,8 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// ```
 ///
 /// Needs a `current_thread` runtime, which `#[tokio::test]` has; see [`VirtualClock`](crate::VirtualClock). A handler
-/// that sleeps by tokio's timers need not be waited for: `#[tokio::test(start_paused = true)]`.
+/// that sleeps by tokio's timers need not be waited for: `#[tokio::test(start_paused = true)]`, with tokio's feature
+/// `test-util`.
 ///
 /// # Panics
 /// If `deliver` does not run by the executor in scope, for then there is nothing to cut it off from, and after

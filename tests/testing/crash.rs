@@ -114,19 +114,6 @@ async fn the_lease_of_the_attribute_is_outlived() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_handler_that_sleeps_is_not_waited_for() {
-    #[idempotent(key = order, scope = "sleepy")]
-    async fn sleepy(bank: &Bank, order: &str) -> Result<(), Rejection> {
-        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
-        bank.asked.update(|n| n + 1);
-        Ok(())
-    }
-    let crashes = crash_everywhere(Bank::default, async |bank| sleepy(bank, "o-17").await).await;
-    assert!(crashes.iter().all(|crash| crash.state.asked.get() >= 1));
-    assert!(crashes.len() >= 5, "the sleep is a crash point: {}", crashes.len());
-}
-
 #[tokio::test]
 async fn a_handler_whose_executor_cannot_be_cut_off_is_told() {
     #[idempotent(key = ONE, scope = "own", with = executor)]
