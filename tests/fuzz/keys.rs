@@ -45,7 +45,7 @@ fn key(fields: &Fields) -> Result<Key, KeyError> {
 
 const WHAT: &str = "order.id";
 
-/// Cuts the input into fields in two ways, and moves each border by a byte.
+/// Cuts the input into fields in two ways, moves each border by a byte, and pieces from one side to the other.
 pub fn hold(maker: &Maker, input: &[u8]) -> &'static str {
     let Some((controls, material)) = input.split_first_chunk::<16>() else { return "too short" };
     let (one, other) = controls.split_at(8);
@@ -55,7 +55,22 @@ pub fn hold(maker: &Maker, input: &[u8]) -> &'static str {
     for border in 0..7 {
         apart(maker, &one, &cut(&controls[..8], material, Some(border)));
     }
+    for other in regrouped(&one) {
+        apart(maker, &one, &other);
+    }
     way
+}
+
+/// The same pieces in the same order, with the border between tenant and key somewhere else.
+fn regrouped(fields: &Fields) -> impl Iterator<Item = Fields> {
+    let all: Vec<_> = fields.tenant.iter().flatten().chain(&fields.parts).cloned().collect();
+    let without = Fields { tenant: None, parts: all.clone(), ..fields.clone() };
+    let fields = fields.clone();
+    let moved = (1..all.len()).map(move |border| {
+        let (tenant, parts) = all.split_at(border);
+        Fields { tenant: Some(tenant.to_vec()), parts: parts.to_vec(), ..fields.clone() }
+    });
+    moved.chain([without])
 }
 
 /// Equal keys, equal fields.
