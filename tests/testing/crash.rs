@@ -103,6 +103,25 @@ async fn an_effect_that_is_not_idempotent_is_caught_and_one_that_is_passes() {
     }
 }
 
+/// Both leases are outlived; what the inner run recorded is replayed to the outer one.
+#[tokio::test]
+async fn runs_inside_runs_are_crashed_at_each_of_their_gaps() {
+    #[idempotent(key = order, scope = "order", scene = mq, lease = "10s")]
+    async fn outer(bank: &Bank, order: &str) -> Result<u32, Rejection> {
+        careful(bank, order).await?;
+        yield_now().await;
+        Ok(Lease::current().unwrap().attempt())
+    }
+    let crashes = crash_everywhere(Bank::default, async |bank| outer(bank, "o-17").await).await;
+    assert_eq!(crashes.len(), 10, "two claims, two awaits, two records");
+    for crash in &crashes {
+        assert!(crash.redelivered.answer.is_ok(), "{crash}");
+        assert_eq!(crash.state.charged.borrow().len(), 1, "{crash}");
+    }
+    let asked: Vec<_> = crashes.iter().map(|crash| crash.state.asked.get()).collect();
+    assert_eq!(asked, [1, 1, 1, 1, 2, 2, 1, 1, 1, 1], "again only between its effect and its record");
+}
+
 #[tokio::test]
 async fn the_lease_of_the_attribute_is_outlived() {
     #[idempotent(key = ONE, scope = "long", lease = "3h", max_run = "6h")]
