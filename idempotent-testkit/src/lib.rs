@@ -3,6 +3,9 @@
 //!
 //! | I want to … | look at |
 //! |---|---|
+//! | know that a handler of mine runs once for duplicates | [`run_twice`], [`run_at_once`] |
+//! | know that its effect survives a crash at any await | [`crash_everywhere`]; cancelled at one, [`crash_at`] |
+//! | test what it does when it is turned away, and see every outcome | [`MockExecutor`] |
 //! | test leases, heartbeats and waits without waiting | [`VirtualClock`] |
 //! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
 //! | repeat a run bit by bit | [`SeededEntropy`] |
@@ -10,10 +13,16 @@
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 mod clock;
 pub mod conformance;
+mod crash;
+mod deliver;
 mod entropy;
 mod fault;
+mod mock;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Subject};
+pub use self::crash::{Crash, crash_at, crash_everywhere};
+pub use self::deliver::{AtOnce, Delivery, Twice, run_at_once, run_twice};
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};
+pub use self::mock::{Ended, MockExecutor};
