@@ -1,7 +1,7 @@
 //! Time as it is handed in: nothing else in this crate asks the system what time it is.
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -78,11 +78,13 @@ pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, futu
     }
 }
 
-/// What `future` comes to, if it need not be waited for.
-pub(crate) async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+/// What `future` comes to, or what ends the waiting for it. That is made, on the heap, only once there is something to
+/// wait for: a store in this process answers at once, and should not pay for timers.
+pub(crate) async fn unless<F: Future, G: Future>(future: F, end: impl Fn() -> G) -> Result<F::Output, G::Output> {
+    let (mut future, mut ending) = (pin!(future), None);
     poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => ending.get_or_insert_with(|| Box::pin(end())).as_mut().poll(context).map(Err),
     })
     .await
 }

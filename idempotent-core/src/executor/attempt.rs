@@ -1,7 +1,6 @@
 //! A run that was granted: proceed under the lease.
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::pin::pin;
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -12,7 +11,7 @@ use super::heartbeat::Ticket;
 use super::judge::judge;
 use super::report::Report;
 use super::{Executor, Handler};
-use crate::clock::at_once;
+use crate::clock::unless;
 use crate::context::Frame;
 use crate::outcome::Slot;
 use crate::policy::{OnLeaseLost, Terms};
@@ -74,7 +73,7 @@ impl<'e> Attempt<'e> {
         // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
         // under the lease too, since it may be a stream.
         let running = around.enter(Box::pin(async { P::split(run().await).await }));
-        let ended = match self.until_dropped(AssertUnwindSafe(running).catch_unwind()).await {
+        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.dropped()).await {
             Ok(ended) => ended,
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
@@ -83,25 +82,6 @@ impl<'e> Attempt<'e> {
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)
-            }
-        }
-    }
-
-    /// What `running` comes to, or why it was dropped.
-    async fn until_dropped<F: Future>(&self, running: F) -> Result<F::Output, Dropped> {
-        let mut running = pin!(running);
-        match at_once(running.as_mut()).await {
-            Some(ended) => Ok(ended),
-            // Boxed: a handler that need not wait should not pay for what watches over it.
-            None => {
-                Box::pin(async {
-                    tokio::select! {
-                        biased;
-                        ended = running => Ok(ended),
-                        why = self.dropped() => Err(why),
-                    }
-                })
-                .await
             }
         }
     }

@@ -1,13 +1,12 @@
 //! Shutting down: nothing new starts, what runs may finish, the rest is abandoned.
 use std::future::Future;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::Executor;
-use crate::clock::{at_once, before, later, pause};
+use crate::clock::{before, later, pause, unless};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
@@ -128,25 +127,18 @@ impl Executor {
     /// `future`, or `None` once `until` or the end of a drain has come: a second behind its grace at the latest, so
     /// that what is almost done is not cut off and a store that hangs does not keep the process.
     pub(super) async fn before<F: Future>(&self, until: Instant, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
-        match at_once(future.as_mut()).await {
-            Some(output) => Some(output),
-            // Boxed: a store in this process has answered, and should not pay for what waits.
-            None => Box::pin(self.before_later(until, future)).await,
-        }
-    }
-
-    async fn before_later<F: Future>(&self, until: Instant, future: Pin<&mut F>) -> Option<F::Output> {
-        let drained = async {
-            self.closed().await;
-            pause(&*self.0.clock, AFTER_CLOSE).await;
+        let over = || async {
+            let drained = async {
+                self.closed().await;
+                pause(&*self.0.clock, AFTER_CLOSE).await;
+            };
+            tokio::select! {
+                biased;
+                () = self.0.clock.sleep_until(until) => {}
+                () = drained => {}
+            }
         };
-        tokio::select! {
-            biased;
-            output = future => Some(output),
-            () = self.0.clock.sleep_until(until) => None,
-            () = drained => None,
-        }
+        unless(future, over).await.ok()
     }
 
     /// Ends when running handlers are to be dropped.
