@@ -17,6 +17,7 @@ use crate::report::Report;
 
 fn main() {
     let report = Report::from_args();
+    report.title();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         sizes::all(&report).await;

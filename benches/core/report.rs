@@ -60,12 +60,16 @@ impl Report {
         arguments.retain(|argument| argument != "--bench");
         let json = arguments.iter().any(|argument| argument == "--json");
         let only = arguments.into_iter().find(|argument| !argument.starts_with('-'));
-        if tried {
-            println!("each case once, to see that it works; `cargo xtask bench core` measures");
-        } else if !json {
-            println!("{:46} {:>12} {:>12} {:>8}  {:9} met", "core", "value", "floor", "ratio", "goal");
-        }
         Self { json, tried, only }
+    }
+
+    /// Above the first figure.
+    pub fn title(&self) {
+        if self.tried {
+            println!("each case once, to see that it works; `cargo xtask bench core` measures");
+        } else if !self.json {
+            println!("{:46} {:>13} {:>12} {:>8}  {:9} met", "core", "value", "floor", "ratio", "goal");
+        }
     }
 
     /// Keys that a store is measured with.
@@ -138,7 +142,7 @@ impl Line {
         let ratio = self.ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}"));
         let met = self.met.map_or("", |met| if met { "yes" } else { "NO" });
         let value = format!("{} {}", number(self.value), self.unit);
-        format!("{name:46} {value:>12} {floor:>12} {ratio:>8}  {:9} {met}", self.goal.as_deref().unwrap_or(""))
+        format!("{name:46} {value:>13} {floor:>12} {ratio:>8}  {:9} {met}", self.goal.as_deref().unwrap_or(""))
     }
 }
 

@@ -7,6 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figures::{Figure, Goal, rounded};
 
+#[cfg(test)]
 pub(crate) type Plot = fn(&[Figure], &Path) -> Result<(), Box<dyn Error>>;
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
