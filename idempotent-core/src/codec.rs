@@ -113,7 +113,7 @@ mod tests {
 
     fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: T) -> Option<Vec<u8>> {
         let kept = Json::encode(&value).unwrap();
-        assert_eq!(Json::decode(kept.as_deref()).unwrap(), value);
+        assert_eq!(<Json as Codec<T>>::decode(kept.as_deref()).unwrap(), value);
         kept
     }
 
