@@ -1,4 +1,5 @@
 //! What an error of SQLite lets a caller conclude.
+use std::error::Error;
 use std::time::Duration;
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -67,6 +68,11 @@ impl Place {
 /// Whether another process holds a lock.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(code::BUSY | code::LOCKED))
+}
+
+/// Whether it tells of a lock that was waited for in vain.
+pub(super) fn is_lock(error: &StoreError) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).is_some_and(is_busy)
 }
 
 fn primary(error: &sqlx::Error) -> Option<u32> {

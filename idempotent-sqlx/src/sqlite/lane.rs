@@ -3,9 +3,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use idempotent_core::StoreError;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, Sqlite};
+use sqlx::{AssertSqlSafe, ConnectOptions, Either, Executor, Sqlite};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::error::Place;
@@ -40,18 +41,38 @@ impl Lane {
     /// This caller's turn.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, StoreError> {
         // No timer while nobody waits. The queue is fair: a free lane means an empty queue.
-        let guard = match self.connection.try_lock() {
-            Ok(guard) => guard,
-            Err(_) => tokio::time::timeout(self.patience, self.connection.lock())
-                .await
-                .map_err(|_| self.place.no_turn(self.patience))?,
-        };
+        if let Some(turn) = self.free().await? {
+            return Ok(turn);
+        }
+        let guard = tokio::time::timeout(self.patience, self.connection.lock()).await;
+        self.begin(guard.map_err(|_| self.no_turn())?).await
+    }
+
+    /// This caller's turn, if it is free.
+    pub(super) async fn free(&self) -> Result<Option<Turn<'_>>, StoreError> {
+        match self.connection.try_lock() {
+            Ok(guard) => self.begin(guard).await.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn begin<'a>(&'a self, guard: MutexGuard<'a, Option<SqliteConnection>>) -> Result<Turn<'a>, StoreError> {
         let mut turn = Turn { guard, place: &self.place };
         if turn.guard.is_none() {
             let connection = self.options.connect().await.map_err(|error| self.place.error(error))?;
             *turn.guard = Some(connection);
         }
         Ok(turn)
+    }
+
+    /// How long a caller waits for its turn.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The error of a caller that waited that long.
+    pub(super) fn no_turn(&self) -> StoreError {
+        self.place.no_turn(self.patience)
     }
 
     /// Whether somebody has it right now.
@@ -67,10 +88,12 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Runs to the end, the commit included; says how many rows were written.
+    /// Runs one statement to its end, the commit included; says how many rows were written.
     pub(super) async fn execute(&mut self, query: Query) -> Result<u64, StoreError> {
-        let done = query.execute(self.connection()?).await;
-        self.check(done).map(|done| done.rows_affected())
+        // Its first word is all there is: `execute` would wait for the end of the channel too.
+        let done = self.connection()?.fetch_many(query).try_next().await;
+        let done = self.check(done)?;
+        Ok(done.and_then(Either::left).map_or(0, |done| done.rows_affected()))
     }
 
     /// The first row. Only the last statement of a query that writes may give one: what is left after a row is
@@ -91,8 +114,8 @@ impl Turn<'_> {
         self.guard.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
     }
 
-    /// Ends this turn; a connection whose thread has ended is given up.
-    pub(super) fn end<T>(mut self, done: &Result<T, StoreError>) {
+    /// Gives a connection up whose thread has ended.
+    pub(super) fn note<T>(&mut self, done: &Result<T, StoreError>) {
         let source = done.as_ref().err().and_then(|error| error.source());
         if let Some(sqlx::Error::WorkerCrashed) = source.and_then(|source| source.downcast_ref()) {
             *self.guard = None;

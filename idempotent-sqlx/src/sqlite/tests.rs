@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, StoreErrorKind,
+    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row};
@@ -103,8 +103,9 @@ async fn a_connection_that_was_lost_is_opened_again() {
     assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-    let turn = store.0.writer.turn().await.unwrap();
-    turn.end::<()>(&Err(store.0.place.error(sqlx::Error::WorkerCrashed)));
+    let mut turn = store.0.writer.turn().await.unwrap();
+    turn.note::<()>(&Err(store.0.place.error(sqlx::Error::WorkerCrashed)));
+    drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
 }
 
