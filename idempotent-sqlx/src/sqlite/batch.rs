@@ -8,8 +8,8 @@ use idempotent_core::protocol::Write;
 use idempotent_core::{
     Batch, Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Settled, State, StoreError, StoreErrorKind,
 };
-use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
+
+use tokio::sync::oneshot;
 
 use super::ask::Ask;
 use super::job::{self, Asked, Job};
@@ -47,55 +47,63 @@ impl Batch for SqliteStore {
 }
 
 impl SqliteStore {
+    /// In a task of its own: a transaction is never left halfway by a caller that is dropped.
     async fn batch<A: Ask>(&self, asks: &[A]) -> Vec<Result<A::Told, StoreError>> {
         if asks.is_empty() {
             return Vec::new();
         }
+        let (store, (caller, answers)) = (self.clone(), oneshot::channel());
         let mut asked: Vec<_> = asks.iter().cloned().map(Asked::new).collect();
-        let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn Job).collect();
-        let done = match self.0.writer.turn().await {
-            Ok(mut turn) => self.transact(&mut turn, &mut jobs).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = done {
-            job::fail(&mut jobs, &error);
-        }
-        asked.into_iter().map(|asked| asked.told.unwrap_or_else(|| Err(answer::outrun()))).collect()
+        tokio::spawn(async move {
+            let turn = store.0.writer.turn().await;
+            if caller.is_closed() {
+                return;
+            }
+            let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn Job).collect();
+            let done = match turn {
+                Ok(mut turn) => store.transact(&mut turn, &mut jobs).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                job::fail(&mut jobs, &error);
+            }
+            let told = |asked: Asked<A>| asked.told.unwrap_or_else(|| Err(job::gone(StoreErrorKind::Ambiguous)));
+            // A caller that went away meanwhile wants no answer.
+            let _ = caller.send(asked.into_iter().map(told).collect());
+        });
+        let gone = |_| asks.iter().map(|_| Err(job::gone(StoreErrorKind::Ambiguous))).collect();
+        answers.await.unwrap_or_else(gone)
     }
 
-    /// Decides them one after the other, all of it in one transaction.
+    /// Decides them one after the other, all of it in one transaction: two trips for up to [`CHUNK`] keys.
     pub(super) async fn transact(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+        turn.begin();
         let done = self.in_transaction(turn, jobs).await;
-        turn.note(&done);
-        done
+        turn.end(done).await
     }
 
-    /// A future dropped in here rolls back: the transaction's own drop sends it to the connection's thread.
     async fn in_transaction(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
-        let place = &self.0.place;
-        let mut transaction =
-            turn.connection()?.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
-        let (mut slots, now) = self.load(&mut transaction, jobs).await?;
+        let (mut slots, now) = self.load(turn, jobs, true).await?;
         for job in jobs.iter_mut() {
             if let Some(slot) = slots.get_mut(&job.key().hash()) {
                 slot.step(&mut **job, now);
             }
         }
         let mut dirty: Vec<(&Key, &Record)> = slots.values().filter_map(Slot::dirty).collect();
-        while !dirty.is_empty() {
+        loop {
             let chunk = dirty.split_off(dirty.len() - chunk(dirty.len()));
-            let put = query(&self.0.sql.put_all(chunk.len()));
+            let put = query(&self.0.sql.put_all(chunk.len(), dirty.is_empty()));
             let put = chunk.into_iter().fold(put, |query, (key, record)| put_record(query, key, record));
-            put.execute(&mut *transaction).await.map_err(|error| place.error(error))?;
+            turn.run(put).await?;
+            if dirty.is_empty() {
+                return Ok(());
+            }
         }
-        transaction.commit().await.map_err(|error| place.error(error))
     }
 
     /// Answers those that need no write. What a reader sees was committed when the call was already on its way.
     pub(super) async fn look_at(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
-        let looked = self.load(turn.connection()?, jobs).await;
-        turn.note(&looked);
-        let (slots, now) = looked?;
+        let (slots, now) = self.load(turn, jobs, false).await?;
         for job in jobs {
             if let Some(Slot { found: Ok(found), .. }) = slots.get(&job.key().hash()) {
                 job.look(found.as_ref(), now);
@@ -104,10 +112,12 @@ impl SqliteStore {
         Ok(())
     }
 
+    /// With `begin` the first look begins a transaction that will write.
     async fn load(
         &self,
-        connection: &mut SqliteConnection,
+        turn: &mut Turn<'_>,
         jobs: &[&mut dyn Job],
+        mut begin: bool,
     ) -> Result<(HashMap<u128, Slot>, Micros), StoreError> {
         let slot = |job: &&mut dyn Job| (job.key().hash(), Slot::new(job.key().clone()));
         let mut slots: HashMap<u128, Slot> = jobs.iter().map(slot).collect();
@@ -115,10 +125,9 @@ impl SqliteStore {
         let mut at = None;
         while !left.is_empty() {
             let chunk = left.split_off(left.len() - chunk(left.len()));
-            let look = self.timed(query(&self.0.sql.look_all(chunk.len())));
+            let look = self.timed(query(&self.0.sql.look_all(chunk.len(), std::mem::take(&mut begin))));
             let look = chunk.iter().fold(look, |look, hash| look.bind(Box::<[u8]>::from(hash.to_be_bytes())));
-            let rows = look.fetch_all(&mut *connection).await;
-            for row in rows.map_err(|error| self.0.place.error(error))? {
+            for row in turn.all(look).await? {
                 // One time for all: that of the first look.
                 at.get_or_insert(now(&row)?);
                 if let Some(slot) = row::id(&row)?.and_then(|hash| slots.get_mut(&hash)) {

@@ -30,6 +30,7 @@ mod code {
 pub(super) struct Place {
     /// The file, or `:memory:`.
     pub(super) file: String,
+    pub(super) in_memory: bool,
     /// The record table.
     pub(super) table: String,
     /// How long a lock was waited for.
@@ -39,7 +40,7 @@ pub(super) struct Place {
 impl Place {
     /// The error of a statement. SQLite's own text says what was wrong, never with what values.
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
-        let Self { file, table, busy_timeout } = self;
+        let Self { file, table, busy_timeout, .. } = self;
         let (kind, because) = match primary(&error) {
             Some(code) => (kind(code, &error), text(code, &error)),
             None => match &error {

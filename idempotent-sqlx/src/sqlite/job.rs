@@ -107,3 +107,8 @@ pub(super) fn parts(error: &StoreError) -> (StoreErrorKind, String) {
 pub(super) fn again(kind: StoreErrorKind, text: &str) -> StoreError {
     StoreError::new(kind).because(text)
 }
+
+/// The error of a call whose runtime ended before there was an answer.
+pub(super) fn gone(kind: StoreErrorKind) -> StoreError {
+    StoreError::new(kind).because("the runtime that ran this call has ended: try again")
+}

@@ -28,7 +28,8 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         Target::Memory => ":memory:".into(),
         Target::File(path) => path.display().to_string(),
     };
-    let place = Arc::new(Place { file, table: table.name().into(), busy_timeout: builder.busy_timeout });
+    let in_memory = target == Target::Memory;
+    let place = Arc::new(Place { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
     // In memory nobody else could make the tables.

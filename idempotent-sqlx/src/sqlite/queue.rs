@@ -97,7 +97,7 @@ impl SqliteStore {
         loop {
             match tokio::time::timeout(inner.writer.patience(), &mut told).await {
                 // Without an answer it was in a group when its runtime ended.
-                Ok(told) => return told.unwrap_or_else(|_| Err(gone(StoreErrorKind::Ambiguous))),
+                Ok(told) => return told.unwrap_or_else(|_| Err(job::gone(StoreErrorKind::Ambiguous))),
                 Err(_) if inner.looks.withdraw(number) || inner.writes.withdraw(number) => {
                     return Err(inner.writer.no_turn());
                 }
@@ -193,12 +193,8 @@ impl Drop for Service {
             std::mem::take(&mut waiting.jobs)
         };
         for job in &mut left {
-            job.fail(gone(StoreErrorKind::NotApplied));
+            job.fail(job::gone(StoreErrorKind::NotApplied));
             job.tell();
         }
     }
-}
-
-fn gone(kind: StoreErrorKind) -> StoreError {
-    StoreError::new(kind).because("the runtime that served the queue has ended: try again")
 }

@@ -55,14 +55,19 @@ impl Sql {
         }
     }
 
-    /// See [`Maker::look_all`].
-    pub(super) fn look_all(&self, count: usize) -> Arc<str> {
-        self.maker.look_all(count).into()
+    /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.
+    pub(super) fn look_all(&self, count: usize, begin: bool) -> Arc<str> {
+        let look = self.maker.look_all(count);
+        if begin { format!("BEGIN IMMEDIATE; {look}").into() } else { look.into() }
     }
 
-    /// See [`Maker::put_all`].
-    pub(super) fn put_all(&self, count: usize) -> Arc<str> {
-        self.maker.put_all(count).into()
+    /// See [`Maker::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
+    pub(super) fn put_all(&self, count: usize, commit: bool) -> Arc<str> {
+        match (count, commit) {
+            (0, _) => "COMMIT".into(),
+            (count, true) => format!("{}; COMMIT", self.maker.put_all(count)).into(),
+            (count, false) => self.maker.put_all(count).into(),
+        }
     }
 }
 

@@ -104,7 +104,10 @@ async fn a_connection_that_was_lost_is_opened_again() {
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
     let mut turn = store.0.writer.turn().await.unwrap();
-    turn.note::<()>(&Err(store.0.place.error(sqlx::Error::WorkerCrashed)));
+    turn.begin();
+    let lost: Result<(), _> = turn.check(Err(sqlx::Error::WorkerCrashed));
+    let lost = turn.end(lost).await;
+    assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
 }
