@@ -3,6 +3,8 @@ mod ask;
 mod batch;
 mod browse;
 mod error;
+#[cfg(test)]
+mod group_tests;
 mod job;
 mod lane;
 mod migrate;

@@ -70,6 +70,14 @@ impl Queue {
     }
 }
 
+#[cfg(test)]
+impl Queue {
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+}
+
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = self.lock();

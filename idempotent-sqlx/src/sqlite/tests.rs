@@ -13,11 +13,11 @@ use super::*;
 use crate::schema::Migration;
 use crate::table::Table;
 
-fn key(part: &str) -> Key {
+pub(super) fn key(part: &str) -> Key {
     Identity::new(Scene::Mq, "tests", part).key("test").unwrap()
 }
 
-fn request(part: &str) -> ClaimRequest {
+pub(super) fn request(part: &str) -> ClaimRequest {
     ClaimRequest {
         key: key(part),
         owner: OwnerToken(1),
@@ -30,7 +30,7 @@ fn request(part: &str) -> ClaimRequest {
     }
 }
 
-async fn open() -> (tempfile::TempDir, SqliteStore) {
+pub(super) async fn open() -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("records.db").to_str().unwrap()).await.unwrap();
     (folder, store)
