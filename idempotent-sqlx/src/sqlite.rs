@@ -18,7 +18,7 @@ mod sql;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,6 +80,8 @@ struct Inner {
     looks: Queue,
     writes: Queue,
     next_job: AtomicU64,
+    /// How many claims that came alone were granted in a row.
+    news: AtomicU32,
     clock: Option<Arc<dyn Clock>>,
 }
 

@@ -1,5 +1,6 @@
 //! A request of one key: what the protocol decides on it, and how it is sent where it comes alone.
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
@@ -10,9 +11,12 @@ use idempotent_core::{
 
 use super::lane::{Query, Turn, query};
 use super::sight::Sight;
-use super::{SqliteStore, id, owner};
+use super::{SqliteStore, error, id, owner};
 use crate::answer;
 use crate::row::{self, micros, signed};
+
+/// So many new keys in a row, and the next is expected to be new.
+const MANY: u32 = 8;
 
 /// What one call of the store asks for.
 pub(super) trait Ask: Clone + Send + Sync + 'static {
@@ -47,8 +51,17 @@ impl Ask for ClaimRequest {
     }
 
     async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Claim, StoreError> {
+        // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock.
+        let news = store.0.news.load(Ordering::Relaxed);
+        let mut look_first = news < MANY;
+        let answered = |answer| {
+            let news = if matches!(answer, Claim::Acquired(_)) { news.saturating_add(1) } else { 0 };
+            store.0.news.store(news, Ordering::Relaxed);
+            Ok(answer)
+        };
         for _ in 0..answer::TRIES {
-            let claim = query(&store.0.sql.claim)
+            let sql = if look_first { &store.0.sql.claim } else { &store.0.sql.claim_new };
+            let claim = query(sql)
                 .bind(id(&self.key))
                 .bind(owner(self.owner.0))
                 .bind(store.0.clock.as_ref().map(|clock| signed(clock.wall())))
@@ -59,14 +72,24 @@ impl Ask for ClaimRequest {
                 .bind(micros(self.memory))
                 .bind(self.key.name().to_owned())
                 .bind(self.display.clone());
-            let Some(row) = turn.first(claim).await? else { continue };
+            let row = match turn.first(claim).await {
+                // Another process has the lock, and a duplicate needs none.
+                Err(error) if !look_first && error::is_lock(&error) => {
+                    let found = store.look(turn, &self.key).await?;
+                    let kept = found.and_then(|(record, now)| answer::claim(&record, false, self, now));
+                    return kept.ok_or(error);
+                }
+                row => row?,
+            };
+            look_first = true;
+            let Some(row) = row else { continue };
             let wrote = match Sight::read(&row, self).map_err(|error| store.0.place.error(error))? {
-                Sight::Told(answer) => return Ok(answer),
+                Sight::Told(answer) => return answered(answer),
                 Sight::Look { wrote } => wrote,
             };
             let Some((record, now)) = store.look(turn, &self.key).await? else { continue };
             if let Some(answer) = answer::claim(&record, wrote, self, now) {
-                return Ok(answer);
+                return answered(answer);
             }
         }
         Err(answer::outrun())

@@ -143,6 +143,25 @@ async fn a_duplicate_is_answered_while_the_writer_is_busy() {
 }
 
 #[tokio::test]
+async fn a_duplicate_after_many_new_keys_is_answered_although_another_process_has_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.db");
+    let wait = Duration::from_millis(20);
+    let store = SqliteStore::builder(path.to_str().unwrap()).busy_timeout(wait).open().await.unwrap();
+    for part in 0..20 {
+        store.claim(&request(&part.to_string())).await.unwrap();
+    }
+    store.complete(&held("3"), &done(b"x")).await.unwrap();
+    let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let other = |part| ClaimRequest { owner: OwnerToken(2), ..request(part) };
+    assert_eq!(store.claim(&other("new")).await.unwrap_err().kind(), StoreErrorKind::NotApplied);
+    assert!(matches!(store.claim(&other("3")).await, Ok(Claim::Consumed(_))));
+    assert!(matches!(store.claim(&other("4")).await, Ok(Claim::InFlight(_))));
+    assert!(matches!(store.claim(&request("5")).await, Ok(Claim::Acquired(_))), "its own");
+}
+
+#[tokio::test]
 async fn one_call_that_does_not_fit_does_not_spoil_the_others() {
     let (_folder, store) = open().await;
     for part in ["a", "b", "c"] {
