@@ -42,8 +42,13 @@ use crate::row::{self, COLUMNS, Column, Fields, corrupt, signed};
 /// Cheap to clone: clones share the connections.
 ///
 /// The file is used in WAL mode, which does not work on network file systems. Each process writes through one
-/// connection and reads through a few others; callers queue first come, first served. Times are SQLite's own
-/// reading of the machine's clock, to the millisecond.
+/// connection and reads through a few others; callers queue first come, first served. A call that comes alone is a
+/// statement of its own. Calls that wait share one transaction, up to 256: either all of them are in the file or
+/// none, and each is answered after the commit. A duplicate that would have to wait is answered by a reader. Times
+/// are SQLite's own reading of the machine's clock, to the millisecond.
+///
+/// What waits is served by a task on the runtime of a caller. Do not share a store with a runtime that is neither
+/// run nor dropped.
 ///
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
