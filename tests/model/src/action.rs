@@ -106,11 +106,11 @@ pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
             }
             Phase::Effected { held, unsure } => {
                 settles(state, run, unsure, actions);
-                if unsure {
+                if unsure && variant.may.mistake {
                     actions.push(Action::Mistake(run, failed(variant, held.last)));
-                    if variant.worker == Habit::AcksUnknown {
-                        actions.push(Action::AckUnknown(run));
-                    }
+                }
+                if unsure && variant.worker == Habit::AcksUnknown {
+                    actions.push(Action::AckUnknown(run));
                 }
             }
             Phase::Releasing { unsure, .. } => settles(state, run, unsure, actions),

@@ -11,6 +11,7 @@ use crate::action::{Action, possible};
 use crate::invariant::{Invariant, Sight};
 use crate::state::{Ghost, State};
 use crate::store::Store;
+use crate::told::told;
 use crate::variant::Variant;
 use crate::world::World;
 
@@ -138,7 +139,8 @@ pub fn check(variant: Variant) -> Report {
     let (unique, generated) = (checker.unique_state_count(), checker.state_count());
     assert_eq!(expanded.load(Ordering::Relaxed), unique, "every state was looked at, once");
     let depth = checker.max_depth() - 1;
-    let mut found: BTreeMap<_, _> = checker.discoveries().into_iter().map(|(name, path)| (name, steps(path.into_vec()))).collect();
+    let mut found: BTreeMap<_, _> =
+        checker.discoveries().into_iter().map(|(name, path)| (name, steps(path.into_vec()))).collect();
     let violated = Invariant::ALL.into_iter().filter_map(|i| Some((i, found.remove(i.name())?))).collect();
     let seen = Sight::ALL.into_iter().filter_map(|s| Some((s, found.remove(s.name())?))).collect();
     Report { variant, unique, generated, depth, took, violated, seen }
@@ -149,6 +151,12 @@ fn steps(path: Vec<(State, Option<Action>)>) -> Trace {
 }
 
 impl Report {
+    /// How an invariant is violated, a sentence for each step; nothing if it holds.
+    #[must_use]
+    pub fn tell(&self, invariant: Invariant) -> Vec<String> {
+        self.violated.get(&invariant).map(told).unwrap_or_default()
+    }
+
     /// The violated invariants, without their traces.
     #[must_use]
     pub fn set(&self) -> BTreeSet<Invariant> {
@@ -161,7 +169,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { variant, unique, generated, depth, took, violated, .. } = self;
         let seconds = took.as_secs_f32();
-        write!(f, "{:<24} {unique:>9} unique {generated:>10} generated {depth:>3} deep {seconds:>6.1} s ", variant.name)?;
+        write!(
+            f,
+            "{:<24} {unique:>9} unique {generated:>10} generated {depth:>3} deep {seconds:>6.1} s ",
+            variant.name
+        )?;
         if violated.is_empty() {
             return f.write_str(" none violated");
         }

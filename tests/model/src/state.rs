@@ -155,9 +155,19 @@ impl Wire {
         self.0.sort_unstable_by_key(|slot| (slot.is_none(), *slot));
     }
 
+    /// How many like this.
+    #[must_use]
+    pub fn count(&self, message: Message) -> usize {
+        self.0.iter().flatten().filter(|other| **other == message).count()
+    }
+
     /// Each that is different.
     pub fn each(&self) -> impl Iterator<Item = Message> + '_ {
-        self.0.iter().enumerate().filter(|(at, slot)| *at == 0 || **slot != self.0[at - 1]).filter_map(|(_, slot)| *slot)
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(at, slot)| *at == 0 || **slot != self.0[at - 1])
+            .filter_map(|(_, slot)| *slot)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, InFlight, Key, OnExpiry, OwnerToken, Record, Release, Settled,
-    State, StateKind,
+    Claim, ClaimRequest, Completion, Fencing, Held, InFlight, Key, OwnerToken, Record, Release, Settled, State,
+    StateKind,
 };
 
 use crate::record::{CLOCK, Kept, LEASE, NOW, RETENTION, Scale, fingerprint};
@@ -56,7 +56,7 @@ impl Store {
             lease: LEASE,
             fingerprint: fingerprint(if variant.second == Second::OtherPayload { sort + 1 } else { 0 }),
             max_attempts: variant.limit.into(),
-            on_expiry: OnExpiry::Takeover,
+            on_expiry: variant.on_expiry,
             memory,
             display: None,
         };
@@ -74,7 +74,10 @@ impl Store {
         Self {
             variant,
             claims: (0..OWNERS).flat_map(|owner| [claim(owner, 0), claim(owner, 1)]).collect(),
-            helds: (0..OWNERS).flat_map(|owner| (0..NUMBERS).map(move |n| (owner, n))).map(|(o, n)| held(o, n)).collect(),
+            helds: (0..OWNERS)
+                .flat_map(|owner| (0..NUMBERS).map(move |n| (owner, n)))
+                .map(|(o, n)| held(o, n))
+                .collect(),
             completions: scale.values.iter().map(|value| done(value.clone())).collect(),
             releases: [End::Delete, End::Vacate, End::Refund, End::Fail, End::Bury].map(release).to_vec(),
             scale,

@@ -1,4 +1,6 @@
 //! What is checked: how strong the adversary is, and which guard is missing.
+use idempotent_core::OnExpiry;
+
 use crate::state::Budget;
 
 /// One thing to check.
@@ -14,6 +16,8 @@ pub struct Variant {
     pub budget: Budget,
     /// Runs granted before the key is buried; 0 for no limit.
     pub limit: u8,
+    /// What becomes of a key whose owner let its lease run out.
+    pub on_expiry: OnExpiry,
     /// Where the effect happens.
     pub effect: Effect,
     /// Which guard of the store is missing.
@@ -107,8 +111,10 @@ pub struct May {
     pub fail: bool,
     /// Gives a grant back before it began.
     pub refund: bool,
-    /// Takes a claim back that was not answered, knowing only its token.
+    /// Takes a claim back that was not answered, knowing only its token. The executor does.
     pub take_back: bool,
+    /// Takes a completion that was not answered for a failure. The executor does not.
+    pub mistake: bool,
     /// The store is purged by a janitor.
     pub purge: bool,
     /// An operator forgets consuming keys, too.
@@ -126,7 +132,7 @@ pub enum Loss {
 }
 
 impl Variant {
-    /// The protocol as it is, without a retry limit, against the table's adversary: 2 workers, 3 deliveries, a crash,
+    /// V6, the protocol as it is, without a retry limit, against the table's adversary: 2 workers, 3 deliveries, a crash,
     /// 2 leases that end, a failure, a timeout.
     pub const CORRECT: Self = Self {
         name: "V6",
@@ -134,6 +140,7 @@ impl Variant {
         deliveries: 3,
         budget: Budget { crashes: 1, expiries: 2, failures: 1, timeouts: 1, losses: 0, ends: 0, forgets: 0 },
         limit: 0,
+        on_expiry: OnExpiry::Takeover,
         effect: Effect::Fenced,
         store: Weakness {
             completes_all: false,
@@ -145,15 +152,18 @@ impl Variant {
         numbered: true,
         worker: Habit::Correct,
         second: Second::None,
-        may: May { renew: false, fail: false, refund: false, take_back: true, purge: false, force: false },
+        may: May {
+            renew: false,
+            fail: false,
+            refund: false,
+            take_back: true,
+            mistake: true,
+            purge: false,
+            force: false,
+        },
         loss: Loss::ClockGoesOn,
         threads: 1,
     };
-    /// The same with the effect in the record's own transaction.
-    pub const TRANSACTIONAL: Self = Self { name: "V8", effect: Effect::Transactional, ..Self::CORRECT };
-    /// The same with nothing that looks at numbers.
-    pub const UNFENCED: Self = Self { name: "V5", effect: Effect::Unfenced, ..Self::CORRECT };
-
     /// Sorts of deliveries.
     #[must_use]
     pub fn sorts(&self) -> u8 {

@@ -64,7 +64,8 @@ impl<'a> World<'a> {
             Action::Late(message) => {
                 self.state.wire.remove(message);
                 let (answer, written) = self.apply(message);
-                let late = message.request == Request::Claim && written && matches!(answer, Answer::Claim(Claim::Acquired(_)));
+                let late =
+                    message.request == Request::Claim && written && matches!(answer, Answer::Claim(Claim::Acquired(_)));
                 let known = self.held(message.run).is_some();
                 self.state.step.shows(Sight::LateGrant, late && known);
             }
@@ -168,12 +169,15 @@ impl<'a> World<'a> {
     /// The worker learns that it was granted.
     fn granted(&mut self, run: u8, grant: &Grant) {
         let live = self.state.record.is_some_and(Kept::is_live);
-        let others = (0..).zip(&self.state.runs).any(|(other, of)| other != run && of.held().is_some_and(|held| held.live));
+        let others =
+            (0..).zip(&self.state.runs).any(|(other, of)| other != run && of.held().is_some_and(|held| held.live));
         self.state.step.violates(I::I1, live && others);
+        // Where the record dies with its lease, whoever comes next takes over and is not told.
+        let unnoticed = self.variant.store.forgets_numbers && self.state.left.expiries < self.variant.budget.expiries;
         let held = Holding {
             number: u8::try_from(grant.fencing.0).unwrap_or(u8::MAX),
             last: self.variant.limit > 0 && grant.attempt >= u32::from(self.variant.limit),
-            taken_over: grant.taken_over.is_some(),
+            taken_over: grant.taken_over.is_some() || unnoticed,
             live,
         };
         self.state.runs[usize::from(run)].phase = Phase::Granted(held);
