@@ -3,6 +3,7 @@
 mod check;
 mod fix;
 mod setup;
+mod soak;
 mod test;
 mod tools;
 
@@ -14,10 +15,12 @@ cargo xtask COMMAND
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
+  soak model        what takes too long for CI: the largest variants of the model check
   fix               what of that a machine can put right
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 4] = ["test", "check", "fix", "setup"];
+const COMMANDS: [&str; 5] = ["test", "check", "soak", "fix", "setup"];
+const SOAKS: [&str; 1] = ["model"];
 
 /// A command that was not understood; its text goes to stderr, above the usage.
 const MISUSED: u8 = 2;
@@ -35,6 +38,10 @@ fn main() -> ExitCode {
         ["test", "extras"] => test::extras(),
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
         ["check"] => check::all(),
+        ["soak", "model"] => soak::model(),
+        ["soak"] => return incomplete("soak", &SOAKS),
+        ["soak", "model", unknown, ..] => return misused(unknown, &[]),
+        ["soak", unknown, ..] => return misused(unknown, &SOAKS),
         ["fix"] => fix::all(),
         ["setup"] => setup::all(),
         ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
@@ -53,6 +60,11 @@ fn main() -> ExitCode {
 fn misused(unknown: &str, known: &[&str]) -> ExitCode {
     let hint = suggestion(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     eprintln!("xtask: unknown argument `{unknown}`{hint}\n\n{USAGE}");
+    ExitCode::from(MISUSED)
+}
+
+fn incomplete(command: &str, known: &[&str]) -> ExitCode {
+    eprintln!("xtask: `{command}` needs one of: {}\n\n{USAGE}", known.join(", "));
     ExitCode::from(MISUSED)
 }
 

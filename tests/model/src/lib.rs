@@ -46,6 +46,7 @@
 pub mod action;
 pub mod check;
 pub mod invariant;
+mod judge;
 pub mod record;
 pub mod state;
 pub mod store;

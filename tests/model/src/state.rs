@@ -144,7 +144,7 @@ impl Wire {
     pub fn push(&mut self, message: Message) {
         let free = self.0.iter_mut().find(|slot| slot.is_none()).expect("the wire is as long as the budgets allow");
         *free = Some(message);
-        self.0.sort_unstable_by_key(|slot| (slot.is_none(), *slot));
+        self.sort();
     }
 
     /// One less.
@@ -152,6 +152,10 @@ impl Wire {
         if let Some(slot) = self.0.iter_mut().find(|slot| **slot == Some(message)) {
             *slot = None;
         }
+        self.sort();
+    }
+
+    fn sort(&mut self) {
         self.0.sort_unstable_by_key(|slot| (slot.is_none(), *slot));
     }
 
@@ -270,7 +274,5 @@ impl State {
             let rank = (past >> *number).count_ones();
             *number = NOW - u8::try_from(rank).expect("there are few numbers");
         }
-        // Equal messages may have become neighbours.
-        self.wire.0.sort_unstable_by_key(|slot| (slot.is_none(), *slot));
     }
 }

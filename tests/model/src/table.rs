@@ -13,7 +13,8 @@ pub const V8: Variant = Variant { name: "V8", effect: Effect::Transactional, ..V
 
 const GUARDED: Weakness = V6.store;
 const LOSES: Budget = Budget { losses: 1, ..V6.budget };
-const OPERATED: Budget = Budget { ends: 1, forgets: 1, ..V6.budget };
+/// A worker that crashes shows nothing here that one that pauses for good does not.
+const OPERATED: Budget = Budget { ends: 1, forgets: 1, crashes: 0, ..V6.budget };
 const EVERYTHING: May = May { renew: true, fail: true, refund: true, ..V6.may };
 
 /// V1: whoever deletes, deletes; whoever completes, completes.
