@@ -3,6 +3,7 @@
 mod beyond;
 mod broken;
 mod largest;
+mod scale;
 mod table;
 mod traces;
 
