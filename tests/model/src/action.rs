@@ -191,9 +191,8 @@ fn failed(variant: &Variant, last: bool) -> End {
     }
 }
 
-/// The executor's verdict on a grant that was not used, or a claim that is taken back.
-#[must_use]
-pub fn refunded(variant: &Variant, taken_over: bool) -> End {
+/// The executor's verdict on a grant that was not used.
+fn refunded(variant: &Variant, taken_over: bool) -> End {
     if variant.limit == 0 && !taken_over { End::Delete } else { End::Refund }
 }
 

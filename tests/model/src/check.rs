@@ -66,6 +66,7 @@ impl Model for Check {
             }),
             invariant::<15>(),
             invariant::<16>(),
+            invariant::<17>(),
         ];
         properties.extend([
             sight::<0>(),

@@ -40,11 +40,14 @@ pub enum Invariant {
     I14,
     /// No more grants than the limit, those given back taken off. Without a number in the list.
     Limit,
+    /// Who runs after a run whose lease ran out is told so: that one's effect may have happened. Without a number in the
+    /// list.
+    Told,
 }
 
 impl Invariant {
     /// All of them, in the order of their bits.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::I0,
         Self::I1,
         Self::I2,
@@ -62,6 +65,7 @@ impl Invariant {
         Self::I13,
         Self::I14,
         Self::Limit,
+        Self::Told,
     ];
 
     /// Its number in the list.
@@ -85,6 +89,7 @@ impl Invariant {
             Self::I13 => "I13",
             Self::I14 => "I14",
             Self::Limit => "limit",
+            Self::Told => "told",
         }
     }
 }

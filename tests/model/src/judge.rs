@@ -19,6 +19,13 @@ impl World<'_> {
         match (&answer, message.request) {
             (Answer::Claim(claim), _) => self.judge_claim(before, message, claim, written),
             (Answer::Settled(Settled::Done), Request::Complete) if written => self.judge_completion(message),
+            // Nothing was written because it was before: by this owner, or it is told what is not so.
+            (Answer::Settled(settled), Request::Complete) => {
+                let done = *settled == Settled::Done;
+                let own = before.is_some_and(|kept| is_done_by(kept, message));
+                self.state.step.violates(I::I3, done && !own);
+                self.state.step.violates(I::I14, !done && own);
+            }
             (Answer::Settled(Settled::Done), Request::Release(end)) if written => {
                 self.judge_release(before, message, end);
             }
@@ -37,7 +44,8 @@ impl World<'_> {
         let as_duplicate = matches!(claim, Claim::InFlight(_) | Claim::Consumed(_) | Claim::Failed { .. });
         let other = before.is_some_and(|kept| kept.payload != message.sort + 1);
         step.violates(I::I12, self.variant.second == Second::OtherPayload && as_duplicate && other);
-        let Claim::Acquired(grant) = claim else { return };
+        let own = before.is_some_and(|kept| kept.is_live() && is_owners(kept, message));
+        let Claim::Acquired(grant) = claim else { return step.violates(I::I14, own) };
         if !written {
             return;
         }
@@ -65,6 +73,7 @@ impl World<'_> {
         step.violates(I::I3, (ghost.owner, ghost.number) != (owner, message.number));
         step.violates(I::I9, !ghost.effected);
         step.violates(I::I5, ghost.first > 0 && ghost.first != owner);
+        ghost.ran_out = 0;
         if ghost.first == 0 {
             ghost.first = owner;
         }
@@ -78,6 +87,11 @@ impl World<'_> {
         if owners {
             self.state.ghost.due += i8::from(matches!(end, End::Delete | End::Vacate | End::Refund));
             self.state.ghost.spent -= i8::from(end == End::Refund && self.variant.limit > 0);
+            // Who never ran leaves the next one as much in the dark as it was, but for what it was itself thought of.
+            let ran = message.number > 0 && end != End::Refund;
+            if ran || self.state.ghost.ran_out == message.run + 1 {
+                self.state.ghost.ran_out = 0;
+            }
             self.settled(message);
         }
     }
@@ -87,6 +101,9 @@ impl World<'_> {
         self.state.step.shows(Sight::Revived, revived);
         // It did not run out after all.
         self.state.ghost.due -= i8::from(revived);
+        if revived {
+            self.state.ghost.ran_out = 0;
+        }
         if let Some(held) = self.state.runs[usize::from(message.run)].held_mut() {
             held.live |= held.number == message.number;
         }
@@ -123,4 +140,9 @@ impl World<'_> {
 fn is_owners(kept: Kept, message: Message) -> bool {
     let number = message.number == 0 || message.number == kept.number;
     matches!(kept.state, Stage::Consuming { owner, .. } if owner == message.run + 1) && number
+}
+
+fn is_done_by(kept: Kept, message: Message) -> bool {
+    let owners = matches!(kept.state, Stage::Consumed { owner, .. } if owner == message.run + 1);
+    kept.remembered && owners && kept.number == message.number
 }

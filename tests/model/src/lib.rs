@@ -20,10 +20,11 @@
 //!   crashes: then it may be applied at any later time, or never. A worker without an answer asks again by the same
 //!   token, gives up (and takes its claim back, knowing its token alone), or takes silence for failure, which the
 //!   executor never does.
-//! - **A clock** ([`record`]). A lease ends whenever the adversary says so, which is also a worker that pauses for longer than its lease; its
-//!   owner goes on as if nothing had happened. The clock ticks, or does not, between any two grants. Times are kept as
-//!   "to come" and "past", fencing numbers by their order below the clock and by their distance from there on
-//!   ([`State::tick`](state::State::tick) says why that is the same), so what differs in time alone is one state.
+//! - **A clock** ([`record`]). A lease ends whenever the adversary says so, which is also a worker that pauses for
+//!   longer than its lease; its owner goes on as if nothing had happened. The clock ticks, or does not, between any two
+//!   grants. Times are kept as "to come" and "past", fencing numbers by their order below the clock and by their
+//!   distance from there on ([`State::tick`](state::State::tick) says why that is the same; `tests/variants/scale.rs`
+//!   holds it against whole records), so what differs in time alone is one state.
 //! - **The executor's verdicts** ([`action`]): delete without a retry limit, vacate or bury with one, refund, fail for
 //!   good, renew (also late).
 //! - **Weakened guards** ([`store`]): the protocol is shown a record that would pass the guard. The variants are in

@@ -215,6 +215,8 @@ pub struct Ghost {
     pub idle: i8,
     /// Grants counted against the limit.
     pub spent: i8,
+    /// Whose lease ran out last, if nobody has run to an end since; else 0.
+    pub ran_out: u8,
 }
 
 impl Run {

@@ -58,10 +58,10 @@ pub const RENEWS_TRANSACTIONAL: Variant =
     Variant { name: "renewals, transactional", effect: Effect::Transactional, ..RENEWS };
 /// Retention ends, a janitor purges, an operator forgets settled keys.
 pub const OPERATORS: Variant =
-    Variant { name: "operators", budget: OPERATED, may: May { purge: true, ..EVERYTHING }, ..LIMIT };
-/// The same in a transaction.
+    Variant { name: "operators", budget: OPERATED, may: May { purge: true, ..EVERYTHING }, ..V6 };
+/// The same in a transaction, and with a limit.
 pub const OPERATORS_TRANSACTIONAL: Variant =
-    Variant { name: "operators, transactional", effect: Effect::Transactional, ..OPERATORS };
+    Variant { name: "operators, transactional", limit: 2, effect: Effect::Transactional, ..OPERATORS };
 /// An operator forgets consuming keys, too.
 pub const FORCED: Variant =
     Variant { name: "operators with force", budget: OPERATED, may: May { force: true, ..V6.may }, ..V8 };
@@ -86,6 +86,8 @@ pub const ACKS_UNKNOWN: Variant = Variant { name: "acks on unknown", worker: Hab
 pub const SKIPS_EFFECT: Variant = Variant { name: "skips the effect", worker: Habit::SkipsEffect, ..V6 };
 /// A worker runs without a grant where the store does not answer.
 pub const RUNS_UNGRANTED: Variant = Variant { name: "runs without a grant", worker: Habit::RunsUngranted, ..V6 };
+/// A worker takes a claim that was not answered back by deleting the record, and what it knew.
+pub const DELETES_UNHEARD: Variant = Variant { name: "deletes unheard", worker: Habit::DeletesUnheard, ..V8 };
 /// The store never lets anyone take over.
 pub const NEVER_EXPIRES: Variant =
     Variant { name: "expiry ignored", store: Weakness { never_expires: true, ..GUARDED }, ..V6 };

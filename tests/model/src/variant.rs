@@ -86,6 +86,8 @@ pub enum Habit {
     SkipsEffect,
     /// Runs although its claim was not answered.
     RunsUngranted,
+    /// Takes a claim that was not answered back by deleting, where there is no retry limit.
+    DeletesUnheard,
 }
 
 /// What tells the second sort of delivery from the first.
@@ -111,7 +113,8 @@ pub struct May {
     pub fail: bool,
     /// Gives a grant back before it began.
     pub refund: bool,
-    /// Takes a claim back that was not answered, knowing only its token. The executor does.
+    /// Takes a claim back that was not answered, knowing only its token, as a refund. The executor does; without a retry
+    /// limit it deletes, see [`Habit::DeletesUnheard`].
     pub take_back: bool,
     /// Takes a completion that was not answered for a failure. The executor does not.
     pub mistake: bool,

@@ -1,12 +1,12 @@
 //! What follows from an action.
 use idempotent_core::{Claim, Grant, Settled};
 
-use crate::action::{Action, is_refused, refunded};
+use crate::action::{Action, is_refused};
 use crate::invariant::{Invariant as I, Sight, Step};
 use crate::record::{Kept, NOW, Stage};
 use crate::state::{End, Holding, Message, Phase, Request, State};
 use crate::store::{Answer, Store, is_lost};
-use crate::variant::{Effect, Loss, Variant};
+use crate::variant::{Effect, Habit, Loss, Variant};
 
 /// A state on its way to the next one.
 #[derive(Debug)]
@@ -142,7 +142,9 @@ impl<'a> World<'a> {
     fn give_up(&mut self, run: u8) {
         let claiming = self.state.runs[usize::from(run)].phase == Phase::Claiming;
         if claiming && self.variant.may.take_back {
-            let message = self.message(run, Request::Release(refunded(self.variant, false)));
+            let deletes = self.variant.worker == Habit::DeletesUnheard && self.variant.limit == 0;
+            let end = if deletes { End::Delete } else { End::Refund };
+            let message = self.message(run, Request::Release(end));
             self.state.wire.push(message);
         }
         self.over(run);
@@ -172,6 +174,8 @@ impl<'a> World<'a> {
         let others =
             (0..).zip(&self.state.runs).any(|(other, of)| other != run && of.held().is_some_and(|held| held.live));
         self.state.step.violates(I::I1, live && others);
+        let before = ![0, run + 1].contains(&self.state.ghost.ran_out);
+        self.state.step.violates(I::Told, before && grant.taken_over.is_none());
         // Where the record dies with its lease, whoever comes next takes over and is not told.
         let unnoticed = self.variant.store.forgets_numbers && self.state.left.expiries < self.variant.budget.expiries;
         let held = Holding {
@@ -237,6 +241,7 @@ impl<'a> World<'a> {
         let State { record, runs, left, ghost, .. } = &mut self.state;
         left.expiries -= 1;
         ghost.due += 1;
+        ghost.ran_out = ghost.owner;
         *record = record.map(|kept| kept.expired(self.store.memory()));
         for run in runs {
             if let Some(held) = run.held_mut() {
@@ -271,6 +276,7 @@ impl<'a> World<'a> {
             }
         }
         ghost.spent = 0;
+        ghost.ran_out = 0;
         self.clock_passes_all();
     }
 
@@ -281,6 +287,7 @@ impl<'a> World<'a> {
         left.forgets -= 1;
         ghost.due += 1;
         ghost.spent = 0;
+        ghost.ran_out = 0;
         // An operator asks for the effect to happen again.
         ghost.first = 0;
         ghost.effected = false;

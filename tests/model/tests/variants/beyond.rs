@@ -1,6 +1,6 @@
 //! What the project's table does not cover: attempts, renewals, operators, parking, payloads, and the grant's number
 //! beside the owner token.
-use idempotent_model::invariant::Invariant::{I0, I1, I2, I3, I4b, I5, I7, I10, I14};
+use idempotent_model::invariant::Invariant::{I0, I1, I2, I3, I4b, I5, I7, I10, I14, Told};
 use idempotent_model::invariant::Sight;
 use idempotent_model::table::{
     FORCED, LIMIT, LIMIT_TRANSACTIONAL, OPERATORS, OPERATORS_TRANSACTIONAL, PARKED, PAYLOADS, RENEWS,
@@ -40,7 +40,7 @@ fn a_late_owner_may_renew_in_a_transaction() {
 /// Of an effect in the sense of I0 there is one for each time an operator, or the retention, made the key new.
 #[test]
 fn numbers_rise_over_the_end_of_retention_over_purges_and_over_what_operators_forget() {
-    comes_to(OPERATORS, [I0], &[Sight::Buried]);
+    comes_to(OPERATORS, [I0], &[Sight::Failed, Sight::Revived]);
 }
 
 #[test]
@@ -71,16 +71,16 @@ fn a_changed_payload_is_never_answered_as_a_duplicate() {
 /// Why [`Held`](idempotent_core::Held) carries the number: `traces.rs` tells how.
 #[test]
 fn by_the_token_alone_an_overtaken_run_settles_the_late_copy_of_its_own_claim() {
-    comes_to(TOKEN_ALONE, [I0, I2, I3, I10], &[Sight::LateGrant]);
+    comes_to(TOKEN_ALONE, [I0, I2, I3, I10, Told], &[Sight::LateGrant]);
 }
 
 #[test]
 fn by_the_token_alone_not_even_a_transaction_keeps_an_overtaken_run_out() {
-    comes_to(TOKEN_ALONE_TRANSACTIONAL, [I2, I3, I10], &[Sight::LateGrant]);
+    comes_to(TOKEN_ALONE_TRANSACTIONAL, [I2, I3, I10, Told], &[Sight::LateGrant]);
 }
 
 /// The table's V13, and what else its model could not tell apart: I2 and I3.
 #[test]
 fn v13_by_the_token_alone_has_an_effect_after_a_later_one() {
-    comes_to(TOKEN_ALONE_LOST, [I0, I1, I2, I3, I4b, I5, I7, I10, I14], &[Sight::LateGrant]);
+    comes_to(TOKEN_ALONE_LOST, [I0, I1, I2, I3, I4b, I5, I7, I10, I14, Told], &[Sight::LateGrant]);
 }

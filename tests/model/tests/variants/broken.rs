@@ -2,11 +2,11 @@
 use std::collections::BTreeSet;
 
 use idempotent_model::check::check;
-use idempotent_model::invariant::Invariant::{self, I0, I1, I4b, I5, I8, I9, I10, I11, I12, I13, I14, Limit};
+use idempotent_model::invariant::Invariant::{self, I0, I1, I4b, I5, I8, I9, I10, I11, I12, I13, I14, Limit, Told};
 use idempotent_model::invariant::Sight;
 use idempotent_model::table::{
-    ACKS_UNKNOWN, ATTEMPTS_LOST, LIMIT, NEVER_EXPIRES, PAYLOAD_IGNORED, PAYLOADS, RENEWS, RUNS_UNGRANTED, SKIPS_EFFECT,
-    V1, V7,
+    ACKS_UNKNOWN, ATTEMPTS_LOST, DELETES_UNHEARD, LIMIT, NEVER_EXPIRES, PAYLOAD_IGNORED, PAYLOADS, RENEWS,
+    RUNS_UNGRANTED, SKIPS_EFFECT, V1, V7,
 };
 
 use crate::{met, violates};
@@ -39,7 +39,15 @@ fn i13_a_store_that_ignores_expiry_leaves_a_key_in_flight_for_ever() {
 
 #[test]
 fn limit_a_lost_record_grants_more_than_the_limit() {
-    violates(ATTEMPTS_LOST, [I0, I1, I4b, I5, I10, I14, Limit]);
+    violates(ATTEMPTS_LOST, [I0, I1, I4b, I5, I10, I14, Limit, Told]);
+}
+
+/// The executor does so without a retry limit: the copy of the claim that it takes back may have taken over.
+#[test]
+fn told_a_worker_that_deletes_what_it_was_not_told_of_hides_a_takeover_from_the_next() {
+    let report = violates(DELETES_UNHEARD, [Told]);
+    let told = report.tell(Told);
+    assert_eq!(told.last().map(String::as_str), Some("7. worker 1 takes delivery 3 and claims: grant 3 [breaks told]"));
 }
 
 #[test]
