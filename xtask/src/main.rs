@@ -86,6 +86,7 @@ mod tests {
     fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_none() {
         assert_eq!(suggestion("tset", &COMMANDS), Some("test"));
         assert_eq!(suggestion("chek", &COMMANDS), Some("check"));
+        assert_eq!(suggestion("modle", &SOAKS), Some("model"));
         assert_eq!(suggestion("publish", &COMMANDS), None);
     }
 }

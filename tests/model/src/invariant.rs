@@ -40,8 +40,8 @@ pub enum Invariant {
     I14,
     /// No more grants than the limit, those given back taken off. Without a number in the list.
     Limit,
-    /// Who runs after a run whose lease ran out is told so: that one's effect may have happened. Without a number in the
-    /// list.
+    /// Who runs after a run whose lease ran out is told so: that one's effect may have happened. Without a number in
+    /// the list.
     Told,
 }
 

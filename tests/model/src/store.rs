@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, InFlight, Key, OwnerToken, Record, Release, Settled, State,
-    StateKind,
+    Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, OwnerToken, Record, Release, Settled, State, StateKind,
 };
 
 use crate::record::{CLOCK, Kept, LEASE, NOW, RETENTION, Scale, fingerprint};
@@ -135,19 +134,16 @@ impl Store {
 
     fn claim(&self, found: Option<Record>, request: &ClaimRequest, message: &Message) -> (Claim, Write) {
         let weak = &self.variant.store;
-        if weak.never_expires
-            && found.as_ref().is_some_and(|record| {
-                matches!(record.state, State::Consuming { owner, until, .. } if owner != request.owner && until <= CLOCK)
-            })
-        {
-            return (Claim::InFlight(InFlight::Busy), Write::Keep);
+        if weak.never_expires {
+            let found = found.map(|record| until(record, CLOCK + LEASE));
+            return protocol::claim(found.as_ref(), request, CLOCK);
         }
         if weak.ignores_payload {
             return protocol::claim(found.as_ref(), &ClaimRequest { fingerprint: None, ..request.clone() }, CLOCK);
         }
         if self.variant.second == Second::FastClock && message.sort == 1 {
-            let aged = found.map(|record| aged(record, request.owner));
-            return protocol::claim(aged.as_ref(), request, CLOCK);
+            let found = found.map(|record| until(record, CLOCK));
+            return protocol::claim(found.as_ref(), request, CLOCK);
         }
         let (claim, write) = protocol::claim(found.as_ref(), request, CLOCK);
         match (claim, write) {
@@ -249,12 +245,12 @@ fn as_if_held(found: Option<Record>, held: &Held) -> Record {
     Record { state, expires_at, ..found.unwrap_or_else(blank) }
 }
 
-/// The record as whoever's clock is ahead sees it: its lease is over. Its own it knows by the token.
-fn aged(record: Record, asks: OwnerToken) -> Record {
+/// The record as whoever goes by another clock sees it: with its lease ending then.
+fn until(record: Record, until: Micros) -> Record {
+    let expires_at = until + RETENTION;
     match record.state {
-        State::Consuming { owner, until, taken_over } if owner != asks && until > CLOCK => {
-            let expires_at = record.expires_at;
-            Record { state: State::Consuming { owner, until: CLOCK, taken_over }, expires_at, ..record }
+        State::Consuming { owner, taken_over, .. } if record.expires_at > CLOCK => {
+            Record { state: State::Consuming { owner, until, taken_over }, expires_at, ..record }
         }
         _ => record,
     }

@@ -113,8 +113,8 @@ pub struct May {
     pub fail: bool,
     /// Gives a grant back before it began.
     pub refund: bool,
-    /// Takes a claim back that was not answered, knowing only its token, as a refund. The executor does; without a retry
-    /// limit it deletes, see [`Habit::DeletesUnheard`].
+    /// Takes a claim back that was not answered, knowing only its token, as a refund. The executor does; without a
+    /// retry limit it deletes, see [`Habit::DeletesUnheard`].
     pub take_back: bool,
     /// Takes a completion that was not answered for a failure. The executor does not.
     pub mistake: bool,
@@ -135,8 +135,8 @@ pub enum Loss {
 }
 
 impl Variant {
-    /// V6, the protocol as it is, without a retry limit, against the table's adversary: 2 workers, 3 deliveries, a crash,
-    /// 2 leases that end, a failure, a timeout.
+    /// V6, the protocol as it is, without a retry limit, against the table's adversary: 2 workers, 3 deliveries, a
+    /// crash, 2 leases that end, a failure, a timeout.
     pub const CORRECT: Self = Self {
         name: "V6",
         workers: 2,
