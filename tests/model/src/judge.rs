@@ -97,7 +97,9 @@ impl World<'_> {
     }
 
     fn judge_renewal(&mut self, before: Option<Kept>, message: Message) {
-        let revived = before.is_some_and(|kept| !kept.is_live());
+        let live = self.state.record.is_some_and(Kept::is_live);
+        self.state.step.violates(I::I14, !live);
+        let revived = live && before.is_some_and(|kept| !kept.is_live());
         self.state.step.shows(Sight::Revived, revived);
         // It did not run out after all.
         self.state.ghost.due -= i8::from(revived);
@@ -105,7 +107,7 @@ impl World<'_> {
             self.state.ghost.ran_out = 0;
         }
         if let Some(held) = self.state.runs[usize::from(message.run)].held_mut() {
-            held.live |= held.number == message.number;
+            held.live |= live && held.number == message.number;
         }
     }
 
