@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod fix;
 mod setup;
+mod soak;
 mod test;
 mod tools;
 
@@ -15,12 +16,15 @@ cargo xtask COMMAND
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
+  soak model        what takes too long for CI: the largest variants of the model check
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 5] = ["test", "check", "fix", "bench", "setup"];
+const COMMANDS: [&str; 6] = ["test", "check", "soak", "fix", "bench", "setup"];
+const SOAKS: [&str; 1] = ["model"];
+const BENCHES: [&str; 1] = ["core"];
 
 /// A command that was not understood; its text goes to stderr, above the usage.
 const MISUSED: u8 = 2;
@@ -38,13 +42,17 @@ fn main() -> ExitCode {
         ["test", "extras"] => test::extras(),
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
         ["check"] => check::all(),
+        ["soak", "model"] => soak::model(),
+        ["soak"] => return incomplete("soak", &SOAKS),
+        ["soak", "model", unknown, ..] => return misused(unknown, &[]),
+        ["soak", unknown, ..] => return misused(unknown, &SOAKS),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => match bench::Options::parse(options) {
             Ok(options) => bench::core(&options),
             Err(unknown) => return misused(unknown, &["--json", "--write"]),
         },
-        ["bench"] => return misused("bench", &["bench core"]),
-        ["bench", unknown, ..] => return misused(unknown, &["core"]),
+        ["bench"] => return incomplete("bench", &BENCHES),
+        ["bench", unknown, ..] => return misused(unknown, &BENCHES),
         ["setup"] => setup::all(),
         ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
         [unknown, ..] => return misused(unknown, &COMMANDS),
@@ -62,6 +70,11 @@ fn main() -> ExitCode {
 fn misused(unknown: &str, known: &[&str]) -> ExitCode {
     let hint = suggestion(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     eprintln!("xtask: unknown argument `{unknown}`{hint}\n\n{USAGE}");
+    ExitCode::from(MISUSED)
+}
+
+fn incomplete(command: &str, known: &[&str]) -> ExitCode {
+    eprintln!("xtask: `{command}` needs one of: {}\n\n{USAGE}", known.join(", "));
     ExitCode::from(MISUSED)
 }
 
@@ -83,6 +96,7 @@ mod tests {
     fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_none() {
         assert_eq!(suggestion("tset", &COMMANDS), Some("test"));
         assert_eq!(suggestion("chek", &COMMANDS), Some("check"));
+        assert_eq!(suggestion("modle", &SOAKS), Some("model"));
         assert_eq!(suggestion("publish", &COMMANDS), None);
     }
 }
