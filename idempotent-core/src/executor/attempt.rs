@@ -15,7 +15,7 @@ use crate::clock::unless;
 use crate::context::Frame;
 use crate::outcome::Slot;
 use crate::policy::{OnLeaseLost, Terms};
-use crate::{Codec, Lease, Outcome, Rejection, Replies};
+use crate::{Codec, Lease, Outcome, Rejection, Replies, Verdict};
 
 pub(super) struct Attempt<'e> {
     pub(super) executor: &'e Executor,
@@ -98,7 +98,7 @@ impl<'e> Attempt<'e> {
     /// Nothing ran: the attempt is not counted.
     pub(super) async fn give_back(&mut self) {
         self.stop_heartbeat();
-        let release = self.terms().release(self.refund(), "not started");
+        let release = self.terms().release(Verdict::Refund, "not started");
         // Whether or not it is confirmed, and not for long: the lease ends by itself.
         let until = self.executor.0.clock.now() + self.lease.length() / 10;
         let _ = self.executor.before(until, self.executor.0.store.release(self.lease.held(), &release)).await;

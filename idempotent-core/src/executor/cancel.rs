@@ -27,8 +27,9 @@ impl<'e> OnDrop<'e> {
     /// Nothing has run yet: the attempt is not counted.
     pub(super) fn new(executor: &'e Executor, prepared: &Prepared) -> Self {
         let terms = &prepared.terms;
-        let verdict = terms.undo(Verdict::Refund);
-        let armed = Some(Armed { held: prepared.held(None), verdict, error: "cancelled before it started" });
+        // Whether there is something to remember the store knows: the claim may have taken over unheard.
+        let armed =
+            Some(Armed { held: prepared.held(None), verdict: Verdict::Refund, error: "cancelled before it started" });
         Self { executor, armed, lease: terms.lease, memory: terms.memory }
     }
 

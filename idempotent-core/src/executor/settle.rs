@@ -99,7 +99,7 @@ impl Attempt<'_> {
         let last = max > 0 && self.lease.attempt() >= max;
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
             _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
-            Some(inner) => (self.refund(), inner),
+            Some(inner) => (Verdict::Refund, inner),
             None if last => (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() }),
             None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
         };
@@ -174,12 +174,6 @@ impl Attempt<'_> {
         (settled, unheard)
     }
 
-    /// This attempt is not counted. With nothing to remember the marker goes, but for a takeover: whoever is next has
-    /// to know that the effect of the run before may have happened.
-    pub(super) fn refund(&self) -> Verdict {
-        if self.lease.taken_over().is_some() { Verdict::Refund } else { self.terms().undo(Verdict::Refund) }
-    }
-
     pub(super) fn tell_waiters(&self) {
         let key = self.lease.key();
         self.executor.0.deferrals.forget(key);
@@ -221,8 +215,8 @@ fn patience(now: Instant, until: Instant) -> Instant {
 
 fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
-        Verdict::Delete => matches!(now, StateKind::Absent | StateKind::Vacant),
-        Verdict::Vacate | Verdict::Refund => now == StateKind::Vacant,
+        Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
+        Verdict::Vacate => now == StateKind::Vacant,
         Verdict::Fail => now == StateKind::Failed,
         Verdict::Bury => now == StateKind::Dead,
     }

@@ -191,11 +191,12 @@ impl Maker {
         self.update(&set, &now)
     }
 
-    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off
+    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off. With nothing left to remember it is deleted.
     fn vacate(&self) -> String {
         let now = self.now(8);
         let due = plus(&now, "?4");
-        let expires = plus(&due, "?5");
+        let forgotten = "?7>0 AND attempt<=1 AND taken_over IS NULL AND ?4=0";
+        let expires = format!("CASE WHEN {forgotten} THEN {now} ELSE {} END", plus(&due, "?5"));
         let set = format!(
             "state=0, owner=NULL, taken_over=CASE WHEN ?7>0 THEN taken_over END, attempt=max(attempt-?7,0), \
              until_at={due}, expires_at={expires}, error=?6, display=NULL"

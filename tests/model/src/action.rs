@@ -100,7 +100,7 @@ pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
                         actions.push(Action::Fail(run, End::Fail));
                     }
                     if variant.may.refund {
-                        actions.push(Action::Fail(run, refunded(variant, held.taken_over)));
+                        actions.push(Action::Fail(run, End::Refund));
                     }
                 }
             }
@@ -189,11 +189,6 @@ fn failed(variant: &Variant, last: bool) -> End {
         _ if last => End::Bury,
         _ => End::Vacate,
     }
-}
-
-/// The executor's verdict on a grant that was not used.
-fn refunded(variant: &Variant, taken_over: bool) -> End {
-    if variant.limit == 0 && !taken_over { End::Delete } else { End::Refund }
 }
 
 /// Whether the resource, and not the worker alone, looks at the number.
