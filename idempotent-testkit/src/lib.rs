@@ -8,10 +8,12 @@
 //! | repeat a run bit by bit | [`SeededEntropy`] |
 //! | know that a store of mine is right | [`conformance!`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
+//! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
 pub mod conformance;
 mod entropy;
 mod fault;
+pub mod mutants;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Subject};

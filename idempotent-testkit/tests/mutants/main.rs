@@ -1,21 +1,17 @@
 //! The kit must fail a store that is wrong: each bug breaks the laws that are about it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod ability;
-mod store;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use idempotent_testkit::conformance::{Threads, hold, laws};
+use idempotent_testkit::mutants::{Bug, Mutant};
 use idempotent_testkit::{Subject, VirtualClock};
 
-use self::store::{Bug, Mutant};
-
-fn mutant(bug: Bug) -> Subject {
+fn mutant(bug: impl Into<Option<Bug>>) -> Subject {
     let clock = VirtualClock::new();
-    Subject::new(Mutant::new(bug, clock.clone())).on_clock(clock)
+    Subject::new(Mutant::new(bug.into(), Arc::new(clock.clone()))).on_clock(clock)
 }
-idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, mutant(Bug::None));
+idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, mutant(None));
 
 /// What the law says about the mutant, if it is broken.
 fn broken(bug: Bug, threads: Threads, law: impl AsyncFnOnce(&Subject)) -> Option<String> {
@@ -53,12 +49,12 @@ fn seen_by_one_after_the_other(bug: Bug) -> bool {
 }
 
 caught! {
-    an_unconditional_complete_is_caught: UnconditionalComplete by
+    an_unconditional_flip_is_caught: UnconditionalFlip by
         owners::nobody_but_the_owner_changes_a_held_key
         owners::a_superseded_owner_is_told_what_is_there_and_changes_nothing;
     a_token_without_its_number_is_caught: TokenWithoutNumber by
         owners::a_superseded_grant_stays_superseded_though_its_claim_comes_again;
-    a_release_that_undoes_a_consumed_key_is_caught: ReleaseUndoesConsumed by
+    a_token_without_its_state_is_caught: TokenWithoutState by
         owners::a_consumed_key_is_not_undone_by_its_owner;
     a_fencing_number_that_starts_anew_is_caught: FencingStartsAnew by
         fencing::fencing_rises_over_every_kind_of_release
@@ -110,7 +106,7 @@ fn a_non_atomic_claim_is_caught() {
 #[test]
 fn a_difference_from_the_protocol_is_told_as_a_story() {
     let law = laws::equality::random_operations_are_answered_as_the_protocol_answers_them;
-    let said = broken(Bug::UnconditionalComplete, Threads::One, law).unwrap();
+    let said = broken(Bug::UnconditionalFlip, Threads::One, law).unwrap();
     for word in ["seed ", "operation ", "store: ", "protocol: ", "   1. ", "complete key .."] {
         assert!(said.contains(word), "{word:?} is missing in:\n{said}");
     }
@@ -120,7 +116,7 @@ fn a_difference_from_the_protocol_is_told_as_a_story() {
 fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     let guard = Arc::new(());
     let watched = Arc::downgrade(&guard);
-    let build = || mutant(Bug::None).guarded_by(guard);
+    let build = || mutant(None).guarded_by(guard);
     let held = AssertUnwindSafe(|| hold(Threads::One, build, async |_: &Subject| panic!("broken")));
     assert!(catch_unwind(held).is_err());
     assert!(watched.upgrade().is_none());

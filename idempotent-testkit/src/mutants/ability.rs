@@ -4,11 +4,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol;
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Entry, Fencing, Held, Key, Micros, Page, Purge,
+    Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Entry, Fencing, Held, Key, Page, Purge, Record,
     Settled, State, Store, StoreError, Watch, Watching,
 };
 
-use crate::store::{Bug, Mutant};
+use super::{Bug, Mutant};
 
 #[async_trait]
 impl Batch for Mutant {
@@ -28,6 +28,9 @@ impl Batch for Mutant {
         for (held, lease) in held {
             settled.push(self.renew(held, *lease).await);
         }
+        if self.has(Bug::BatchInDisorder) {
+            settled.reverse();
+        }
         settled
     }
 
@@ -36,20 +39,23 @@ impl Batch for Mutant {
         for (held, completion) in done {
             settled.push(self.complete(held, completion).await);
         }
+        if self.has(Bug::BatchInDisorder) {
+            settled.reverse();
+        }
         settled
     }
 }
 
 impl Watch for Mutant {
     fn watch(&self, _: &Key) -> Watching {
-        Box::pin(self.bell.clone().notified_owned())
+        Box::pin(self.shared.bell.clone().notified_owned())
     }
 }
 
 #[async_trait]
 impl Browse for Mutant {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
-        let (rows, now) = (self.rows.lock().unwrap(), self.clock.wall());
+        let (rows, now) = (self.rows(), self.clock.wall());
         let mut live: Vec<_> = rows
             .values()
             .filter(|(key, record)| {
@@ -74,14 +80,14 @@ impl Purge for Mutant {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let now = self.clock.wall();
         let at_most = if self.has(Bug::PurgeWithoutBound) { usize::MAX } else { at_most };
-        let mut rows = self.rows.lock().unwrap();
-        let over = |until: Micros| self.has(Bug::PurgeTakesOrphans) && until <= now;
+        let mut rows = self.rows();
+        let taken = |record: &Record| match record.state {
+            State::Consuming { until, .. } => self.has(Bug::PurgeTakesOrphans) && until <= now,
+            _ => self.has(Bug::PurgeTakesTheLiving),
+        };
         let gone: Vec<_> = rows
             .iter()
-            .filter(|(_, (_, record))| {
-                protocol::purgeable(record, now)
-                    || matches!(record.state, State::Consuming { until, .. } if over(until))
-            })
+            .filter(|(_, (_, record))| protocol::purgeable(record, now) || taken(record))
             .map(|(place, _)| place.clone())
             .take(at_most)
             .collect();
@@ -93,14 +99,10 @@ impl Purge for Mutant {
 #[async_trait]
 impl Admin for Mutant {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
-        let found = self.found(key);
-        let expected = match &found {
-            Some(record) if self.has(Bug::ForgetAnyNumber) => record.fencing,
-            _ => expected,
-        };
-        let force = force || self.has(Bug::ForgetHeld);
-        let (settled, write) = protocol::forget(found.as_ref(), expected, force, memory, self.clock.wall());
-        self.write(key, write);
-        Ok(settled)
+        Ok(self.step(key, |found| {
+            let expected = found.filter(|_| self.has(Bug::ForgetAnyNumber)).map_or(expected, |record| record.fencing);
+            let force = force || self.has(Bug::ForgetHeld);
+            protocol::forget(found, expected, force, memory, self.clock.wall())
+        }))
     }
 }
