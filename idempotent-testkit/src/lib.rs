@@ -16,6 +16,6 @@ mod fault;
 pub mod mutants;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
-pub use self::conformance::{CasSubject, Subject};
+pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};

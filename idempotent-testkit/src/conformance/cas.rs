@@ -77,7 +77,11 @@ where
 /// }
 ///
 /// cas_conformance!(the_shelf_swaps_as_it_should, backend());
-/// conformance!(the_shelf_keeps_the_laws, store());
+/// conformance!(
+///     the_shelf_keeps_the_laws,
+///     store(),
+///     without: [second, clients, losing, planting, foreign, batch, watch, browse, purge, admin]
+/// );
 /// // or: cas_conformance!(the_table_swaps_as_it_should, async { Table::connect().await });
 /// # idempotent_testkit::conformance::hold_cas(
 /// #     idempotent_testkit::conformance::Threads::One,

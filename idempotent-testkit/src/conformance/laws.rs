@@ -13,10 +13,17 @@ pub mod abilities;
 pub mod attempts;
 pub mod cas;
 pub mod claims;
+pub mod clients;
+pub mod connections;
+pub mod damage;
+pub mod ends;
 pub mod equality;
 pub mod fencing;
 pub mod keys;
 pub mod owners;
 pub mod payloads;
 pub mod races;
+pub mod replies;
 pub mod time;
+
+pub use super::list::all;
