@@ -13,7 +13,7 @@ mod together;
 
 use std::future::{Future, IntoFuture};
 
-pub use self::cas::{CasSource, CasSubject, hold_cas};
+pub use self::cas::{CasLaw, CasSource, CasSubject, hold_cas};
 pub use self::damage::{Damage, Plant};
 pub use self::list::Law;
 pub use self::lose::{Lose, Loses};

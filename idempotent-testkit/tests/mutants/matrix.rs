@@ -1,4 +1,5 @@
 //! Every mutant against every law.
+#![allow(clippy::print_stdout, reason = "the matrix, for `--nocapture`")]
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
