@@ -93,6 +93,14 @@ where
 /// | `foreign` | the same, where the storage can hold what is not a record | somebody else's value is refused too |
 /// | `batch`, `watch`, `browse`, `purge`, `admin` | [`Abilities`](idempotent_core::Abilities) of the store | that they work |
 ///
+/// A name that is none does not compile:
+///
+/// ```compile_fail
+/// use idempotent_core::MemoryStore;
+/// use idempotent_testkit::{Subject, conformance};
+/// conformance!(memory_keeps_the_laws, Subject::new(MemoryStore::new()), without: [batches]);
+/// ```
+///
 /// These laws see the store from outside. One made of a [`CasBackend`](idempotent_core::CasBackend) needs
 /// [`cas_conformance!`](crate::cas_conformance!) beside them.
 ///
