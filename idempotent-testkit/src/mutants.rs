@@ -1,6 +1,6 @@
 //! Stores that are wrong in one way each, to show that a test notices.
 //!
-//! A kit is as good as what it catches. [`Mutant`] is [`protocol`](idempotent_core::protocol) over a map, right
+//! A kit is as good as what it catches. [`Mutant`] is [`protocol`] over a map, right
 //! without a bug and wrong with one [`Bug`] of [`Bug::ALL`]. Our own tests hold every mutant against every law of
 //! [`conformance!`](crate::conformance!): each mutant breaks the laws it should, each law is broken by a mutant, and
 //! the store without a bug keeps them all.

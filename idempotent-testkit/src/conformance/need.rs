@@ -191,6 +191,8 @@ macro_rules! __need {
 macro_rules! __left_out {
     ([$builder:expr]) => {};
     ([$builder:expr] $($without:ident)+) => {
+        // A name that is none is found in any build, not only in one for tests.
+        const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
         #[test]
         fn what_is_left_out_is_not_on_offer() {
             $crate::conformance::not_on_offer(|| $builder, &[$($crate::__need!($without)),+]);

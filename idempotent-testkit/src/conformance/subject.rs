@@ -91,8 +91,8 @@ impl Subject {
         self
     }
 
-    /// Rounds of each race, 64 tasks each. Fewer where the store is slow: a race that is lost once in a thousand
-    /// rounds is then found in one run of many.
+    /// Rounds of each race, 64 tasks each; races that take more steps in a round have a tenth of them. Fewer where the
+    /// store is slow: a race that is lost once in a thousand rounds is then found in one run of many.
     ///
     /// # Default
     /// 1,000
