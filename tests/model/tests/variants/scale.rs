@@ -122,8 +122,9 @@ fn compare(limit: u8, mut dice: impl FnMut(u8) -> u8) -> [bool; 5] {
             let request = match dice(9) {
                 0..=3 => Request::Claim,
                 4 => Request::Complete,
-                5 => Request::Release(End::Delete),
-                6 => Request::Release(End::Vacate),
+                // Without a limit nothing is vacated, and attempts stay out of the small form.
+                6 if limit > 0 => Request::Release(End::Vacate),
+                5 | 6 => Request::Release(End::Delete),
                 7 => Request::Release(End::Refund),
                 _ => Request::Renew,
             };
