@@ -96,6 +96,7 @@ impl<T: Default> Codec<T> for Discard {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use serde::Deserialize;
 

@@ -58,6 +58,7 @@ fn draw(tokens: usize) -> Result<Vec<u128>, EntropyError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::HashSet;
 

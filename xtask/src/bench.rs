@@ -77,6 +77,7 @@ fn write(docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

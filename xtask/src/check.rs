@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::external::external;
+use crate::outside::{FUZZ, STORE, outside};
 use crate::tools::{Done, capture, cargo};
 
 /// The package that users depend on.
@@ -32,9 +32,13 @@ pub(crate) fn all() -> Done {
     let lints = ["--", "-D", "warnings"];
     let workspace = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features"];
     report.command("clippy, everything", cargo(&[&workspace[..], &lints].concat())?);
-    report.command("fmt, external store", external("fmt", &["--check"])?);
-    report
-        .command("clippy, external store", external("clippy", &["--locked", "--all-targets", "--", "-D", "warnings"])?);
+    for package in [STORE, FUZZ] {
+        report.command(&format!("fmt, {package}"), outside(package, "fmt", &["--check"])?);
+    }
+    let all = ["--locked", "--all-targets", "--", "-D", "warnings"];
+    report.command("clippy, tests/external-store", outside(STORE, "clippy", &all)?);
+    // libFuzzer itself is C++ and not needed to see that the targets fit what they call.
+    report.command("fuzz targets", outside(FUZZ, "check", &["--locked", "--no-default-features"])?);
     let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
     report.command("clippy, facade without features", cargo(&[&bare[..], &lints].concat())?);
     let mut docs = cargo(&["doc", "--locked", "--no-deps", "--workspace", "--all-features"])?;

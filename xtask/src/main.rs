@@ -2,8 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
 mod check;
-mod external;
 mod fix;
+mod outside;
 mod setup;
 mod soak;
 mod test;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use self::build::Built;
 use self::tally::Tally;
-use crate::external::external;
+use crate::outside::{STORE, outside};
 use crate::tools::{Done, cargo, stream};
 
 const RUN: [&str; 3] = ["test", "--no-fail-fast", "--locked"];
@@ -20,7 +20,7 @@ pub(crate) fn all(filter: &[&str]) -> Done {
     }
     tally.unbuilt(built.failed().len());
     let mut runs = runs(&built)?;
-    runs.push(external("test", &["--no-fail-fast", "--locked"])?);
+    runs.push(outside(STORE, "test", &["--no-fail-fast", "--locked"])?);
     for mut command in runs {
         command.arg("--").args(filter);
         let status = stream(&mut command, |line| tally.line(line))?;

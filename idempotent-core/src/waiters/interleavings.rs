@@ -1,4 +1,5 @@
 //! How threads that wait and threads that settle may take turns.
+#![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
 use shuttle::future::block_on;

@@ -79,6 +79,7 @@ pub(crate) fn rounded(figure: f64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

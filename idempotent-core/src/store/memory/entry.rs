@@ -126,6 +126,7 @@ fn whole([low, high]: [u64; 2]) -> u128 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
