@@ -13,7 +13,9 @@ mod clock;
 pub mod conformance;
 mod entropy;
 mod fault;
+pub mod history;
 pub mod mutants;
+pub mod sim;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Subject};

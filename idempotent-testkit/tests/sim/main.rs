@@ -1,0 +1,33 @@
+//! The simulator's checks notice a store that is wrong, and nothing else.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use idempotent_core::Store;
+use idempotent_testkit::VirtualClock;
+use idempotent_testkit::mutants::{Bug, Mutant};
+use idempotent_testkit::sim;
+
+fn mutant(bug: Option<Bug>, clock: &VirtualClock) -> Arc<dyn Store> {
+    Arc::new(Mutant::new(bug, Arc::new(clock.clone())))
+}
+
+#[test]
+#[ignore]
+fn explore() {
+    let most: u64 = std::env::var("SEEDS").map_or(200, |text| text.parse().unwrap());
+    for bug in std::iter::once(None).chain(Bug::ALL.iter().copied().map(Some)) {
+        let began = Instant::now();
+        let campaign = sim::campaign(0..most, |clock| mutant(bug, clock));
+        let mut first: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for (seed, violations) in &campaign.failed {
+            let names: BTreeSet<_> = violations.iter().map(|v| v.name.clone()).collect();
+            for name in names {
+                first.entry(name).or_insert((*seed, 0)).1 += 1;
+            }
+        }
+        println!("{bug:?}: {first:?} in {:?}", began.elapsed());
+    }
+}
