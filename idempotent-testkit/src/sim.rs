@@ -40,7 +40,7 @@
 //!
 //! The store's clock is never set back: a [`Clock::wall`](idempotent_core::Clock::wall) that stores count by must not go
 //! back. Beside these a store is refused for a while, workers drain, a janitor purges, and an operator forgets what he
-//! saw a while ago. Keys look alike to the store: as text without case, and as name and number without a boundary.
+//! saw a while ago; and clients of another make do with their claims what no executor of ours would. Keys look alike to the store: as text without case, and as name and number without a boundary.
 mod ask;
 mod campaign;
 mod chance;
@@ -53,6 +53,7 @@ mod lookalike;
 mod network;
 mod plan;
 mod process;
+mod script;
 mod shrink;
 mod tape;
 mod world;
@@ -66,7 +67,7 @@ use idempotent_core::Store;
 pub use self::campaign::{Campaign, campaign};
 pub use self::coverage::Coverage;
 use self::events::Told;
-pub use self::plan::{CallFault, Delivery, End, Harm, Loss, Mischief, Plan, Run, Terms};
+pub use self::plan::{CallFault, Delivery, End, Harm, Loss, Mischief, Plan, Run, Step, Terms};
 pub use self::process::{ProcessClock, Wire};
 pub use self::shrink::shrink;
 use crate::VirtualClock;

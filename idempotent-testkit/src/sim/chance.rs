@@ -1,5 +1,5 @@
 //! From a seed to a plan.
-use super::plan::{CallFault, Delivery, End, Harm, KEYS, Loss, Mischief, Plan, Run, Terms};
+use super::plan::{CallFault, Delivery, End, Harm, KEYS, Loss, Mischief, Plan, Run, Step, Terms};
 use crate::entropy::Dice;
 
 /// Another sequence, the same for the same seed and name.
@@ -105,6 +105,7 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
         inner: dice.pick(&[0, 0, 0, 50]),
         batched: dice.pick(&[0, 0, 30, 60]),
         early: dice.pick(&[0, 30]),
+        scripted: dice.pick(&[0, 0, 30]),
     };
     let mut at_us = 0;
     (0..dice.range(3, 14))
@@ -130,6 +131,7 @@ struct Moods {
     inner: u64,
     batched: u64,
     early: u64,
+    scripted: u64,
 }
 
 impl Moods {
@@ -149,8 +151,25 @@ impl Moods {
             inner: dice.percent(self.inner),
             batch: if dice.percent(self.batched) { dice.range(1, 2) } else { 0 },
             end,
+            script: if dice.percent(self.scripted) { self.script(dice) } else { Vec::new() },
             again_us: if dice.percent(self.early) { dice.pick(&[500, 1_000]) } else { 0 },
         }
+    }
+
+    fn script(&self, dice: &mut Dice) -> Vec<Step> {
+        let lease_ms = self.lease_us / 1_000;
+        let mut step = || match dice.below(10) {
+            0 => Step::Claim,
+            1 | 2 => Step::Renew { lease_ms: (lease_ms * dice.pick(&[1, 5, 10, 20]) / 10).max(1) },
+            3..=5 => Step::Complete { value: dice.below(3) },
+            6 => Step::Release,
+            7 if dice.percent(30) => Step::Fail,
+            _ => {
+                let part = dice.pick(&[0.1, 0.5, 1.2, 3.0]);
+                Step::Wait { us: dice.part(self.lease_us, part) }
+            }
+        };
+        (0..5).map(|_| step()).collect()
     }
 
     fn pause(&self, dice: &mut Dice) -> u64 {

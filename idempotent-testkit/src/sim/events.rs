@@ -1,5 +1,5 @@
 //! What happened, in one order: what the store applied, what handlers did, what runs came to.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -150,6 +150,8 @@ pub(super) struct Told {
     pub(super) unsettled: Vec<String>,
     /// (deliveries, ended, told to the observer) of each incarnation.
     pub(super) counts: BTreeMap<u32, (u64, u64, u64)>,
+    /// Owner tokens of clients that are not our executor.
+    pub(super) scripted: BTreeSet<u128>,
 }
 
 /// Where events are written down: what the store applied and what came of it, and the history for everybody.

@@ -107,7 +107,11 @@ pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String>
                 Ok(())
             }
             // The executor's part: whoever has asked for a completion never takes the marker back.
-            What::Release { owner, .. } if completing.contains(&owner.0) && !history.plan.release_on_cancel() => {
+            What::Release { owner, .. }
+                if completing.contains(&owner.0)
+                    && !history.scripted.contains(&owner.0)
+                    && !history.plan.release_on_cancel() =>
+            {
                 Err("released by an owner that had sent its completion".to_owned())
             }
             _ => Ok(()),
@@ -263,6 +267,13 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
                 _ => true,
             };
             ensure(ended, || format!("granted though {:?}", before.phase))?;
+            // A takeover goes on counting, whatever else is forgotten.
+            let counted = before
+                .holder(event.at)
+                .filter(|_| grant.taken_over.is_some() && !before.repeats(event.at, claimed.owner));
+            ensure(counted.is_none_or(|last| grant.attempt == last.attempt + 1), || {
+                format!("not counted: {counted:?}")
+            })?;
             let most = claimed.max_attempts;
             ensure(most == 0 || grant.attempt <= most, || format!("attempt {} of {most}", grant.attempt))
         }

@@ -105,9 +105,32 @@ pub struct Run {
     pub batch: u64,
     /// How the handler ends.
     pub end: End,
+    /// Not by the executor, but step by step, after a claim and an effect.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub script: Vec<Step>,
     /// The broker delivers again this much before it was told to, or, if the run was dropped, that much later; in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub again_us: u64,
+}
+
+/// What a client of another make does with its claim.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant says what its fields are")]
+pub enum Step {
+    /// Claims again, by the same token, and takes no notice of the answer.
+    Claim,
+    /// Renews, perhaps for less than is left.
+    Renew { lease_ms: u64 },
+    /// Completes, with this in the result.
+    Complete { value: u64 },
+    /// Gives the key back.
+    Release,
+    /// Says that it failed for good.
+    Fail,
+    /// Does nothing for a while, in µs.
+    Wait { us: u64 },
 }
 
 /// How a handler ends.

@@ -1,5 +1,5 @@
 //! Workers, a broker, mischief: one plan from its start to the last settled delivery.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::lookalike::{INNER, ORDERS, hash, identity, real};
 use super::network::{Faults, Network};
 use super::plan::{Delivery, Harm, Mischief, Plan, Run};
 use super::process::{ProcessClock, Wire, lock};
+use super::script::Script;
 use super::tape::Tape;
 use crate::history::{Kind, Line, Token};
 use crate::{SeededEntropy, VirtualClock};
@@ -27,7 +28,7 @@ pub(super) struct Worker {
     pub(super) place: usize,
     pub(super) executor: Executor,
     pub(super) clock: ProcessClock,
-    wire: Wire,
+    pub(super) wire: Wire,
     network: Network,
     ear: Ear,
 }
@@ -58,6 +59,8 @@ pub(super) struct World {
     pub(super) resource: Mutex<BTreeMap<u128, u64>>,
     /// The tokens of the effects it holds.
     pub(super) done: Mutex<BTreeMap<String, Vec<Token>>>,
+    /// Owner tokens of clients that are not our executor.
+    pub(super) scripted: Mutex<BTreeSet<u128>>,
     clock: VirtualClock,
     tape: Tape,
     faults: Vec<Arc<Faults>>,
@@ -77,11 +80,16 @@ pub(super) fn call(scope: &'static str, key: u64, fingerprint: Option<u64>) -> C
     }
 }
 
+/// Of a delivery's run.
+fn name_of(delivery: usize, nth: usize) -> u64 {
+    (delivery * 10_000 + nth) as u64
+}
+
 /// What the broker learns from a run.
-struct Settles {
-    disposition: Disposition,
-    outcome: Option<Outcome>,
-    value: Option<String>,
+pub(super) struct Settles {
+    pub(super) disposition: Disposition,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) value: Option<String>,
 }
 
 impl World {
@@ -95,6 +103,7 @@ impl World {
             recorder,
             resource: Mutex::default(),
             done: Mutex::default(),
+            scripted: Mutex::default(),
             clock: clock.clone(),
             tape,
             faults,
@@ -142,7 +151,16 @@ impl World {
     }
 
     /// Runs one delivery on `worker`; what the broker is to do with it.
-    async fn run(self: Arc<Self>, worker: Worker, key: u64, payload: u64, run: Run) -> Settles {
+    async fn run(
+        self: Arc<Self>,
+        worker: Worker,
+        name: u64,
+        Delivery { key, payload, .. }: Delivery,
+        run: Run,
+    ) -> Settles {
+        if !run.script.is_empty() {
+            return Script { world: self, worker, name, key, payload, steps: run.script }.run().await;
+        }
         let print = self.plan.fingerprints.then_some(payload);
         let (batch, executor) = (run.batch, worker.executor.clone());
         let job = Job { world: self.clone(), worker, scope: ORDERS, key, payload, run, batched: None };
@@ -177,7 +195,7 @@ impl World {
             let run = delivery.runs.get(nth).cloned().unwrap_or_else(smooth);
             let Some(worker) = self.at(run.worker) else { return };
             let again_us = Duration::from_micros(run.again_us);
-            let task = tokio::spawn(self.clone().run(worker.clone(), delivery.key, delivery.payload, run));
+            let task = tokio::spawn(self.clone().run(worker.clone(), name_of(id, nth), delivery.clone(), run));
             lock(&self.running).push((worker.id, id, task.abort_handle()));
             let retry = |after| Settles { disposition: Disposition::Retry { after }, outcome: None, value: None };
             let told = match task.await {
@@ -346,7 +364,8 @@ impl World {
             let counts = worker.executor.counts();
             (worker.id, (counts.deliveries(), counts.ended(), worker.ear.told.load(Ordering::SeqCst)))
         });
-        Told { plan: self.plan.clone(), events: self.recorder.events(), unsettled, counts: counts.collect() }
+        let scripted = lock(&self.scripted).clone();
+        Told { plan: self.plan.clone(), events: self.recorder.events(), unsettled, counts: counts.collect(), scripted }
     }
 }
 
@@ -371,5 +390,5 @@ pub(super) async fn play(plan: Plan, clock: &VirtualClock, store: Arc<dyn Store>
     (told, lines)
 }
 
-/// A world that has not ended after so many has lost its way.
-const TIMERS: u64 = 100_000;
+/// A world that has not ended after so many has lost its way; the longest of 1,000 seeds takes 450.
+const TIMERS: u64 = 3_000;

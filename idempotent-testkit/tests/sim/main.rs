@@ -18,7 +18,18 @@ fn mutant(bug: Option<Bug>, clock: &VirtualClock) -> Arc<dyn Store> {
 #[ignore]
 fn explore() {
     let most: u64 = std::env::var("SEEDS").map_or(200, |text| text.parse().unwrap());
+    let only = std::env::var("BUG").unwrap_or_default();
     for bug in std::iter::once(None).chain(Bug::ALL.iter().copied().map(Some)) {
+        if !only.is_empty() && !format!("{bug:?}").contains(&only) {
+            continue;
+        }
+        if let Ok(first) = std::env::var("TRACE") {
+            for seed in first.parse::<u64>().unwrap()..most {
+                eprintln!("{seed}");
+                drop(sim::run(seed, |clock| mutant(bug, clock)));
+            }
+            continue;
+        }
         let began = Instant::now();
         let campaign = sim::campaign(0..most, |clock| mutant(bug, clock));
         let mut first: BTreeMap<String, (u64, u64)> = BTreeMap::new();

@@ -60,7 +60,9 @@ pub(super) struct Consumption<'a> {
     /// The answered copy, and when it was answered.
     pub(super) ok: Option<(usize, u64)>,
     pub(super) retain: Option<u64>,
+    /// What may have been stored first.
     pub(super) results: BTreeSet<Option<&'a str>>,
+    copies: Vec<&'a Line>,
     /// An operator or a loss may have undone it from here on.
     pub(super) undone_from: u64,
 }
@@ -298,6 +300,7 @@ impl<'a> Consumption<'a> {
             ok: None,
             retain: line.retain_ms.map(ms),
             results: BTreeSet::new(),
+            copies: Vec::new(),
             undone_from: NEVER,
         };
         done.add(place, line);
@@ -307,10 +310,14 @@ impl<'a> Consumption<'a> {
     fn add(&mut self, place: usize, line: &'a Line) {
         self.from = self.from.min(line.t0);
         self.retain = self.retain.or(line.retain_ms.map(ms));
-        self.results.insert(line.result.as_deref());
+        self.copies.push(line);
         if line.event == Kind::CompleteOk && self.ok.is_none_or(|(_, by)| line.t < by) {
             self.ok = Some((place, line.t));
         }
+        // Asked again after an answer the first result stands.
+        let first_by = self.ok.map_or(NEVER, |(_, by)| by);
+        let first = self.copies.iter().filter(|copy| copy.t0 <= first_by);
+        self.results = first.map(|copy| copy.result.as_deref()).collect();
     }
 
     /// Surely consumed from the first to the second.

@@ -32,8 +32,8 @@ fn quiet() -> Plan {
 fn told(events: impl IntoIterator<Item = (u64, What)>) -> Told {
     let events = events.into_iter();
     let events = events.map(|(second, what)| Event { at: VirtualClock::START.0 + second * 1_000_000, worker: 1, what });
-    let (unsettled, counts) = Default::default();
-    Told { plan: quiet(), events: events.collect(), unsettled, counts }
+    let (unsettled, counts, scripted) = Default::default();
+    Told { plan: quiet(), events: events.collect(), unsettled, counts, scripted }
 }
 
 #[track_caller]
