@@ -154,8 +154,8 @@ async fn simulate(plan: &Plan, clock: &VirtualClock, store: Arc<dyn Store>, in_t
 /// What is known of a plan's world beside its history.
 fn judge(plan: &Plan) -> Judge {
     let shortest = plan.workers.iter().map(|terms| terms.memory_ms).min().unwrap_or_default();
-    // Leases end at whole µs.
-    let margin = Duration::from_micros(1) + plan.store_clock_set();
+    // Leases end at whole µs, and what happens in one instant is told a ns apart.
+    let margin = Duration::from_micros(3) + plan.store_clock_set();
     let mut judge = Judge::new()
         .margin(margin)
         .drift(0)

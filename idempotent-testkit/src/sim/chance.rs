@@ -95,7 +95,9 @@ fn terms(dice: &mut Dice, lease_ms: u64, release_on_cancel: bool, unprotected: b
 }
 
 fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
-    let keys = dice.range(1, KEYS);
+    // Now and then all come at once and want the same.
+    let herd = dice.percent(15);
+    let keys = if herd { 1 } else { dice.range(1, KEYS) };
     let moods = Moods {
         lease_us: plan.lease_us(),
         slow: dice.pick(&[0, 10, 40]),
@@ -105,12 +107,12 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
         inner: dice.pick(&[0, 0, 0, 50]),
         batched: dice.pick(&[0, 0, 30, 60]),
         early: dice.pick(&[0, 30]),
-        scripted: dice.pick(&[0, 0, 30]),
+        scripted: dice.pick(&[0, 0, 40]),
     };
     let mut at_us = 0;
     (0..dice.range(3, 14))
         .map(|_| {
-            if dice.percent(60) {
+            if dice.percent(if herd { 5 } else { 60 }) {
                 at_us = dice.below(plan.calm_ms * 1_000);
             }
             let key = dice.below(keys);
@@ -157,10 +159,23 @@ impl Moods {
     }
 
     fn script(&self, dice: &mut Dice) -> Vec<Step> {
-        let lease_ms = self.lease_us / 1_000;
-        let mut step = || match dice.below(10) {
+        // What tells a store that does not look whose the key is by now.
+        let late = Step::Wait { us: dice.part(self.lease_us, 4.0) };
+        let (renew, complete) = (self.renewal(dice), Step::Complete { value: 0 });
+        match dice.below(10) {
+            0 => vec![late, renew, late, complete],
+            1 => vec![late, Step::Claim, complete],
+            2 => vec![Step::Release, renew, complete],
+            3 => vec![Step::Release, Step::Claim, complete],
+            4 => vec![late, Step::Release],
+            _ => (0..5).map(|_| self.step(dice)).collect(),
+        }
+    }
+
+    fn step(&self, dice: &mut Dice) -> Step {
+        match dice.below(10) {
             0 => Step::Claim,
-            1 | 2 => Step::Renew { lease_ms: (lease_ms * dice.pick(&[1, 5, 10, 20]) / 10).max(1) },
+            1 | 2 => self.renewal(dice),
             3..=5 => Step::Complete { value: dice.below(3) },
             6 => Step::Release,
             7 if dice.percent(30) => Step::Fail,
@@ -168,8 +183,11 @@ impl Moods {
                 let part = dice.pick(&[0.1, 0.5, 1.2, 3.0]);
                 Step::Wait { us: dice.part(self.lease_us, part) }
             }
-        };
-        (0..5).map(|_| step()).collect()
+        }
+    }
+
+    fn renewal(&self, dice: &mut Dice) -> Step {
+        Step::Renew { lease_ms: (self.lease_us / 10_000 * dice.pick(&[1, 5, 10, 20])).max(1) }
     }
 
     fn pause(&self, dice: &mut Dice) -> u64 {
@@ -196,8 +214,9 @@ fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
         }
         all.extend(harm(plan, dice, sets_clock, drains).map(|what| Mischief { at_us, what }));
     }
+    all.extend(crowded(plan).filter(|_| dice.percent(70)));
     let mut chores = |often: bool, dice: &mut Dice, what: fn(&mut Dice, u64) -> Harm| {
-        for _ in 0..if often { dice.range(1, 6) } else { 0 } {
+        for _ in 0..if often { dice.range(2, 10) } else { 0 } {
             let (at_us, what) = (dice.below(calm_us), what(dice, lease_us));
             all.push(Mischief { at_us, what });
         }
@@ -208,6 +227,16 @@ fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
         Harm::Forget { key: dice.below(KEYS), after_us: dice.part(lease_us, late) }
     });
     all
+}
+
+/// Whoever comes first to a crowd dies: the others wait for the same lease to end.
+fn crowded(plan: &Plan) -> impl Iterator<Item = Mischief> {
+    let crowd = plan
+        .deliveries
+        .windows(3)
+        .find(|three| three.iter().all(|other| (other.at_us, other.key) == (three[0].at_us, three[0].key)));
+    let first = crowd.and_then(|three| Some((three[0].at_us, three[0].runs.first()?.worker)));
+    first.into_iter().map(|(at_us, worker)| Mischief { at_us: at_us + 1, what: Harm::Kill { worker, network: false } })
 }
 
 fn harm(plan: &Plan, dice: &mut Dice, sets_clock: bool, drains: bool) -> Option<Harm> {

@@ -165,6 +165,7 @@ pub(super) struct Recorder {
 struct Written {
     events: Vec<Event>,
     lines: Vec<Line>,
+    last: u64,
     /// Whose grant it is, by key as told in the history, and number.
     owners: BTreeMap<(String, u64), Token>,
 }
@@ -174,8 +175,12 @@ impl Recorder {
         Self { clock: clock.clone(), written: Arc::default() }
     }
 
+    /// No two times are the same: what one thread did in one instant it did one after the other.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        let elapsed = u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut written = lock(&self.written);
+        written.last = elapsed.max(written.last + 1);
+        written.last
     }
 
     pub(super) fn record(&self, worker: u32, what: What) {

@@ -159,7 +159,14 @@ pub(super) async fn handle_all(items: Vec<BatchItem<Job>>) -> Vec<Result<String,
 
 impl World {
     /// The step that cannot be undone; false if the resource refuses it.
-    pub(super) fn touch(&self, worker: &Worker, scope: &'static str, key: u64, fencing: Option<Fencing>, believes: bool) -> bool {
+    pub(super) fn touch(
+        &self,
+        worker: &Worker,
+        scope: &'static str,
+        key: u64,
+        fencing: Option<Fencing>,
+        believes: bool,
+    ) -> bool {
         let (hash, name) = (hash(scope, key), real(scope, key));
         let token = fencing.and_then(|fencing| self.recorder.owner(&name, fencing));
         let accepted = self.write(hash, fencing);
