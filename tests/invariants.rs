@@ -31,7 +31,7 @@ fn on_sqlite(seed: u64) -> Simulated {
 
 #[test]
 fn the_invariants_hold_on_the_memory_store_in_1_000_worlds() {
-    let campaign = sim::campaign(0..1_000, memory);
+    let campaign = sim::campaign(0..1_000, |_, clock| memory(clock));
     assert!(campaign.failed.is_empty(), "`cargo xtask sim --seed N` shows one of them: {:#?}", campaign.failed);
     assert!(campaign.coverage.missing().is_empty(), "never happened: {:?}", campaign.coverage.missing());
 }

@@ -3,6 +3,7 @@
 mod check;
 mod fix;
 mod setup;
+mod sim;
 mod test;
 mod tools;
 
@@ -14,10 +15,11 @@ cargo xtask COMMAND
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
+  sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   fix               what of that a machine can put right
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 4] = ["test", "check", "fix", "setup"];
+const COMMANDS: [&str; 5] = ["test", "check", "sim", "fix", "setup"];
 
 /// A command that was not understood; its text goes to stderr, above the usage.
 const MISUSED: u8 = 2;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["test", "--", ref filter @ ..] => test::all(filter),
         ["test", "extras"] => test::extras(),
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
+        ["sim", ref arguments @ ..] => return sim::run(arguments),
         ["check"] => check::all(),
         ["fix"] => fix::all(),
         ["setup"] => setup::all(),

@@ -25,9 +25,10 @@ pub struct Campaign {
     pub simulated: Duration,
 }
 
-/// Plays the seeds in as many threads as the machine has processors, each world on a store of its own.
+/// Plays the seeds in as many threads as the machine has processors, each world on a store of its own:
+/// `store` gets the seed, too, for several stores by turns.
 #[must_use]
-pub fn campaign(seeds: Range<u64>, store: impl Fn(&VirtualClock) -> Arc<dyn Store> + Sync) -> Campaign {
+pub fn campaign(seeds: Range<u64>, store: impl Fn(u64, &VirtualClock) -> Arc<dyn Store> + Sync) -> Campaign {
     let (next, all) = (AtomicU64::new(seeds.start), Mutex::new(Campaign::default()));
     let work = || {
         let mut own = Campaign::default();
@@ -36,7 +37,7 @@ pub fn campaign(seeds: Range<u64>, store: impl Fn(&VirtualClock) -> Arc<dyn Stor
             if !seeds.contains(&seed) {
                 break;
             }
-            let world = run(seed, &store);
+            let world = run(seed, |clock| store(seed, clock));
             own.seeds += 1;
             own.simulated += world.simulated;
             own.coverage.merge(world.coverage);

@@ -31,7 +31,7 @@ fn explore() {
             continue;
         }
         let began = Instant::now();
-        let campaign = sim::campaign(0..most, |clock| mutant(bug, clock));
+        let campaign = sim::campaign(0..most, |_, clock| mutant(bug, clock));
         let mut first: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (seed, violations) in &campaign.failed {
             let names: BTreeSet<_> = violations.iter().map(|v| v.name.clone()).collect();
