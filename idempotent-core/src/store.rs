@@ -18,7 +18,7 @@ use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled
 ///
 /// Six methods, all required: a default that quietly weakens the promise would be a trap. The short way to one
 /// of your own is [`CasBackend`], two methods. Run the test kit's `conformance!` over an implementation before
-/// trusting it; each list below names its laws.
+/// trusting it; each list of laws below names its tests.
 ///
 /// Each method is one atomic step, judged by the store's own clock: a client's wall clock plays no part.
 /// [`protocol`](crate::protocol) is the same behaviour as pure functions.
@@ -29,6 +29,15 @@ use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled
 ///
 /// # Cancellation
 /// A dropped future may have been applied or not, as with a lost reply; the executor treats it so.
+///
+/// # Laws
+/// Those of all methods; each method has its own below. The test kit's `conformance!` makes a test of each.
+///
+/// `random_operations_are_answered_as_the_protocol_answers_them`,
+/// `a_key_held_over_one_connection_is_guarded_over_the_other`, `a_call_dropped_half_way_is_settled_by_asking_again`,
+/// `a_lost_reply_is_ambiguous_and_a_refused_call_is_not`, `a_damaged_record_is_corrupt_to_every_step`,
+/// `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`,
+/// `what_cannot_be_read_is_never_overwritten_or_deleted`, `what_cannot_be_read_is_no_mismatch`.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Claims the key, or says why not: [`protocol::claim`](crate::protocol::claim).
@@ -39,6 +48,35 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - a lease at its end may be taken over, a moment before it may not;
     /// - the fencing number of a grant is higher than of any before it, also over release, expiry and deletion;
     /// - with `max_attempts` reached the key is buried instead of granted.
+    ///
+    /// # Laws
+    /// `an_absent_key_is_acquired`, `a_held_key_is_in_flight_for_everybody_else`,
+    /// `the_same_owner_claiming_again_gets_the_same_grant`,
+    /// `the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over`,
+    /// `a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on`, `an_expired_lease_is_parked_if_asked`,
+    /// `a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace`,
+    /// `a_vacant_key_is_delayed_until_its_time_and_then_acquired`, `a_consumed_key_answers_with_its_value`,
+    /// `a_failed_key_answers_with_its_error`, `a_dead_key_answers_with_its_attempts_and_error`,
+    /// `attempts_are_counted_over_vacancy_and_takeover`, `a_refunded_attempt_is_not_counted`,
+    /// `a_vacant_key_out_of_attempts_is_buried`, `an_expired_lease_out_of_attempts_is_buried`,
+    /// `a_live_lease_on_its_last_attempt_is_in_flight`, `without_a_limit_nothing_is_buried`,
+    /// `a_buried_run_is_not_granted_again`, `another_payload_is_a_mismatch_while_the_key_is_held_or_settled`,
+    /// `an_equal_or_unknown_fingerprint_is_no_mismatch`, `a_vacant_key_takes_the_new_fingerprint`,
+    /// `an_expired_lease_takes_the_new_fingerprint`, `a_dead_key_is_dead_for_every_payload`,
+    /// `a_delayed_key_is_delayed_for_every_payload`, `fencing_rises_over_every_kind_of_release`,
+    /// `fencing_rises_over_takeover`, `fencing_rises_when_a_record_was_past_its_time`,
+    /// `fencing_rises_within_one_instant`, `fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock`,
+    /// `fencing_is_a_number_every_script_language_can_hold`, `fencing_rises_whatever_the_clients_clocks_say`,
+    /// `a_lease_ends_to_the_ms`, `no_run_is_granted_without_a_cause`, `of_racing_claims_one_is_acquired`,
+    /// `of_racing_takeovers_one_is_acquired`, `of_claims_racing_over_two_connections_one_is_acquired`,
+    /// `holders_in_turn_never_overlap_and_their_numbers_rise`,
+    /// `a_client_with_a_wrong_clock_takes_over_neither_early_nor_late`,
+    /// `a_client_with_a_wrong_clock_gives_spans_of_the_same_length`,
+    /// `a_claim_whose_reply_was_lost_is_granted_the_same_again`,
+    /// `a_claim_that_never_arrived_is_granted_at_the_next_try`, `keys_that_look_alike_are_kept_apart`,
+    /// `keys_that_differ_in_one_place_are_kept_apart`, `keys_whose_name_and_hash_run_together_are_kept_apart`,
+    /// `stored_keys_that_differ_only_by_case_are_kept_apart`, `tenants_scenes_and_scopes_are_kept_apart`,
+    /// `hostile_texts_and_values_come_back_as_they_were`, `a_large_value_comes_back_whole`.
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError>;
 
     /// The lease lasts at least `lease` from now: [`protocol::renew`](crate::protocol::renew).
@@ -46,6 +84,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Behaviour
     /// - only for its owner while consuming, also after the lease's end if nobody took over;
     /// - never shortens.
+    ///
+    /// # Laws
+    /// `a_renewal_counts_from_now`, `a_renewal_never_shortens`, `a_renewed_lease_ends_to_the_ms`,
+    /// `a_renewed_key_keeps_its_memory`, `an_owner_has_its_lease_to_the_last_ms`,
+    /// `a_renewal_whose_reply_was_lost_may_be_repeated`, `nobody_but_the_owner_changes_a_held_key`,
+    /// `of_a_late_renewal_or_release_and_a_takeover_one_wins`.
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError>;
 
     /// Consuming becomes consumed: [`protocol::complete`](crate::protocol::complete).
@@ -53,6 +97,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Behaviour
     /// - only for its owner; asked again by its owner it is still `Done`, and the first result stands;
     /// - a late owner that nobody took over from may complete.
+    ///
+    /// # Laws
+    /// `a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands`,
+    /// `a_late_owner_may_settle_while_nobody_took_over`,
+    /// `a_superseded_owner_is_told_what_is_there_and_changes_nothing`,
+    /// `a_superseded_grant_stays_superseded_though_its_claim_comes_again`, `a_key_that_has_gone_is_not_brought_back`,
+    /// `a_consumed_key_is_remembered_for_its_retention_and_no_longer`, `a_retention_for_ever_does_not_end`,
+    /// `a_retention_ends_to_the_ms`, `of_a_late_completion_and_a_takeover_one_wins`,
+    /// `racing_copies_of_one_completion_are_all_done`, `a_completion_whose_reply_was_lost_is_done_when_asked_again`,
+    /// `a_completion_that_never_arrived_is_done_at_the_next_try`, `a_large_value_comes_back_whole`.
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError>;
 
     /// Deletes, vacates, fails or buries: [`protocol::release`](crate::protocol::release).
@@ -60,12 +114,28 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Behaviour
     /// - only for its owner while consuming: a consumed record is never undone;
     /// - a deleted key may be claimed at once, a vacant one from its delay on.
+    ///
+    /// # Laws
+    /// `nobody_but_the_owner_changes_a_held_key`, `nobody_changes_a_settled_key`,
+    /// `a_consumed_key_is_not_undone_by_its_owner`, `a_release_repeated_by_its_owner_is_lost`,
+    /// `a_refunded_attempt_is_not_counted`, `a_delay_ends_to_the_ms`, `a_memory_ends_to_the_ms`,
+    /// `a_failed_key_is_remembered_for_its_memory_and_no_longer`,
+    /// `a_dead_key_is_remembered_for_its_memory_and_no_longer`,
+    /// `a_vacant_key_is_remembered_for_its_memory_after_its_delay`, `a_release_whose_reply_was_lost_is_applied_once`,
+    /// `a_late_copy_of_a_call_changes_nothing_of_another_run`.
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError>;
 
     /// What is there, for people and tests; `None` past the record's time.
+    ///
+    /// # Laws
+    /// `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `what_one_connection_wrote_the_other_sees`,
+    /// `a_client_with_a_wrong_clock_sees_no_end_early_or_late`, `hostile_texts_and_values_come_back_as_they_were`.
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
     /// What it can do beyond this. A wrapper forwards or drops each ability on purpose.
+    ///
+    /// # Laws
+    /// `abilities_that_are_reported_work`.
     fn abilities(&self) -> Abilities<'_>;
 }
 

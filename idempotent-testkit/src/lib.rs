@@ -6,7 +6,9 @@
 //! | test leases, heartbeats and waits without waiting | [`VirtualClock`] |
 //! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
 //! | repeat a run bit by bit | [`SeededEntropy`] |
-//! | know that a store of mine is right | [`conformance!`] |
+//! | know that a store of mine is right | [`conformance!`]; what its builder may offer: [`Subject`] |
+//! | know which laws there are | [`conformance::laws`] |
+//! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
@@ -18,6 +20,6 @@ pub mod mutants;
 pub mod sim;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
-pub use self::conformance::{CasSubject, Subject};
+pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};

@@ -1,6 +1,6 @@
 //! Stores that are wrong in one way each, to show that a test notices.
 //!
-//! A kit is as good as what it catches. [`Mutant`] is [`protocol`](idempotent_core::protocol) over a map, right
+//! A kit is as good as what it catches. [`Mutant`] is [`protocol`] over a map, right
 //! without a bug and wrong with one [`Bug`] of [`Bug::ALL`]. Our own tests hold every mutant against every law of
 //! [`conformance!`](crate::conformance!): each mutant breaks the laws it should, each law is broken by a mutant, and
 //! the store without a bug keeps them all.
@@ -25,6 +25,7 @@
 mod ability;
 mod bug;
 mod decide;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,13 +34,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Record, Release, Settled, State, Store, StoreError,
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, State, Store,
+    StoreError, StoreErrorKind,
 };
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 pub use self::bug::Bug;
+use self::rows::{Row, Rows};
+use crate::conformance::{Lose, Loses};
+use crate::{Subject, Verb, VirtualClock};
 
-/// A store over a map with one bug, or none. Clones share the records.
+/// A store over a map with one bug, or none. Clones are one connection; [`another`](Self::another) is one more.
 ///
 /// Its time is the wall time of the clock it is given, which must not go back.
 ///
@@ -48,22 +54,61 @@ pub use self::bug::Bug;
 pub struct Mutant {
     bug: Option<Bug>,
     clock: Arc<dyn Clock>,
+    /// µs by which the client's own clock is ahead.
+    ahead: i64,
     shared: Arc<Shared>,
+    own: Arc<Own>,
 }
 
+/// What all connections see.
 #[derive(Debug, Default)]
 struct Shared {
     rows: Mutex<Rows>,
     bell: Arc<Notify>,
 }
 
-type Rows = BTreeMap<String, (Key, Record)>;
+/// What one connection has for itself.
+#[derive(Debug, Default)]
+struct Own {
+    /// Known of each place, for the bug that answers from it.
+    known: Mutex<BTreeMap<String, Option<Record>>>,
+    bell: Arc<Notify>,
+    to_lose: Mutex<Vec<(Verb, Lose)>>,
+    asked: Mutex<u64>,
+    turn: tokio::sync::Mutex<()>,
+}
 
 impl Mutant {
     /// Empty, and wrong in this way; with `None` it is right.
     #[must_use]
     pub fn new(bug: Option<Bug>, clock: Arc<dyn Clock>) -> Self {
-        Self { bug, clock, shared: Arc::default() }
+        Self { bug, clock, ahead: 0, shared: Arc::default(), own: Arc::default() }
+    }
+
+    /// Another connection to the same records.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        self.client(0)
+    }
+
+    /// A connection of a process whose own clock is wrong by `micros` (negative: behind).
+    #[must_use]
+    pub fn client(&self, micros: i64) -> Self {
+        Self { ahead: micros, own: Arc::default(), ..self.clone() }
+    }
+
+    /// A subject that offers all that laws can need, on a clock of its own.
+    #[must_use]
+    pub fn subject(bug: Option<Bug>) -> Subject {
+        const FIVE_MINUTES: i64 = 300_000_000;
+        let clock = VirtualClock::new();
+        let store = Self::new(bug, Arc::new(clock.clone()));
+        Subject::new(store.clone())
+            .on_clock(clock)
+            .second(store.another())
+            .clients(store.client(FIVE_MINUTES), store.client(-FIVE_MINUTES))
+            .losing(store.clone())
+            .planting(store)
     }
 
     /// What is wrong with it.
@@ -76,95 +121,235 @@ impl Mutant {
         self.bug == Some(bug)
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
-        // A panic cannot leave a half-written record: a write is one call.
-        self.shared.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    fn now(&self) -> Micros {
+        let now = self.clock.wall();
+        if self.has(Bug::ClientClock) { Micros(now.0.saturating_add_signed(self.ahead)) } else { now }
     }
 
-    fn place(&self, key: &Key) -> String {
-        match self.bug {
-            Some(Bug::CaseFolded) => key.as_str().to_lowercase(),
-            Some(Bug::KeyJoined) => format!("{}{:x}", key.name().replace(':', ""), key.hash()),
-            _ => key.as_str().to_owned(),
+    /// When a claim looks at leases.
+    fn now_of_takeover(&self, found: Option<&Record>) -> Micros {
+        let now = self.now();
+        match found.map(|record| &record.state) {
+            Some(State::Consuming { .. }) if self.has(Bug::TakeoverByClientClock) => {
+                Micros(now.0.saturating_add_signed(self.ahead))
+            }
+            _ => now,
         }
     }
 
-    fn found(&self, rows: &Rows, key: &Key) -> Option<Record> {
-        rows.get(&self.place(key)).map(|(_, record)| record.clone())
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        lock(&self.shared.rows)
+    }
+
+    /// Where waiters of this connection wait.
+    fn bell(&self) -> &Arc<Notify> {
+        if self.has(Bug::WakesItselfOnly) { &self.own.bell } else { &self.shared.bell }
+    }
+
+    /// What lies under the key, as this connection sees it.
+    fn found(&self, rows: &Rows, key: &Key) -> Result<Option<Record>, StoreError> {
+        let place = self.place(key);
+        let read = || rows.get(&place).map(|row| self.read(row)).transpose().map(Option::flatten);
+        if !self.has(Bug::AnswersFromMemory) {
+            return read();
+        }
+        let mut known = lock(&self.own.known);
+        if let Some(known) = known.get(&place) {
+            return Ok(known.clone());
+        }
+        let found = read()?;
+        known.insert(place, found.clone());
+        Ok(found)
     }
 
     fn write(&self, rows: &mut Rows, key: &Key, write: Write) {
-        match write {
-            Write::Keep => {}
-            Write::Put(record) => {
-                let record = decide::kept(self.bug, record);
-                rows.insert(self.place(key), (key.clone(), record));
-            }
-            Write::Delete => drop(rows.remove(&self.place(key))),
+        let place = self.place(key);
+        let record = match write {
+            Write::Keep => return,
+            Write::Put(record) => Some(decide::kept(self.bug, record, self.now())),
+            Write::Delete => None,
+        };
+        lock(&self.own.known).insert(place.clone(), record.clone());
+        match record {
+            Some(record) => drop(rows.insert(place, Row::new(key, record))),
+            None => drop(rows.remove(&place)),
         }
     }
 
-    /// Reads, decides and writes in one step.
-    fn step<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>) -> (T, Write)) -> T {
-        let mut rows = self.rows();
-        let (answer, write) = decide(self.found(&rows, key).as_ref());
-        self.write(&mut rows, key, write);
-        answer
+    /// Reads, decides and writes: in one step, or torn in two by a bug.
+    async fn step<T>(
+        &self,
+        key: &Key,
+        tears: impl Fn(Option<&Record>) -> bool + Send,
+        decide: impl Fn(Option<&Record>) -> (T, Write) + Send,
+    ) -> Result<T, StoreError> {
+        let found = {
+            let mut rows = self.rows();
+            let found = match self.found(&rows, key) {
+                Err(_) if self.has(Bug::UnreadableIsDeleted) => {
+                    let raw = rows.remove(&self.place(key));
+                    return Err(raw.and_then(|row| self.read(&row).err()).unwrap_or_else(unknown));
+                }
+                found => found?,
+            };
+            if !tears(found.as_ref()) {
+                let (answer, write) = decide(found.as_ref());
+                self.write(&mut rows, key, write);
+                return Ok(answer);
+            }
+            if self.has(Bug::CompletionByDeleteAndInsert) {
+                rows.remove(&self.place(key));
+            }
+            found
+        };
+        yield_now().await;
+        let (answer, write) = decide(found.as_ref());
+        self.write(&mut self.rows(), key, write);
+        Ok(answer)
     }
 
-    /// Whether this claim is to be torn in two: a read, and a write that trusts it.
-    fn tears(&self, key: &Key) -> bool {
-        match self.bug {
-            Some(Bug::NonAtomicClaim) => true,
-            Some(Bug::TakeoverWithoutCompare) => {
-                let now = self.clock.wall();
-                let found = self.found(&self.rows(), key);
-                let state = protocol::live(found.as_ref(), now).map(|record| &record.state);
-                matches!(state, Some(State::Consuming { until, .. }) if *until <= now)
+    /// Whether a lease is over.
+    fn overdue(&self, found: Option<&Record>) -> bool {
+        let now = self.now();
+        let state = protocol::live(found, now).map(|record| &record.state);
+        matches!(state, Some(State::Consuming { until, .. }) if *until <= now)
+    }
+
+    async fn settle(
+        &self,
+        key: &Key,
+        decide: impl Fn(Option<&Record>) -> (Settled, Write) + Send,
+    ) -> Result<Settled, StoreError> {
+        self.step(key, |found| self.has(Bug::SettlingWithoutCompare) && self.overdue(found), decide).await
+    }
+
+    /// Counts first: what a drop in between leaves behind is a count without an owner.
+    async fn count(&self, key: &Key) {
+        if !self.has(Bug::ClaimInTwoWrites) || !matches!(self.found(&self.rows(), key), Ok(None)) {
+            return;
+        }
+        let now = self.now();
+        let state = State::Vacant { not_before: now, error: "counted".into(), taken_over: None };
+        let expires_at = now + Duration::from_secs(60);
+        let (first_seen, updated_at, fencing) = (now, now, idempotent_core::Fencing(now.0));
+        let counted =
+            Record { fencing, attempt: 1, fingerprint: None, state, expires_at, first_seen, updated_at, display: None };
+        self.write(&mut self.rows(), key, Write::Put(counted));
+        yield_now().await;
+        self.rows().remove(&self.place(key));
+    }
+
+    /// The call, or what becomes of it where it gets lost.
+    async fn sent<T>(
+        &self,
+        verb: Verb,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let lost = {
+            let mut to_lose = lock(&self.own.to_lose);
+            to_lose.iter().position(|(lost, _)| *lost == verb).map(|at| to_lose.remove(at).1)
+        };
+        let error = |kind| Err(StoreError::new(kind).because("injected"));
+        match lost {
+            None => call.await,
+            Some(Lose::Connection | Lose::Request) if self.has(Bug::RefusalIsDone) => {
+                call.await.and_then(|_| error(StoreErrorKind::NotApplied))
             }
-            _ => false,
+            Some(Lose::Connection) if self.has(Bug::RefusalIsAmbiguous) => error(StoreErrorKind::Ambiguous),
+            Some(Lose::Connection) => error(StoreErrorKind::NotApplied),
+            Some(Lose::Request) => error(StoreErrorKind::Ambiguous),
+            Some(Lose::Reply) => {
+                let done = call.await;
+                let kind = if self.has(Bug::LostReplyIsNotApplied) {
+                    StoreErrorKind::NotApplied
+                } else {
+                    StoreErrorKind::Ambiguous
+                };
+                done.and_then(|_| error(kind))
+            }
         }
     }
+}
+
+fn unknown() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt).because("it was cleared away")
+}
+
+/// A panic cannot leave a half-written record: a write is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
 impl Store for Mutant {
     async fn claim(&self, ask: &ClaimRequest) -> Result<Claim, StoreError> {
-        let decide = |found: Option<&Record>| decide::claim(self.bug, found, ask, self.clock.wall());
-        if self.tears(&ask.key) {
-            let found = self.found(&self.rows(), &ask.key);
-            tokio::task::yield_now().await;
-            let (claim, write) = decide(found.as_ref());
-            self.write(&mut self.rows(), &ask.key, write);
-            return Ok(claim);
-        }
-        Ok(self.step(&ask.key, decide))
+        let claim = async {
+            if self.has(Bug::UnreadableIsMismatch)
+                && ask.fingerprint.is_some()
+                && self.found(&self.rows(), &ask.key).is_err()
+            {
+                return Ok(Claim::Mismatch);
+            }
+            self.count(&ask.key).await;
+            let _turn = match self.has(Bug::AtomicPerConnection) {
+                true => Some(self.own.turn.lock().await),
+                false => None,
+            };
+            let tears = |found: Option<&Record>| match self.bug {
+                Some(Bug::NonAtomicClaim | Bug::AtomicPerConnection) => true,
+                Some(Bug::TakeoverWithoutCompare) => self.overdue(found),
+                _ => false,
+            };
+            self.step(&ask.key, tears, |found| decide::claim(self.bug, found, ask, self.now_of_takeover(found))).await
+        };
+        self.sent(Verb::Claim, claim).await
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        Ok(self.step(&held.key, |found| decide::renew(self.bug, found, held, lease, self.clock.wall())))
+        let renew = self.settle(&held.key, |found| decide::renew(self.bug, found, held, lease, self.now()));
+        self.sent(Verb::Renew, renew).await
     }
 
     async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        let settled = self.step(&held.key, |found| decide::complete(self.bug, found, held, done, self.clock.wall()));
-        self.shared.bell.notify_waiters();
+        let holds = |record: &Record| matches!(record.state, State::Consuming { owner, .. } if owner == held.owner);
+        let tears = |found: Option<&Record>| match self.bug {
+            Some(Bug::CompletionByDeleteAndInsert) => found.is_some_and(holds),
+            Some(Bug::SettlingWithoutCompare) => self.overdue(found),
+            _ => false,
+        };
+        let complete = self.step(&held.key, tears, |found| decide::complete(self.bug, found, held, done, self.now()));
+        let settled = self.sent(Verb::Complete, complete).await?;
+        self.bell().notify_waiters();
         Ok(settled)
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        let settled = self.step(&held.key, |found| decide::release(self.bug, found, held, release, self.clock.wall()));
+        let put_down = self.settle(&held.key, |found| decide::release(self.bug, found, held, release, self.now()));
+        let settled = self.sent(Verb::Release, put_down).await?;
         if !self.has(Bug::ReleaseWakesNobody) {
-            self.shared.bell.notify_waiters();
+            self.bell().notify_waiters();
         }
         Ok(settled)
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let (found, now) = (self.found(&self.rows(), key), self.clock.wall());
-        Ok(found.filter(|record| self.has(Bug::PeekShowsExpired) || protocol::live(Some(record), now).is_some()))
+        let peek = async {
+            let (found, now) = (self.found(&self.rows(), key)?, self.now());
+            Ok(found.filter(|record| self.has(Bug::PeekShowsExpired) || protocol::live(Some(record), now).is_some()))
+        };
+        self.sent(Verb::Peek, peek).await
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_purge(self).with_admin(self)
+        let most = Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
+        let mut asked = lock(&self.own.asked);
+        *asked += 1;
+        if self.has(Bug::AbilityComesAndGoes) && asked.is_multiple_of(2) { most } else { most.with_purge(self) }
+    }
+}
+
+impl Loses for Mutant {
+    fn lose(&self, verb: Verb, at: Lose) {
+        lock(&self.own.to_lose).push((verb, at));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::external::external;
 use crate::tools::{Done, capture, cargo};
 
 /// The package that users depend on.
@@ -31,6 +32,9 @@ pub(crate) fn all() -> Done {
     let lints = ["--", "-D", "warnings"];
     let workspace = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features"];
     report.command("clippy, everything", cargo(&[&workspace[..], &lints].concat())?);
+    report.command("fmt, external store", external("fmt", &["--check"])?);
+    report
+        .command("clippy, external store", external("clippy", &["--locked", "--all-targets", "--", "-D", "warnings"])?);
     let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
     report.command("clippy, facade without features", cargo(&[&bare[..], &lints].concat())?);
     let mut docs = cargo(&["doc", "--locked", "--no-deps", "--workspace", "--all-features"])?;

@@ -1,6 +1,7 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod check;
+mod external;
 mod fix;
 mod setup;
 mod sim;

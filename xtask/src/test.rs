@@ -6,11 +6,12 @@ use std::process::Command;
 
 use self::build::Built;
 use self::tally::Tally;
+use crate::external::external;
 use crate::tools::{Done, cargo, stream};
 
 const RUN: [&str; 3] = ["test", "--no-fail-fast", "--locked"];
 
-/// All tests of all packages, then the doc tests; `filter` goes to each test binary.
+/// All tests of all packages, then the doc tests, then those of the crate outside; `filter` goes to each test binary.
 pub(crate) fn all(filter: &[&str]) -> Done {
     let mut tally = Tally::default();
     let built = build::all()?;
@@ -18,7 +19,9 @@ pub(crate) fn all(filter: &[&str]) -> Done {
         println!("xtask test: {target} could not be built");
     }
     tally.unbuilt(built.failed().len());
-    for mut command in runs(&built)? {
+    let mut runs = runs(&built)?;
+    runs.push(external("test", &["--no-fail-fast", "--locked"])?);
+    for mut command in runs {
         command.arg("--").args(filter);
         let status = stream(&mut command, |line| tally.line(line))?;
         tally.end(status.success());

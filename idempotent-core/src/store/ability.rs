@@ -68,6 +68,9 @@ impl<'a> Abilities<'a> {
 }
 
 /// Several requests in one trip. Each is decided as if it had come alone; answers stand in the order asked.
+///
+/// # Laws
+/// `a_batch_answers_as_if_each_request_had_come_alone`, `a_batch_refuses_only_what_it_cannot_read`.
 #[async_trait]
 pub trait Batch: fmt::Debug + Send + Sync {
     /// As [`Store::claim`](super::Store::claim) for each.
@@ -93,6 +96,9 @@ pub trait Batch: fmt::Debug + Send + Sync {
 pub type Watching = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
 /// Tells waiters when a key is completed or released, by whichever process.
+///
+/// # Laws
+/// `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`.
 pub trait Watch: fmt::Debug + Send + Sync {
     /// Ends at the next completion or release of `key`, or for no reason: ask the store afterwards. A run that
     /// dies without a word wakes nobody; its lease does.
@@ -121,6 +127,9 @@ pub struct Page {
 }
 
 /// Lists records, for operators.
+///
+/// # Laws
+/// `browsing_lists_each_live_key_once`, `browsing_leaves_what_it_cannot_read`.
 #[async_trait]
 pub trait Browse: fmt::Debug + Send + Sync {
     /// At most `limit` entries (capped at 10,000) behind `after`. Each key that is there during the whole
@@ -132,6 +141,10 @@ pub trait Browse: fmt::Debug + Send + Sync {
 }
 
 /// Removes records past their time.
+///
+/// # Laws
+/// `a_purge_is_bounded_and_harmless`, `a_purge_leaves_what_it_cannot_read`,
+/// `fencing_rises_over_purge_within_one_instant`.
 #[async_trait]
 pub trait Purge: fmt::Debug + Send + Sync {
     /// Removes at most `at_most` of them; says how many. Never removes a record that still counts.
@@ -142,6 +155,10 @@ pub trait Purge: fmt::Debug + Send + Sync {
 }
 
 /// An operator's repairs. Whoever calls this writes the audit line.
+///
+/// # Laws
+/// `a_settled_key_can_be_forgotten_by_its_number_only`, `a_held_key_is_forgotten_by_force_only`,
+/// `fencing_rises_over_forgetting`.
 #[async_trait]
 pub trait Admin: fmt::Debug + Send + Sync {
     /// Makes a settled key claimable again, a consuming one only by `force`; the fencing number must be the one

@@ -1,19 +1,28 @@
-//! Random operations: few keys, few owners, and times that meet each other exactly.
+//! Random operations: few keys, few owners, and times that meet each other exactly. They shrink: a key towards the
+//! first, a span towards the shortest, a script towards fewer steps.
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_core::{ClaimRequest, Completion, Fingerprint, Held, OnExpiry, OwnerToken, Release, Verdict};
+use idempotent_core::{
+    ClaimRequest, Completion, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Release, Verdict,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::strategy::Union;
 
-use super::Subject;
-use crate::entropy::Dice;
+use super::subject::HOUR;
 
-/// One step of a script. Keys are numbers here; a subject makes keys of them.
+/// One step of a script. What is left of a request when keys are numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Claim(ClaimRequest),
-    Renew(Held, Duration),
-    Complete(Held, Completion),
-    Release(Held, Release),
+    Claim(Ask),
+    Renew(By, Duration),
+    Complete(By, Completion),
+    Release(By, Release),
+    ClaimAll(Vec<Ask>),
+    RenewAll(Vec<(By, Duration)>),
+    CompleteAll(Vec<(By, Completion)>),
     /// By the number last granted, or another one.
     Forget {
         key: usize,
@@ -25,132 +34,196 @@ pub(crate) enum Operation {
     Pass(Duration),
 }
 
+/// A claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    by: By,
+    lease: Duration,
+    payload: Option<char>,
+    max_attempts: u32,
+    on_expiry: OnExpiry,
+    memory: Duration,
+    shown: bool,
+}
+
+/// Who, on which key, over which connection.
+#[derive(Clone, Debug)]
+pub(crate) struct By {
+    pub(crate) key: usize,
+    owner: u8,
+    /// By a number that was never granted.
+    stray: bool,
+    pub(crate) second: bool,
+}
+
 pub(crate) const KEYS: usize = 3;
-const OWNERS: u64 = 4;
+pub(crate) const NAMES: [char; KEYS] = ['a', 'b', 'c'];
+const OWNERS: u8 = 4;
 
-/// Spans such that leases, delays and memories end when others begin; or hours, where time is real and nothing
-/// is to end.
-fn span(dice: &mut Dice, exact: bool) -> Duration {
-    const SECONDS: [u64; 5] = [1, 5, 10, 30, 60];
-    if exact {
-        let index = usize::try_from(dice.below(5)).unwrap_or_default();
-        Duration::from_secs(SECONDS[index])
-    } else {
-        Duration::from_secs(3_600)
+impl By {
+    pub(crate) fn held(&self, keys: &[Key]) -> Held {
+        let fencing = self.stray.then_some(Fencing(1));
+        Held { fencing, ..Held::unanswered(keys[self.key].clone(), OwnerToken(self.owner.into())) }
     }
 }
 
-/// `count` operations of this seed, on the subject's keys named after the seed.
-pub(crate) fn script(s: &Subject, seed: u64, count: usize) -> Vec<Operation> {
-    let mut dice = Dice::new(seed);
-    (0..count).map(|_| operation(s, seed, &mut dice)).collect()
+impl Ask {
+    pub(crate) fn by(&self) -> &By {
+        &self.by
+    }
+
+    pub(crate) fn request(&self, keys: &[Key]) -> ClaimRequest {
+        ClaimRequest {
+            key: keys[self.by.key].clone(),
+            owner: OwnerToken(self.by.owner.into()),
+            lease: self.lease,
+            fingerprint: self.payload.map(|payload| Fingerprint::of_bytes(payload.to_string())),
+            max_attempts: self.max_attempts,
+            on_expiry: self.on_expiry,
+            memory: self.memory,
+            display: self.shown.then(|| "shown".into()),
+        }
+    }
 }
 
-pub(crate) fn key_name(seed: u64, index: usize) -> String {
-    format!("seed {seed} key {index}")
+/// Scripts of up to `length` steps. `exact`: spans such that leases, delays and memories end when others begin; else
+/// hours, where time is real and nothing is to end.
+pub(crate) fn scripts(exact: bool, length: usize) -> impl Strategy<Value = Vec<Operation>> {
+    vec(operation(exact), 1..=length)
 }
 
-fn operation(s: &Subject, seed: u64, dice: &mut Dice) -> Operation {
-    let exact = s.clock.is_some();
-    let index = usize::try_from(dice.below(KEYS as u64)).unwrap_or_default();
-    let key = s.key(&key_name(seed, index));
-    let owner = OwnerToken(u128::from(dice.below(OWNERS)));
-    let chance = |dice: &mut Dice, percent| dice.below(100) < percent;
-    // Now and then by a number that was never granted.
-    let fencing = chance(dice, 10).then_some(idempotent_core::Fencing(1));
-    let held = Held { fencing, ..Held::unanswered(key.clone(), owner) };
-    match dice.below(100) {
-        0..36 => Operation::Claim(ClaimRequest {
-            key,
-            owner,
-            lease: span(dice, exact),
-            fingerprint: match dice.below(6) {
-                0 => Some(Fingerprint::of_bytes("a")),
-                1 => Some(Fingerprint::of_bytes("b")),
-                _ => None,
-            },
-            max_attempts: u32::try_from([0, 0, 1, 2, 3, 3][usize::try_from(dice.below(6)).unwrap_or_default()])
-                .unwrap_or_default(),
-            on_expiry: if chance(dice, 10) { OnExpiry::Park } else { OnExpiry::Takeover },
-            memory: span(dice, exact),
-            display: chance(dice, 30).then(|| "shown".into()),
+fn operation(exact: bool) -> impl Strategy<Value = Operation> {
+    let renewal = || (by(), span(exact));
+    let completion = || (by(), done(exact));
+    let few = 1..4_usize;
+    prop_oneof![
+        32 => ask(exact).prop_map(Operation::Claim),
+        9 => renewal().prop_map(|(by, lease)| Operation::Renew(by, lease)),
+        11 => completion().prop_map(|(by, done)| Operation::Complete(by, done)),
+        17 => (by(), release(exact)).prop_map(|(by, release)| Operation::Release(by, release)),
+        3 => vec(ask(exact), few.clone()).prop_map(Operation::ClaimAll),
+        2 => vec(renewal(), few.clone()).prop_map(Operation::RenewAll),
+        2 => vec(completion(), few).prop_map(Operation::CompleteAll),
+        6 => (0..KEYS, sometimes(80), sometimes(30), span(exact))
+            .prop_map(|(key, right, force, memory)| Operation::Forget { key, right, force, memory }),
+        4 => one_of(&[0, 1, 3, 1_000]).prop_map(Operation::Purge),
+        // Just before an end, at it, or a moment in which nothing ends.
+        14 => (span(exact), 0..3_u64, sometimes(80)).prop_map(|(span, before, long)| {
+            let before = Duration::from_millis(before);
+            Operation::Pass(if long { span - before } else { before })
         }),
-        36..46 => Operation::Renew(held, span(dice, exact)),
-        46..58 => {
-            let value = chance(dice, 80).then(|| dice.roll().to_le_bytes()[..3].into());
-            Operation::Complete(held, Completion { value, retain: span(dice, exact) })
-        }
-        58..76 => {
-            let verdict = match dice.below(10) {
-                0..3 => Verdict::Delete,
-                3..6 => Verdict::Vacate,
-                6..8 => Verdict::Refund,
-                8 => Verdict::Fail,
-                _ => Verdict::Bury,
-            };
-            let delay = if chance(dice, 40) { span(dice, exact) } else { Duration::ZERO };
-            let error = ["no stock", "timed out", ""][usize::try_from(dice.below(3)).unwrap_or_default()].into();
-            Operation::Release(held, Release { verdict, delay, memory: span(dice, exact), error })
-        }
-        76..82 => Operation::Forget {
-            key: index,
-            right: chance(dice, 80),
-            force: chance(dice, 30),
-            memory: span(dice, exact),
+    ]
+}
+
+/// True with this chance in percent; shrinks to false.
+fn sometimes(percent: u32) -> impl Strategy<Value = bool> {
+    prop_oneof![100 - percent => Just(false), percent => Just(true)]
+}
+
+/// Shrinks towards the first.
+fn one_of<T: Clone + fmt::Debug + 'static>(choices: &[T]) -> Union<Just<T>> {
+    Union::new(choices.iter().cloned().map(Just))
+}
+
+fn span(exact: bool) -> impl Strategy<Value = Duration> {
+    let seconds: &[u64] = if exact { &[1, 5, 10, 30, 60] } else { &[HOUR.as_secs()] };
+    one_of(seconds).prop_map(Duration::from_secs)
+}
+
+fn by() -> impl Strategy<Value = By> {
+    (0..KEYS, 0..OWNERS, sometimes(10), sometimes(40)).prop_map(|(key, owner, stray, second)| By {
+        key,
+        owner,
+        stray,
+        second,
+    })
+}
+
+fn ask(exact: bool) -> impl Strategy<Value = Ask> {
+    let payload = prop_oneof![4 => Just(None), 1 => Just(Some('x')), 1 => Just(Some('y'))];
+    let limit = one_of(&[0, 0, 1, 2, 3, 3]);
+    let parks = sometimes(10);
+    (by(), span(exact), payload, limit, parks, span(exact), sometimes(30)).prop_map(
+        |(by, lease, payload, max_attempts, parks, memory, shown)| {
+            let on_expiry = if parks { OnExpiry::Park } else { OnExpiry::Takeover };
+            Ask { by, lease, payload, max_attempts, on_expiry, memory, shown }
         },
-        82..86 => Operation::Purge([0, 1, 3, 1_000][usize::try_from(dice.below(4)).unwrap_or_default()]),
-        _ => {
-            // Just before an end, at it, or a moment in which nothing ends.
-            let before = Duration::from_millis(dice.below(2));
-            Operation::Pass(if chance(dice, 80) { span(dice, exact) - before } else { before })
-        }
-    }
+    )
+}
+
+fn done(exact: bool) -> impl Strategy<Value = Completion> {
+    let value = option::weighted(0.8, vec(any::<u8>(), 0..3));
+    (value, span(exact)).prop_map(|(value, retain)| Completion { value: value.map(Into::into), retain })
+}
+
+fn release(exact: bool) -> impl Strategy<Value = Release> {
+    let verdict = prop_oneof![
+        3 => Just(Verdict::Delete),
+        3 => Just(Verdict::Vacate),
+        2 => Just(Verdict::Refund),
+        2 => Just(Verdict::Fail),
+        2 => Just(Verdict::Bury),
+    ];
+    let delay = prop_oneof![6 => Just(Duration::ZERO), 4 => span(exact)];
+    let error = one_of(&["no stock", "timed out", ""]);
+    (verdict, delay, span(exact), error).prop_map(|(verdict, delay, memory, error)| Release {
+        verdict,
+        delay,
+        memory,
+        error: error.into(),
+    })
 }
 
 /// What a person reads when a law is broken.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |key: &idempotent_core::Key| format!("key ..{:04x}", key.hash() & 0xffff);
         match self {
-            Self::Claim(ask) => write!(
+            Self::Claim(ask) => write!(f, "claim {ask}"),
+            Self::Renew(by, lease) => write!(f, "renew {by} for {lease:?}"),
+            Self::Complete(by, done) => write!(f, "complete {by} with {}", with(done)),
+            Self::Release(by, release) => write!(
                 f,
-                "claim {} by {} for {:?}, payload {:?}, max_attempts {}, on_expiry {:?}, memory {:?}, display {:?}",
-                name(&ask.key),
-                ask.owner.0,
-                ask.lease,
-                ask.fingerprint.map(|print| print.to_bytes()[1]),
-                ask.max_attempts,
-                ask.on_expiry,
-                ask.memory,
-                ask.display
+                "release {by} as {:?}, delay {:?}, memory {:?}, error {:?}",
+                release.verdict, release.delay, release.memory, release.error
             ),
-            Self::Renew(held, lease) => write!(f, "renew {} by {} for {lease:?}", name(&held.key), held.owner.0),
-            Self::Complete(held, done) => {
-                write!(
-                    f,
-                    "complete {} by {} with {:?}, retain {:?}",
-                    name(&held.key),
-                    held.owner.0,
-                    done.value,
-                    done.retain
-                )
+            Self::ClaimAll(asks) => write!(f, "claim in one batch: {}", join(asks.iter().map(ToString::to_string))),
+            Self::RenewAll(all) => {
+                write!(f, "renew in one batch: {}", join(all.iter().map(|(by, lease)| format!("{by} for {lease:?}"))))
             }
-            Self::Release(held, release) => write!(
-                f,
-                "release {} by {} as {:?}, delay {:?}, memory {:?}, error {:?}",
-                name(&held.key),
-                held.owner.0,
-                release.verdict,
-                release.delay,
-                release.memory,
-                release.error
-            ),
+            Self::CompleteAll(all) => {
+                let each = all.iter().map(|(by, done)| format!("{by} with {}", with(done)));
+                write!(f, "complete in one batch: {}", join(each))
+            }
             Self::Forget { key, right, force, memory } => {
                 let number = if *right { "its number" } else { "another number" };
-                write!(f, "forget key {key} by {number}, force {force}, memory {memory:?}")
+                write!(f, "forget {} by {number}, force {force}, memory {memory:?}", NAMES[*key])
             }
             Self::Purge(at_most) => write!(f, "purge {at_most}"),
             Self::Pass(by) => write!(f, "let {by:?} pass"),
         }
     }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = if self.stray { " under a number never granted" } else { "" };
+        let over = if self.second { " over the second connection" } else { "" };
+        write!(f, "key {} by owner {}{number}{over}", NAMES[self.key], self.owner)
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { by, lease, payload, max_attempts, on_expiry, memory, shown } = self;
+        write!(f, "{by} for {lease:?}, payload {payload:?}, max_attempts {max_attempts}, on_expiry {on_expiry:?}")?;
+        write!(f, ", memory {memory:?}, display {shown}")
+    }
+}
+
+fn with(done: &Completion) -> String {
+    format!("{:?}, retain {:?}", done.value, done.retain)
+}
+
+fn join(each: impl Iterator<Item = String>) -> String {
+    each.collect::<Vec<_>>().join("; ")
 }

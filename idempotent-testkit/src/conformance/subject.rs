@@ -7,18 +7,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Grant, Held, Identity, Key, OnExpiry, OwnerToken, Record, Release, Scene, Settled,
-    StateKind, Store, StoreError, Verdict,
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Key, OnExpiry, OwnerToken, Purge,
+    Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
 };
 
+use super::damage::{Damage, Plant};
+use super::lose::Loses;
+use super::need::Need;
 use crate::VirtualClock;
 
-/// A store under test, with the clock it reads and what has to be cleaned up after it.
+/// A store under test, with the clock it reads, what else its builder can offer to the laws, and what has to be cleaned
+/// up after it.
 ///
-/// Dropped in this order: store, clock, guard.
+/// Only the store is needed. Each thing more lets more laws be shown: [`on_clock`](Self::on_clock),
+/// [`second`](Self::second), [`clients`](Self::clients), [`losing`](Self::losing), [`planting`](Self::planting). A law
+/// whose need is not there does not pass; see [`conformance!`](crate::conformance!).
+///
+/// Dropped in this order: stores, clock, what was offered, guard.
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
+    second: Option<Arc<dyn Store>>,
+    clients: Option<[Arc<dyn Store>; 2]>,
     pub(crate) clock: Option<VirtualClock>,
+    pub(crate) losing: Option<Box<dyn Loses>>,
+    planting: Option<Box<dyn Plant>>,
+    rounds: u32,
     _guard: Box<dyn Any + Send>,
 }
 
@@ -31,7 +44,12 @@ impl Subject {
     /// file: all use the same keys, so that a law broken once is broken the same way again.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
-        Self { store: Arc::new(store), clock: None, _guard: Box::new(()) }
+        Self::of(Arc::new(store))
+    }
+
+    fn of(store: Arc<dyn Store>) -> Self {
+        let (second, clients, clock, losing, planting) = (None, None, None, None, None);
+        Self { store, second, clients, clock, losing, planting, rounds: 1_000, _guard: Box::new(()) }
     }
 
     /// Says that the store reads its time from this clock: laws about time are then exact and take no time.
@@ -41,11 +59,152 @@ impl Subject {
         self
     }
 
+    /// Offers a second connection to the same records, as another process has it: opened on its own, and not a clone
+    /// of the first where a clone shares anything but the records.
+    #[must_use]
+    pub fn second(mut self, store: impl Store) -> Self {
+        self.second = Some(Arc::new(store));
+        self
+    }
+
+    /// Offers two more connections to the same records, of processes whose own clocks are wrong: 5 minutes ahead, and
+    /// 5 minutes behind. For a store whose time is a server's. One that takes its time from the process has no such
+    /// clients; all its processes must agree.
+    #[must_use]
+    pub fn clients(mut self, ahead: impl Store, behind: impl Store) -> Self {
+        self.clients = Some([Arc::new(ahead), Arc::new(behind)]);
+        self
+    }
+
+    /// Offers a way to lose requests and replies between the subject's store and its records. Without one the laws
+    /// throw answers away by themselves, and cannot see which errors the store makes of a loss.
+    #[must_use]
+    pub fn losing(mut self, losing: impl Loses + 'static) -> Self {
+        self.losing = Some(Box::new(losing));
+        self
+    }
+
+    /// Offers a way to damage records behind the store's back.
+    #[must_use]
+    pub fn planting(mut self, planting: impl Plant + 'static) -> Self {
+        self.planting = Some(Box::new(planting));
+        self
+    }
+
+    /// Rounds of each race, 64 tasks each; races that take more steps in a round have a tenth of them. Fewer where the
+    /// store is slow: a race that is lost once in a thousand rounds is then found in one run of many.
+    ///
+    /// # Default
+    /// 1,000
+    #[must_use]
+    pub fn rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
     /// Dropped at the end of each test, after the store: a temporary file, a server.
     #[must_use]
     pub fn guarded_by(mut self, guard: impl Any + Send) -> Self {
         self._guard = Box::new(guard);
         self
+    }
+
+    /// What no law can be shown with: neither an ability of the store nor offered by the builder.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Need> {
+        Need::ALL.iter().copied().filter(|need| !self.has(*need)).collect()
+    }
+
+    fn has(&self, need: Need) -> bool {
+        let abilities = self.store.abilities();
+        match need {
+            Need::Clock => self.clock.is_some(),
+            Need::Second => self.second.is_some(),
+            Need::Clients => self.clients.is_some(),
+            Need::Losing => self.losing.is_some(),
+            Need::Planting => self.planting.is_some(),
+            Need::Foreign => self.planting.as_ref().is_some_and(|planting| planting.holds(Damage::Foreign)),
+            Need::Batch => abilities.batch.is_some(),
+            Need::Watch => abilities.watch.is_some(),
+            Need::Browse => abilities.browse.is_some(),
+            Need::Purge => abilities.purge.is_some(),
+            Need::Admin => abilities.admin.is_some(),
+        }
+    }
+
+    /// What this law cannot do without.
+    #[track_caller]
+    fn needed<T>(&self, need: Need, offered: Option<T>) -> T {
+        offered.unwrap_or_else(|| {
+            let missing = self.missing().iter().map(|need| need.name()).collect::<Vec<_>>().join(", ");
+            panic!(
+                "this law cannot be shown: {}, or say that it is left out: \
+                 conformance!(name, builder, without: [{missing}])",
+                need.remedy()
+            )
+        })
+    }
+
+    pub(crate) fn exact_clock(&self) -> &VirtualClock {
+        self.needed(Need::Clock, self.clock.as_ref())
+    }
+
+    pub(crate) fn can_lose(&self) {
+        self.needed(Need::Losing, self.losing.as_ref());
+    }
+
+    pub(crate) fn plant(&self) -> &dyn Plant {
+        self.needed(Need::Planting, self.planting.as_deref())
+    }
+
+    /// As [`plant`](Self::plant), and it can plant what is not a record.
+    pub(crate) fn plant_foreign(&self) -> &dyn Plant {
+        self.needed(Need::Foreign, self.planting.as_deref().filter(|planting| planting.holds(Damage::Foreign)))
+    }
+
+    pub(crate) fn batch(&self) -> &dyn Batch {
+        self.needed(Need::Batch, self.store.abilities().batch)
+    }
+
+    pub(crate) fn watch(&self) -> &dyn Watch {
+        self.needed(Need::Watch, self.store.abilities().watch)
+    }
+
+    pub(crate) fn browse(&self) -> &dyn Browse {
+        self.needed(Need::Browse, self.store.abilities().browse)
+    }
+
+    pub(crate) fn purge(&self) -> &dyn Purge {
+        self.needed(Need::Purge, self.store.abilities().purge)
+    }
+
+    pub(crate) fn admin(&self) -> &dyn Admin {
+        self.needed(Need::Admin, self.store.abilities().admin)
+    }
+
+    /// The same records over the second connection.
+    pub(crate) fn over_second(&self) -> Self {
+        self.over(self.needed(Need::Second, self.second.as_ref()))
+    }
+
+    /// The same records over the second connection, if there is one, else over the first.
+    pub(crate) fn over_any_second(&self) -> Self {
+        self.over(self.second.as_ref().unwrap_or(&self.store))
+    }
+
+    /// The same records as the clients ahead and behind see them.
+    pub(crate) fn over_clients(&self) -> [Self; 2] {
+        let [ahead, behind] = self.needed(Need::Clients, self.clients.as_ref());
+        [self.over(ahead), self.over(behind)]
+    }
+
+    fn over(&self, store: &Arc<dyn Store>) -> Self {
+        Self { clock: self.clock.clone(), rounds: self.rounds, ..Self::of(store.clone()) }
+    }
+
+    /// Rounds of each race.
+    pub(crate) fn race_rounds(&self) -> u32 {
+        self.rounds
     }
 
     /// What laws lease for: short where it has to be waited for.
@@ -79,6 +238,11 @@ impl Subject {
 
     pub(crate) fn key(&self, part: &str) -> Key {
         self.key_of(&self.identity(part))
+    }
+
+    /// A claim on a key of its own.
+    pub(crate) fn ask_on(&self, part: &str, owner: u128) -> ClaimRequest {
+        ClaimRequest { key: self.key(part), ..self.ask(owner) }
     }
 
     /// A claim on the law's main key.

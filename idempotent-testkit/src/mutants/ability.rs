@@ -4,11 +4,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol;
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Entry, Fencing, Held, Key, Page, Purge, Record,
-    Settled, State, Store, StoreError, Watch, Watching,
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Entry, Fencing, Held, Key, Page, Purge, Record, Settled,
+    State, Store, StoreError, Watch, Watching,
 };
 
-use super::{Bug, Mutant};
+use super::{Bug, Mutant, lock};
+
+impl Mutant {
+    /// The answers of a batch, as the bug gives them.
+    fn answers<T>(&self, mut answers: Vec<Result<T, StoreError>>) -> Vec<Result<T, StoreError>> {
+        if self.has(Bug::BatchInDisorder) {
+            answers.reverse();
+        }
+        let kind = answers.iter().find_map(|answer| answer.as_ref().err().map(StoreError::kind));
+        match kind.filter(|_| self.has(Bug::BatchFailsAsAWhole)) {
+            Some(kind) => answers.iter().map(|_| Err(StoreError::new(kind))).collect(),
+            None => answers,
+        }
+    }
+}
 
 #[async_trait]
 impl Batch for Mutant {
@@ -17,10 +31,7 @@ impl Batch for Mutant {
         for request in requests {
             claims.push(self.claim(request).await);
         }
-        if self.has(Bug::BatchInDisorder) {
-            claims.reverse();
-        }
-        claims
+        self.answers(claims)
     }
 
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
@@ -28,10 +39,7 @@ impl Batch for Mutant {
         for (held, lease) in held {
             settled.push(self.renew(held, *lease).await);
         }
-        if self.has(Bug::BatchInDisorder) {
-            settled.reverse();
-        }
-        settled
+        self.answers(settled)
     }
 
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
@@ -39,35 +47,42 @@ impl Batch for Mutant {
         for (held, completion) in done {
             settled.push(self.complete(held, completion).await);
         }
-        if self.has(Bug::BatchInDisorder) {
-            settled.reverse();
-        }
-        settled
+        self.answers(settled)
     }
 }
 
 impl Watch for Mutant {
     fn watch(&self, _: &Key) -> Watching {
-        Box::pin(self.shared.bell.clone().notified_owned())
+        Box::pin(self.bell().clone().notified_owned())
     }
 }
 
 #[async_trait]
 impl Browse for Mutant {
+    /// Goes past what it cannot read.
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
-        let (rows, now) = (self.rows(), self.clock.wall());
-        let mut live: Vec<_> = rows
+        let (rows, now) = (self.rows(), self.now());
+        let mut listed: Vec<_> = rows
             .values()
-            .filter(|(key, record)| {
-                let fresh = after.is_none_or(|after| match self.has(Bug::BrowseRepeats) {
-                    true => key.hash() + 1 > after,
-                    false => key.hash() > after,
-                });
-                fresh && (self.has(Bug::BrowseShowsExpired) || protocol::live(Some(record), now).is_some())
+            .filter(|row| {
+                after.is_none_or(|after| match self.has(Bug::BrowseRepeats) {
+                    true => row.key.hash() + 1 > after,
+                    false => row.key.hash() > after,
+                })
             })
-            .map(|(key, record)| Entry { key: key.clone(), record: record.clone() })
             .collect();
-        live.sort_by_key(|entry| entry.key.hash());
+        listed.sort_by_key(|row| row.key.hash());
+        if self.has(Bug::BrowseEndsAtUnreadable)
+            && let Some(end) = listed.iter().position(|row| !row.is_readable())
+        {
+            listed.truncate(end);
+        }
+        let counts = |record: &Record| self.has(Bug::BrowseShowsExpired) || protocol::live(Some(record), now).is_some();
+        let entry = |row: &super::Row| {
+            let record = self.read(row).ok().flatten().filter(|record| counts(record))?;
+            Some(Entry { key: row.key.clone(), record })
+        };
+        let mut live: Vec<_> = listed.into_iter().filter_map(entry).collect();
         let more = live.len() > limit;
         live.truncate(limit);
         let next = live.last().filter(|_| more).map(|entry| entry.key.hash());
@@ -78,20 +93,23 @@ impl Browse for Mutant {
 #[async_trait]
 impl Purge for Mutant {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
-        let now = self.clock.wall();
+        let now = self.now();
         let at_most = if self.has(Bug::PurgeWithoutBound) { usize::MAX } else { at_most };
         let mut rows = self.rows();
         let taken = |record: &Record| match record.state {
+            _ if self.has(Bug::PurgeForgetsNumber) => record.expires_at <= now,
             State::Consuming { until, .. } => self.has(Bug::PurgeTakesOrphans) && until <= now,
             _ => self.has(Bug::PurgeTakesTheLiving),
         };
-        let gone: Vec<_> = rows
-            .iter()
-            .filter(|(_, (_, record))| protocol::purgeable(record, now) || taken(record))
-            .map(|(place, _)| place.clone())
-            .take(at_most)
-            .collect();
+        let goes = |row: &super::Row| match self.read(row) {
+            Ok(Some(record)) => protocol::purgeable(&record, now) || taken(&record),
+            Ok(None) => true,
+            Err(_) => self.has(Bug::PurgeTakesUnreadable),
+        };
+        let gone: Vec<_> =
+            rows.iter().filter(|(_, row)| goes(row)).map(|(place, _)| place.clone()).take(at_most).collect();
         gone.iter().for_each(|place| drop(rows.remove(place)));
+        lock(&self.own.known).clear();
         Ok(gone.len())
     }
 }
@@ -99,10 +117,11 @@ impl Purge for Mutant {
 #[async_trait]
 impl Admin for Mutant {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
-        Ok(self.step(key, |found| {
+        self.settle(key, |found| {
             let expected = found.filter(|_| self.has(Bug::ForgetAnyNumber)).map_or(expected, |record| record.fencing);
             let force = force || self.has(Bug::ForgetHeld);
-            protocol::forget(found, expected, force, memory, self.clock.wall())
-        }))
+            protocol::forget(found, expected, force, memory, self.now())
+        })
+        .await
     }
 }

@@ -8,10 +8,20 @@ use idempotent_core::{CasBackend, Clock, Key, Micros, Record, Seen, State, Store
 use idempotent_testkit::VirtualClock;
 use tokio::task::yield_now;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Bug {
-    /// The control: a backend without a bug keeps every law.
-    None,
+macro_rules! bugs {
+    ($($(#[$doc:meta])+ $bug:ident,)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub(crate) enum Bug {
+            $($(#[$doc])+ $bug,)+
+        }
+
+        impl Bug {
+            pub(crate) const ALL: &[Self] = &[$(Self::$bug,)+];
+        }
+    };
+}
+
+bugs! {
     /// Each row counts for itself: behind a deletion it begins anew.
     VersionRestarts,
     /// One where something is.
@@ -54,11 +64,17 @@ pub(crate) enum Bug {
     NowInMillis,
     /// Two servers answer in turn, and their clocks differ.
     TwoClocks,
+    /// Reading counts as a write.
+    ReadingCounts,
+    /// Has written, and says no.
+    DoneAndDenied,
+    /// Times end in the year 9999.
+    NoTimeWithoutEnd,
 }
 
 #[derive(Debug)]
 pub(crate) struct Mutant {
-    bug: Bug,
+    bug: Option<Bug>,
     clock: VirtualClock,
     inside: Mutex<Inside>,
 }
@@ -71,12 +87,12 @@ struct Inside {
 }
 
 impl Mutant {
-    pub(crate) fn new(bug: Bug, clock: VirtualClock) -> Self {
+    pub(crate) fn new(bug: Option<Bug>, clock: VirtualClock) -> Self {
         Self { bug, clock, inside: Mutex::default() }
     }
 
     fn has(&self, bug: Bug) -> bool {
-        self.bug == bug
+        self.bug == Some(bug)
     }
 
     fn place(&self, key: &Key) -> String {
@@ -95,8 +111,8 @@ impl Mutant {
         let now = self.clock.wall().0;
         let record = inside.rows.get(&self.place(key)).map(|row| row.1.clone());
         record.filter(|record| match self.bug {
-            Bug::HidesExpired => record.expires_at.0 > now,
-            Bug::RemovesEarly => record.expires_at.0 > now + 3_600_000_000,
+            Some(Bug::HidesExpired) => record.expires_at.0 > now,
+            Some(Bug::RemovesEarly) => record.expires_at.0 > now + 3_600_000_000,
             _ => true,
         })
     }
@@ -104,10 +120,10 @@ impl Mutant {
     fn may(&self, seen: Version, found: Version, next: Option<&Record>) -> bool {
         seen == found
             || match self.bug {
-                Bug::SwapIgnoresVersion => true,
-                Bug::ZeroIsAnyVersion => seen == 0,
-                Bug::AbsentIsAnyVersion => found == 0,
-                Bug::DeletionIgnoresVersion => next.is_none(),
+                Some(Bug::SwapIgnoresVersion) => true,
+                Some(Bug::ZeroIsAnyVersion) => seen == 0,
+                Some(Bug::AbsentIsAnyVersion) => found == 0,
+                Some(Bug::DeletionIgnoresVersion) => next.is_none(),
                 _ => false,
             }
     }
@@ -115,24 +131,27 @@ impl Mutant {
     fn next_version(&self, inside: &mut Inside, found: Version, next: &Record) -> Version {
         inside.last += 1;
         match self.bug {
-            Bug::VersionRestarts => found + 1,
-            Bug::VersionIsExists => 1,
-            Bug::VersionIsContent => {
+            Some(Bug::VersionRestarts) => found + 1,
+            Some(Bug::VersionIsExists) => 1,
+            Some(Bug::VersionIsContent) => {
                 let mut digest = DefaultHasher::new();
                 next.to_bytes().hash(&mut digest);
                 digest.finish()
             }
-            Bug::ZeroForARecord => inside.last - 1,
+            Some(Bug::ZeroForARecord) => inside.last - 1,
             _ => inside.last,
         }
     }
 
     fn kept(&self, mut record: Record) -> Record {
         match (self.bug, &mut record.state) {
-            (Bug::EmptyIsNone, State::Consumed { value, .. }) => {
+            (Some(Bug::EmptyIsNone), State::Consumed { value, .. }) => {
                 *value = value.take().filter(|value| !value.is_empty())
             }
-            (Bug::TimesInMillis, _) => record.first_seen.0 -= record.first_seen.0 % 1_000,
+            (Some(Bug::NoTimeWithoutEnd), _) => {
+                record.expires_at = record.expires_at.min(Micros(253_402_300_799_000_000));
+            }
+            (Some(Bug::TimesInMillis), _) => record.first_seen.0 -= record.first_seen.0 % 1_000,
             _ => {}
         }
         record
@@ -165,6 +184,11 @@ impl CasBackend for Mutant {
         let (record, mut version, reads) = {
             let inside = &mut *self.inside.lock().unwrap();
             inside.reads += 1;
+            if self.has(Bug::ReadingCounts) {
+                inside.last += 1;
+                let last = inside.last;
+                inside.rows.entry(self.place(key)).and_modify(|row| row.0 = last);
+            }
             (self.record(inside, key), self.version(inside, key), inside.reads)
         };
         yield_now().await; // as a network would
@@ -197,6 +221,6 @@ impl CasBackend for Mutant {
             inside.last += 1;
             row.0 = inside.last;
         }
-        Ok(may)
+        Ok(may && !self.has(Bug::DoneAndDenied))
     }
 }

@@ -2,20 +2,21 @@
 #![allow(clippy::unwrap_used)]
 mod backend;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use idempotent_testkit::conformance::laws::cas as laws;
-use idempotent_testkit::conformance::{Threads, hold_cas};
+use idempotent_testkit::conformance::{CasLaw, Threads, hold_cas};
 use idempotent_testkit::{CasSubject, VirtualClock, cas_conformance};
 
 use self::backend::{Bug, Mutant};
 
-fn mutant(bug: Bug) -> CasSubject {
+fn mutant(bug: impl Into<Option<Bug>>) -> CasSubject {
     let clock = VirtualClock::new();
-    CasSubject::new(Mutant::new(bug, clock.clone())).on_clock(clock)
+    CasSubject::new(Mutant::new(bug.into(), clock.clone())).on_clock(clock).rounds(10)
 }
-cas_conformance!(a_backend_without_a_bug_keeps_every_law, mutant(Bug::None));
+cas_conformance!(a_backend_without_a_bug_keeps_every_law, mutant(None));
 
 /// What the law says about the mutant, if it is broken.
 fn broken(bug: Bug, threads: Threads, law: impl AsyncFnOnce(&CasSubject)) -> Option<String> {
@@ -90,6 +91,12 @@ caught! {
         One records::records_of_every_state_come_back_as_they_were;
     a_clock_in_milliseconds_is_caught: NowInMillis by
         One records::time_passes_in_microseconds;
+    reading_that_counts_is_caught: ReadingCounts by
+        One versions::reading_changes_nothing;
+    a_swap_that_is_done_and_denied_is_caught: DoneAndDenied by
+        One swaps::a_swap_with_the_version_just_read_writes;
+    an_end_where_there_is_none_is_caught: NoTimeWithoutEnd by
+        One records::a_record_without_an_end_comes_back_as_it_was;
     a_clock_that_goes_back_is_caught: TwoClocks by
         One records::time_does_not_go_back;
 }
@@ -102,4 +109,18 @@ fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     let law = laws::swaps::a_refused_swap_changes_nothing;
     assert!(catch_unwind(AssertUnwindSafe(|| hold_cas(Threads::One, build, law))).is_err());
     assert!(watched.upgrade().is_none());
+}
+
+/// Rows are the bugs of `caught!`; this is the other way round.
+#[test]
+fn b40_each_law_is_broken_by_a_mutant_and_each_mutant_breaks_a_law() {
+    let names = |laws: &mut dyn Iterator<Item = &'static CasLaw>| laws.map(CasLaw::name).collect::<BTreeSet<_>>();
+    let mut unbroken = names(&mut laws::all());
+    for bug in Bug::ALL {
+        let breaks = |law: &&CasLaw| catch_unwind(AssertUnwindSafe(|| law.hold(|| mutant(*bug)))).is_err();
+        let broken = names(&mut laws::all().filter(breaks));
+        assert!(!broken.is_empty(), "{bug:?} breaks no law");
+        unbroken.retain(|law| !broken.contains(law));
+    }
+    assert!(unbroken.is_empty(), "no mutant breaks these, do they say anything? {unbroken:#?}");
 }

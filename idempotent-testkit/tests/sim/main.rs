@@ -31,14 +31,18 @@ fn explore() {
             continue;
         }
         let began = Instant::now();
-        let campaign = sim::campaign(0..most, |_, clock| mutant(bug, clock));
-        let mut first: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for (seed, violations) in &campaign.failed {
-            let names: BTreeSet<_> = violations.iter().map(|v| v.name.clone()).collect();
-            for name in names {
-                first.entry(name).or_insert((*seed, 0)).1 += 1;
+        let (mut told, mut applied) = (BTreeMap::new(), BTreeMap::new());
+        for seed in 0..most {
+            let world = sim::run(seed, |clock| mutant(bug, clock));
+            for violation in world.violations {
+                let first = if violation.name.ends_with("applied") { &mut applied } else { &mut told };
+                first.entry(violation.name).or_insert(seed);
+            }
+            if began.elapsed().as_secs() > 9 || told.len() > 2 || (!told.is_empty() && seed > 20) {
+                println!("  at {seed}");
+                break;
             }
         }
-        println!("{bug:?}: {first:?} in {:?}", began.elapsed());
+        println!("{bug:?}: {told:?} {applied:?} in {:?}", began.elapsed());
     }
 }

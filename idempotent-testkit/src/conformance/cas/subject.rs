@@ -20,6 +20,7 @@ use crate::conformance::subject::{HOUR, MS, must};
 pub struct CasSubject {
     backend: Arc<dyn CasBackend>,
     clock: Option<VirtualClock>,
+    rounds: u32,
     _guard: Box<dyn Any + Send>,
 }
 
@@ -28,13 +29,23 @@ impl CasSubject {
     /// file: all use the same keys, so that a law broken once is broken the same way again.
     #[must_use]
     pub fn new(backend: impl CasBackend) -> Self {
-        Self { backend: Arc::new(backend), clock: None, _guard: Box::new(()) }
+        Self { backend: Arc::new(backend), clock: None, rounds: 1_000, _guard: Box::new(()) }
     }
 
     /// Says that the backend reads its time from this clock: laws about time then take none.
     #[must_use]
     pub fn on_clock(mut self, clock: VirtualClock) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// Rounds of each race, 64 tasks each; fewer where the backend is slow.
+    ///
+    /// # Default
+    /// 1,000
+    #[must_use]
+    pub fn rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
         self
     }
 
@@ -51,6 +62,10 @@ impl CasSubject {
             Some(clock) => clock.advance(by).await,
             None => tokio::time::sleep(by + 20 * MS).await,
         }
+    }
+
+    pub(crate) fn race_rounds(&self) -> u32 {
+        self.rounds
     }
 
     pub(crate) fn key(&self, part: &str) -> Key {

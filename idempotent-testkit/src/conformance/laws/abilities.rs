@@ -36,7 +36,7 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
 }
 
 pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
-    let Some(purge) = s.store.abilities().purge else { return };
+    let purge = s.purge();
     let brief = |n: u32| ClaimRequest { key: s.key(&format!("brief {n}")), memory: MS, ..s.ask(1) };
     for n in 0..10 {
         acquired(s.claim(&brief(n)).await);
@@ -82,7 +82,7 @@ async fn drain(purge: &dyn Purge) {
 }
 
 pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
-    let Some(admin) = s.store.abilities().admin else { return };
+    let admin = s.admin();
     for (name, verdict, state) in [
         ("consumed", None, StateKind::Consumed),
         ("failed", Some(Verdict::Fail), StateKind::Failed),
@@ -106,7 +106,7 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
 }
 
 pub async fn a_held_key_is_forgotten_by_force_only(s: &Subject) {
-    let Some(admin) = s.store.abilities().admin else { return };
+    let admin = s.admin();
     let grant = acquired(s.claim_by(1).await);
     let key = s.key("k");
     let settled = must("forget", admin.forget(&key, grant.fencing, false, HOUR).await);
@@ -117,7 +117,7 @@ pub async fn a_held_key_is_forgotten_by_force_only(s: &Subject) {
 }
 
 pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
-    let Some(watch) = s.store.abilities().watch else { return };
+    let watch = s.watch();
     for (name, verdict) in [("complete", None), ("delete", Some(Verdict::Delete)), ("vacate", Some(Verdict::Vacate))] {
         let ask = ClaimRequest { key: s.key(name), lease: HOUR, ..s.ask(1) };
         acquired(s.claim(&ask).await);
@@ -140,7 +140,7 @@ pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
 }
 
 pub async fn browsing_lists_each_live_key_once(s: &Subject) {
-    let Some(browse) = s.store.abilities().browse else { return };
+    let browse = s.browse();
     let mut expected = HashMap::new();
     for n in 0..25 {
         let ask = ClaimRequest { key: s.key(&format!("listed {n}")), ..s.ask(1) };
@@ -174,7 +174,7 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
 }
 
 pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
-    let Some(batch) = s.store.abilities().batch else { return };
+    let batch = s.batch();
     let ask = |key: &str, owner| ClaimRequest { key: s.key(key), ..s.ask(owner) };
     acquired(s.claim(&ask("held", 1)).await);
     // Another attempt and another lease, so that no answer can pass for a neighbour's.

@@ -3,3 +3,5 @@ pub mod races;
 pub mod records;
 pub mod swaps;
 pub mod versions;
+
+pub use crate::conformance::cas::all;

@@ -1,39 +1,94 @@
 //! The store against `protocol.rs`: the same operations, the same answers, the same records.
 use std::fmt::{Debug, Write};
+use std::sync::Arc;
 
-use idempotent_core::{Clock, Fencing, Key, Micros};
+use idempotent_core::{Claim, Clock, Fencing, Held, Key, Micros, Settled, Store, StoreError};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::VirtualClock;
 use crate::conformance::Subject;
 use crate::conformance::model::{Model, Shape};
-use crate::conformance::operations::{KEYS, Operation, key_name, script};
+use crate::conformance::operations::{By, KEYS, NAMES, Operation, scripts};
 use crate::conformance::subject::must;
 
-const SEEDS: u64 = 40;
+/// Scripts held against the protocol.
+const CASES: u64 = 48;
+/// Steps of the longest script.
 const LENGTH: usize = 80;
+/// Scripts tried to make a failing one shorter.
+const SHRINKS: u32 = 2_000;
+/// The seed of another set of scripts, and how many: for a search that goes on.
+const SEED: &str = "IDEMPOTENT_KIT_SEED";
+const MORE: &str = "IDEMPOTENT_KIT_CASES";
 
+/// The same scripts each time, unless `IDEMPOTENT_KIT_SEED` (a number, 0 by default) says otherwise;
+/// `IDEMPOTENT_KIT_CASES` of them (48 by default). A script that is answered differently is made as short as it can
+/// be, and told step by step.
 pub async fn random_operations_are_answered_as_the_protocol_answers_them(s: &Subject) {
-    for seed in 0..SEEDS {
-        answered_as_by_the_protocol(s, seed, LENGTH).await;
-    }
+    answered_as_by_the_protocol(s, number(SEED, 0), number(MORE, CASES)).await;
 }
 
-/// One seed of the law above, to look at alone or to go on from.
+/// The law above for another seed and number of scripts.
 ///
 /// # Panics
-/// At the first answer or record that differs, with the seed and the operations up to there.
-pub async fn answered_as_by_the_protocol(s: &Subject, seed: u64, length: usize) {
-    let operations = script(s, seed, length);
-    let mut comparison = Comparison::new(s, seed);
-    for (at, operation) in operations.iter().enumerate() {
-        if let Err(difference) = comparison.step(operation).await {
-            panic!("{}", story(seed, &operations[..=at], &difference));
+/// At the first script that is answered differently, with the seed and the shortest such script.
+pub async fn answered_as_by_the_protocol(s: &Subject, seed: u64, cases: u64) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let scripts = scripts(s.clock.is_some(), LENGTH);
+    let mut runs = 0;
+    for case in 1..=cases {
+        let mut tree = scripts.new_tree(&mut runner).expect("a script");
+        if let Err(difference) = run(s, &mut runs, &tree.current()).await {
+            let first = tree.current();
+            let (shortest, difference) = shrink(s, &mut runs, &mut tree, difference).await;
+            panic!(
+                "seed {seed}, script {case}: {difference}\n{} of its {} steps are enough:\n{}",
+                shortest.len(),
+                first.len(),
+                story(&shortest)
+            );
         }
     }
 }
 
-fn story(seed: u64, operations: &[Operation], difference: &str) -> String {
-    let mut story = format!("seed {seed}, operation {}: {difference}\nthe operations up to there:\n", operations.len());
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name} is {value:?}: it has to be a number")),
+        Err(_) => default,
+    }
+}
+
+/// The simplest script that still fails, and how.
+async fn shrink(
+    s: &Subject,
+    runs: &mut u64,
+    tree: &mut impl ValueTree<Value = Vec<Operation>>,
+    difference: String,
+) -> (Vec<Operation>, String) {
+    let (mut worst, mut difference) = (tree.current(), difference);
+    let mut simpler = tree.simplify();
+    for _ in 0..SHRINKS {
+        if !simpler {
+            break;
+        }
+        let script = tree.current();
+        simpler = match run(s, runs, &script).await {
+            Ok(()) => tree.complicate(),
+            Err(still) => {
+                (worst, difference) = (script, still);
+                tree.simplify()
+            }
+        };
+    }
+    (worst, difference)
+}
+
+fn story(operations: &[Operation]) -> String {
+    let mut story = String::new();
     for (number, operation) in (1..).zip(operations) {
         // Writing to a string cannot fail.
         let _ = writeln!(story, "{number:4}. {operation}");
@@ -41,8 +96,21 @@ fn story(seed: u64, operations: &[Operation], difference: &str) -> String {
     story
 }
 
+/// On keys of its own: what an earlier script left behind must not matter.
+async fn run(s: &Subject, runs: &mut u64, operations: &[Operation]) -> Result<(), String> {
+    *runs += 1;
+    let keys = NAMES.iter().map(|name| s.key(&format!("script {runs} key {name}"))).collect();
+    let mut comparison = Comparison::new(s, keys);
+    for operation in operations {
+        comparison.step(operation).await?;
+        comparison.compare_records().await?;
+    }
+    Ok(())
+}
+
 struct Comparison<'a> {
     s: &'a Subject,
+    second: Subject,
     model: Model,
     keys: Vec<Key>,
     /// Where time is real: the model's own, which rises with each operation.
@@ -52,16 +120,10 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn new(s: &'a Subject, seed: u64) -> Self {
+    fn new(s: &'a Subject, keys: Vec<Key>) -> Self {
         let shapes = || (0..KEYS).map(|_| Shape::default()).collect();
-        Self {
-            s,
-            model: Model::default(),
-            keys: (0..KEYS).map(|index| s.key(&key_name(seed, index))).collect(),
-            operations: 0,
-            model_shape: shapes(),
-            store_shape: shapes(),
-        }
+        let (model_shape, store_shape) = (shapes(), shapes());
+        Self { s, second: s.over_any_second(), model: Model::default(), keys, operations: 0, model_shape, store_shape }
     }
 
     fn now(&self) -> Micros {
@@ -71,57 +133,100 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn index(&self, key: &Key) -> usize {
-        self.keys.iter().position(|known| known == key).expect("a key of this script")
+    /// Over the connection that the step says.
+    fn store(&self, by: &By) -> Arc<dyn Store> {
+        if by.second { self.second.store.clone() } else { self.s.store.clone() }
+    }
+
+    fn same_claim(&mut self, key: usize, got: Claim, want: Claim) -> Result<(), String> {
+        if self.s.clock.is_some() {
+            return same("the claim's answer", &got, &want);
+        }
+        let (got, want) = (self.store_shape[key].claim(got), self.model_shape[key].claim(want));
+        same("the claim's answer", &got, &want)
     }
 
     async fn step(&mut self, operation: &Operation) -> Result<(), String> {
         self.operations += 1;
-        let (store, now) = (&self.s.store, self.now());
+        let now = self.now();
         match operation {
             Operation::Claim(ask) => {
-                let (got, want) = (must("claim", store.claim(ask).await), self.model.claim(ask, now));
-                if self.s.clock.is_some() {
-                    same("the claim's answer", &got, &want)?;
-                } else {
-                    let index = self.index(&ask.key);
-                    let (got, want) = (self.store_shape[index].claim(got), self.model_shape[index].claim(want));
-                    same("the claim's answer", &got, &want)?;
-                }
+                let request = ask.request(&self.keys);
+                let got = must("claim", self.store(ask.by()).claim(&request).await);
+                let want = self.model.claim(&request, now);
+                self.same_claim(ask.by().key, got, want)
             }
-            Operation::Renew(held, lease) => {
-                let got = must("renew", store.renew(held, *lease).await);
-                same("the renewal's answer", &got, &self.model.renew(held, *lease, now))?;
+            Operation::Renew(by, lease) => {
+                let held = by.held(&self.keys);
+                let got = must("renew", self.store(by).renew(&held, *lease).await);
+                same("the renewal's answer", &got, &self.model.renew(&held, *lease, now))
             }
-            Operation::Complete(held, done) => {
-                let got = must("complete", store.complete(held, done).await);
-                same("the completion's answer", &got, &self.model.complete(held, done, now))?;
+            Operation::Complete(by, done) => {
+                let held = by.held(&self.keys);
+                let got = must("complete", self.store(by).complete(&held, done).await);
+                same("the completion's answer", &got, &self.model.complete(&held, done, now))
             }
-            Operation::Release(held, release) => {
-                let got = must("release", store.release(held, release).await);
-                same("the release's answer", &got, &self.model.release(held, release, now))?;
+            Operation::Release(by, release) => {
+                let held = by.held(&self.keys);
+                let got = must("release", self.store(by).release(&held, release).await);
+                same("the release's answer", &got, &self.model.release(&held, release, now))
+            }
+            Operation::ClaimAll(_) | Operation::RenewAll(_) | Operation::CompleteAll(_) => {
+                self.batch(operation, now).await
             }
             Operation::Forget { key, right, force, memory } => {
-                let (Some(admin), key) = (store.abilities().admin, &self.keys[*key]) else { return Ok(()) };
+                let Some(admin) = self.s.store.abilities().admin else { return Ok(()) };
+                let key = &self.keys[*key];
                 let number = |fencing: Fencing| if *right { fencing } else { Fencing(fencing.0 - 1) };
-                let seen = must("peek", store.peek(key).await).map_or(Fencing(1), |record| record.fencing);
+                let seen = must("peek", self.s.store.peek(key).await).map_or(Fencing(1), |record| record.fencing);
                 let got = must("forget", admin.forget(key, number(seen), *force, *memory).await);
                 let seen = self.model.peek(key, now).map_or(Fencing(1), |record| record.fencing);
-                same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *memory, now))?;
+                same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *memory, now))
             }
             Operation::Purge(at_most) => {
-                if let Some(purge) = store.abilities().purge {
+                if let Some(purge) = self.s.store.abilities().purge {
                     must("purge", purge.purge(*at_most).await);
                 }
+                Ok(())
             }
             Operation::Pass(by) => {
                 // In real time nothing is to end: all spans are hours.
                 if let Some(clock) = &self.s.clock {
                     clock.jump(*by);
                 }
+                Ok(())
             }
         }
-        self.compare_records().await
+    }
+
+    /// As if each had come alone; skipped where the store has no batch.
+    async fn batch(&mut self, operation: &Operation, now: Micros) -> Result<(), String> {
+        let Some(batch) = self.s.store.abilities().batch else { return Ok(()) };
+        match operation {
+            Operation::ClaimAll(asks) => {
+                let requests: Vec<_> = asks.iter().map(|ask| ask.request(&self.keys)).collect();
+                let got = all("claim_all", batch.claim_all(&requests).await, requests.len())?;
+                for ((ask, request), got) in asks.iter().zip(&requests).zip(got) {
+                    let want = self.model.claim(request, now);
+                    self.same_claim(ask.by().key, got, want)?;
+                }
+            }
+            Operation::RenewAll(renewals) => {
+                let held: Vec<_> = renewals.iter().map(|(by, lease)| (by.held(&self.keys), *lease)).collect();
+                let got = all("renew_all", batch.renew_all(&held).await, held.len())?;
+                let want: Vec<Settled> = held.iter().map(|(held, by)| self.model.renew(held, *by, now)).collect();
+                same("the renewals' answers", &got, &want)?;
+            }
+            Operation::CompleteAll(completions) => {
+                let held: Vec<(Held, _)> =
+                    completions.iter().map(|(by, done)| (by.held(&self.keys), done.clone())).collect();
+                let got = all("complete_all", batch.complete_all(&held).await, held.len())?;
+                let want: Vec<Settled> = held.iter().map(|(held, by)| self.model.complete(held, by, now)).collect();
+                same("the completions' answers", &got, &want)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     async fn compare_records(&mut self) -> Result<(), String> {
@@ -129,16 +234,24 @@ impl<'a> Comparison<'a> {
         for (index, key) in self.keys.iter().enumerate() {
             let got = must("peek", self.s.store.peek(key).await);
             let want = self.model.peek(key, now).cloned();
+            let what = format!("the record of key {}", NAMES[index]);
             if self.s.clock.is_some() {
-                same(&format!("the record of key {index}"), &got, &want)?;
+                same(&what, &got, &want)?;
             } else {
                 let got = got.map(|record| self.store_shape[index].record(record));
                 let want = want.map(|record| self.model_shape[index].record(record));
-                same(&format!("the record of key {index}"), &got, &want)?;
+                same(&what, &got, &want)?;
             }
         }
         Ok(())
     }
+}
+
+fn all<T>(verb: &str, answers: Vec<Result<T, StoreError>>, asked: usize) -> Result<Vec<T>, String> {
+    if answers.len() != asked {
+        return Err(format!("{verb} was asked {asked} and answered {}", answers.len()));
+    }
+    Ok(answers.into_iter().map(|answer| must(verb, answer)).collect())
 }
 
 fn same<T: Debug + PartialEq>(what: &str, got: &T, want: &T) -> Result<(), String> {

@@ -58,8 +58,7 @@ pub async fn fencing_rises_within_one_instant(s: &Subject) {
 }
 
 pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
-    let mut last = Fencing(0);
-    let Some(purge) = s.store.abilities().purge else { return };
+    let (mut last, purge) = (Fencing(0), s.purge());
     for owner in 0..20 {
         higher(s, &s.ask(owner), &mut last, "deletion and purge a moment ago").await;
         assert_eq!(s.release(owner, Verdict::Delete).await, Settled::Done);
@@ -69,9 +68,7 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
 
 /// A thousand grants in one ms: the number is ahead of the clock when the last record ends.
 pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
-    if s.clock.is_none() {
-        return;
-    }
+    s.exact_clock();
     let mut last = Fencing(0);
     for owner in 0..1_100 {
         higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
@@ -87,8 +84,7 @@ pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subjec
 }
 
 pub async fn fencing_rises_over_forgetting(s: &Subject) {
-    let mut last = Fencing(0);
-    let Some(admin) = s.store.abilities().admin else { return };
+    let (mut last, admin) = (Fencing(0), s.admin());
     for owner in 0..3 {
         higher(s, &s.ask(owner), &mut last, "forgetting").await;
         s.complete(owner, b"v").await;

@@ -86,6 +86,25 @@ pub async fn keys_that_differ_in_one_place_are_kept_apart(s: &Subject) {
     kept_apart(s, &hashes.map(|hash| Key::from_parts(&name, hash))).await;
 }
 
+/// A store that looks keys up by text must not join name and hash so that one runs over into the other.
+pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
+    let (name, rest) = (s.key("name").name().to_owned(), u128::MAX >> 8);
+    let longer = |digit: u32| format!("{name}{digit:x}");
+    let keys = [
+        // In hex: the first digit of the hash, or the last character of the name.
+        Key::from_parts(&name, 1 << 120 | rest),
+        Key::from_parts(&longer(1), rest),
+        // In decimal.
+        Key::from_parts(&name, 17),
+        Key::from_parts(&longer(1), 7),
+        // With and without a separator.
+        Key::from_parts("laws:mq:law", 2),
+        Key::from_parts("laws:mqlaw", 3),
+        Key::from_parts("lawsmq:law", 4),
+    ];
+    kept_apart(s, &keys).await;
+}
+
 pub async fn stored_keys_that_differ_only_by_case_are_kept_apart(s: &Subject) {
     let name = s.key("name").name().to_owned();
     // Six bits make one character of the hash: 0 is "A", 26 is "a".

@@ -3,6 +3,7 @@ use idempotent_core::{Claim, ClaimRequest, Consumed, Grant, Held, Release, Settl
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, VERDICTS, acquired, done, lost, put_down};
+use crate::entropy::Dice;
 
 /// Every step by `owner` is lost to `now`, and the record stays as it is.
 async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
@@ -167,4 +168,72 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
     assert!(longer > first);
     assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
     assert_eq!(until(s).await, longer);
+}
+
+/// Put after vanish: what is gone stays gone, whatever its last owner still has to say.
+pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
+    let brief = |name, owner| ClaimRequest { memory: s.lease(), ..s.ask_on(name, owner) };
+    let mut gone = Vec::new();
+    for name in ["deleted", "past its retention", "past lease and memory"] {
+        let grant = acquired(s.claim(&brief(name, 1)).await);
+        gone.push((name, brief(name, 1).held(), Held { fencing: Some(grant.fencing), ..brief(name, 1).held() }));
+    }
+    s.store.release(&gone[0].1, &put_down(Verdict::Delete)).await.unwrap();
+    s.store.complete(&gone[1].1, &done(b"v", s.lease())).await.unwrap();
+    s.pass(s.lease() * 2).await;
+    for (name, unanswered, held) in gone {
+        for held in [&unanswered, &held] {
+            assert_eq!(s.store.renew(held, HOUR).await.unwrap(), lost(StateKind::Absent), "{name}");
+            assert_eq!(s.store.complete(held, &done(b"late", HOUR)).await.unwrap(), lost(StateKind::Absent), "{name}");
+            for verdict in VERDICTS {
+                let released = s.store.release(held, &put_down(verdict)).await.unwrap();
+                assert_eq!(released, lost(StateKind::Absent), "{name}, {verdict:?}");
+            }
+            assert_eq!(s.store.peek(&held.key).await.unwrap(), None, "{name}: brought back");
+        }
+        assert_eq!(acquired(s.claim(&brief(name, 2)).await).attempt, 1, "{name}");
+    }
+}
+
+/// A key is granted once, and once more for each end of a lease and each release by its owner; by nothing else.
+pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
+    let mut dice = Dice::new(1);
+    let (mut holder, mut lapsed, mut grants) = (None, false, 0);
+    // In real time leases are not waited for.
+    let lease = if s.clock.is_some() { s.lease() } else { HOUR };
+    let ask = |owner| ClaimRequest { lease, ..s.ask(owner) };
+    for owner in 1..=300 {
+        let claim = s.claim(&ask(owner)).await;
+        let free = holder.is_none() || lapsed;
+        assert_eq!(matches!(claim, Claim::Acquired(_)), free, "claim {owner} after {grants} grants: {claim:?}");
+        if free {
+            (holder, lapsed, grants) = (Some(owner), false, grants + 1);
+        }
+        let at = holder.unwrap_or(owner);
+        match dice.below(8) {
+            0 => assert_eq!(s.release(at, Verdict::Delete).await, Settled::Done),
+            1 => assert_eq!(s.release(at, Verdict::Vacate).await, Settled::Done),
+            2 if let Some(clock) = &s.clock => {
+                clock.jump(s.lease());
+                lapsed = true;
+                continue;
+            }
+            3 => assert_eq!(acquired(s.claim(&ask(at)).await).lease, lease, "asking again is no run"),
+            4 => assert_eq!(s.complete(owner + 1_000, b"foreign").await, lost(StateKind::Consuming)),
+            5 => assert_eq!(s.release(owner + 1_000, Verdict::Delete).await, lost(StateKind::Consuming)),
+            6 => assert_eq!(s.renew(owner + 1_000, HOUR).await, lost(StateKind::Consuming)),
+            _ => assert_eq!(s.renew(at, lease).await, Settled::Done),
+        }
+        if s.state().await != StateKind::Consuming {
+            holder = None;
+        }
+    }
+    assert!(grants > 30, "only {grants} grants: nothing is shown");
+    if let Some(at) = holder {
+        assert_eq!(s.release(at, Verdict::Delete).await, Settled::Done);
+    }
+    acquired(s.claim_by(9_999).await);
+    assert_eq!(s.complete(9_999, b"v").await, Settled::Done);
+    s.pass(s.lease()).await;
+    assert!(matches!(s.claim_by(1).await, Claim::Consumed(_)), "no end of a lease brings back what is consumed");
 }

@@ -1,65 +1,20 @@
-//! Many at once: one step is one step.
+//! Many at once: one step is one step. Each race is run by 64 tasks, in
+//! [`Subject::rounds`](crate::Subject::rounds) rounds.
+use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotent_core::{
-    Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Release, Settled, StateKind, Store, StoreError,
-    StoreErrorKind, Verdict,
-};
+use idempotent_core::{Claim, ClaimRequest, Consumed, Fencing, Settled, StateKind, Verdict};
 use tokio::task::JoinSet;
 
 use crate::conformance::Subject;
-use crate::conformance::subject::{HOUR, HeldBy, acquired, done, must, put_down};
+use crate::conformance::patient::Patient;
+use crate::conformance::subject::{HOUR, HeldBy, acquired, done, put_down};
 use crate::conformance::together;
 
 const RACERS: u32 = 64;
-const ROUNDS: u32 = 10;
-
-/// Asks again as long as the store says that nothing was done: under contention it may.
-#[derive(Clone)]
-struct Patient(Arc<dyn Store>);
-
-impl Patient {
-    async fn claim(&self, ask: &ClaimRequest) -> Claim {
-        for _ in 0..PATIENCE {
-            if let Some(claim) = applied(self.0.claim(ask).await).await {
-                return claim;
-            }
-        }
-        panic!("refused {PATIENCE} times in a row")
-    }
-
-    async fn complete(&self, held: &Held, completion: &Completion) -> Settled {
-        for _ in 0..PATIENCE {
-            if let Some(settled) = applied(self.0.complete(held, completion).await).await {
-                return settled;
-            }
-        }
-        panic!("refused {PATIENCE} times in a row")
-    }
-
-    async fn release(&self, held: &Held, release: &Release) -> Settled {
-        for _ in 0..PATIENCE {
-            if let Some(settled) = applied(self.0.release(held, release).await).await {
-                return settled;
-            }
-        }
-        panic!("refused {PATIENCE} times in a row")
-    }
-}
-
-const PATIENCE: u32 = 1_000;
-
-async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
-    match result {
-        Err(e) if e.kind() == StoreErrorKind::NotApplied => {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            None
-        }
-        other => Some(must("a racing call", other)),
-    }
-}
 
 async fn race(store: &Patient, round: u32, asks: Vec<ClaimRequest>) -> Vec<Claim> {
     let claim = |ask: ClaimRequest| {
@@ -70,22 +25,35 @@ async fn race(store: &Patient, round: u32, asks: Vec<ClaimRequest>) -> Vec<Claim
 }
 
 fn racers(s: &Subject, key: &str, lease: Duration) -> Vec<ClaimRequest> {
-    (100..100 + RACERS).map(|owner| ClaimRequest { key: s.key(key), lease, ..s.ask(owner.into()) }).collect()
+    (100..100 + RACERS).map(|owner| ClaimRequest { lease, ..s.ask_on(key, owner.into()) }).collect()
 }
 
-fn winner(claims: &[Claim]) -> usize {
+pub(super) fn winner(claims: &[Claim]) -> usize {
     let won: Vec<_> = (0..claims.len()).filter(|&i| matches!(claims[i], Claim::Acquired(_))).collect();
-    assert_eq!(won.len(), 1, "{} of {} claims were acquired: {claims:?}", won.len(), claims.len());
-    let others = claims.iter().filter(|claim| matches!(claim, Claim::InFlight(_))).count();
-    assert_eq!(others, claims.len() - 1, "{claims:?}");
+    assert_eq!(won.len(), 1, "{} of {} claims were acquired", won.len(), claims.len());
+    let other = claims.iter().find(|claim| !matches!(claim, Claim::Acquired(_) | Claim::InFlight(_)));
+    assert_eq!(other, None, "the others are in flight");
     won[0]
+}
+
+fn of_round(round: u32) -> String {
+    format!("round {round}")
+}
+
+/// A key for each round, held by owner 1, its lease over.
+async fn overdue(s: &Subject) -> Vec<Fencing> {
+    let mut first = Vec::new();
+    for round in 0..s.race_rounds() {
+        first.push(acquired(s.claim(&s.ask_on(&of_round(round), 1)).await).fencing);
+    }
+    s.pass(s.lease()).await;
+    first
 }
 
 pub async fn of_racing_claims_one_is_acquired(s: &Subject) {
     let store = Patient(s.store.clone());
-    for round in 0..ROUNDS {
-        let key = format!("round {round}");
-        let asks = racers(s, &key, HOUR);
+    for round in 0..s.race_rounds() {
+        let asks = racers(s, &of_round(round), HOUR);
         let claims = race(&store, round, asks.clone()).await;
         let won = winner(&claims);
         let settled = store.complete(&asks[won].held(), &done(b"v", HOUR)).await;
@@ -95,34 +63,81 @@ pub async fn of_racing_claims_one_is_acquired(s: &Subject) {
 
 pub async fn of_racing_takeovers_one_is_acquired(s: &Subject) {
     let store = Patient(s.store.clone());
-    let rounds = if s.clock.is_some() { ROUNDS } else { 2 };
-    for round in 0..rounds {
-        let key = format!("round {round}");
-        let first = acquired(s.claim(&ClaimRequest { key: s.key(&key), ..s.ask(1) }).await);
-        s.pass(s.lease()).await;
-        let claims = race(&store, round, racers(s, &key, HOUR)).await;
+    for (round, first) in (0..).zip(overdue(s).await) {
+        let claims = race(&store, round, racers(s, &of_round(round), HOUR)).await;
         let grant = acquired(claims[winner(&claims)].clone());
-        assert_eq!((grant.taken_over, grant.attempt), (Some(first.fencing), 2));
+        assert_eq!((grant.taken_over, grant.attempt), (Some(first), 2));
     }
 }
 
+/// What a racer heard.
+#[derive(Debug)]
+enum Said {
+    Late(Settled),
+    Over(Claim),
+}
+
+type Racer = Pin<Box<dyn Future<Output = Said> + Send>>;
+
+/// The owner of an overdue key settles it late while the others take it over; the owner stands somewhere among them.
+async fn late_among_takeovers(
+    s: &Subject,
+    round: u32,
+    late: impl Future<Output = Settled> + Send + 'static,
+) -> (Settled, Vec<Claim>) {
+    let store = Patient(s.store.clone());
+    let mut racing: Vec<Racer> = Vec::new();
+    for ask in racers(s, &of_round(round), HOUR).into_iter().skip(1) {
+        let store = store.clone();
+        racing.push(Box::pin(async move { Said::Over(store.claim(&ask).await) }));
+    }
+    racing.insert((round % RACERS) as usize, Box::pin(async move { Said::Late(late.await) }));
+    let (mut settled, mut claims) = (None, Vec::new());
+    for said in together::race(round, racing).await {
+        match said {
+            Said::Late(late) => settled = Some(late),
+            Said::Over(claim) => claims.push(claim),
+        }
+    }
+    (settled.expect("the owner was among them"), claims)
+}
+
 pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
-    let rounds = if s.clock.is_some() { ROUNDS * 3 } else { 2 };
-    for round in 0..rounds {
-        let ask = |owner| ClaimRequest { key: s.key(&format!("round {round}")), ..s.ask(owner) };
-        acquired(s.claim(&ask(1)).await);
-        s.pass(s.lease()).await;
-        let (store, held) = (Patient(s.store.clone()), ask(1).held());
-        let late = tokio::spawn(async move { store.complete(&held, &done(b"late", HOUR)).await });
-        let (store, over) = (Patient(s.store.clone()), ask(2));
-        let over = tokio::spawn(async move { store.claim(&over).await });
-        let (late, over) = (late.await.unwrap(), over.await.unwrap());
-        match (late, &over) {
-            (Settled::Done, Claim::Consumed(Consumed { value, .. })) => {
-                assert_eq!(value.as_deref(), Some(&b"late"[..]))
+    overdue(s).await;
+    for round in 0..s.race_rounds() {
+        let (store, held) = (Patient(s.store.clone()), s.ask_on(&of_round(round), 1).held());
+        let late = async move { store.complete(&held, &done(b"late", HOUR)).await };
+        match late_among_takeovers(s, round, late).await {
+            (Settled::Done, claims) => {
+                let late = |claim: &Claim| matches!(claim, Claim::Consumed(Consumed { value: Some(v), .. }) if &**v == b"late");
+                assert_eq!(claims.iter().find(|claim| !late(claim)), None, "it was completed, and one was told");
             }
-            (Settled::Lost { now: StateKind::Consuming }, Claim::Acquired(_)) => {}
-            both => panic!("{both:?}"),
+            (Settled::Lost { now: StateKind::Consuming }, claims) => drop(winner(&claims)),
+            (late, claims) => panic!("the late owner was told {late:?}, and the others {:?}, …", claims.first()),
+        }
+    }
+}
+
+pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
+    overdue(s).await;
+    for round in 0..s.race_rounds() {
+        let (store, held) = (Patient(s.store.clone()), s.ask_on(&of_round(round), 1).held());
+        if round % 3 == 0 {
+            let late = async move { store.renew(&held, HOUR).await };
+            match late_among_takeovers(s, round, late).await {
+                (Settled::Done, claims) => {
+                    let other = claims.iter().find(|claim| !matches!(claim, Claim::InFlight(_)));
+                    assert_eq!(other, None, "its lease was renewed, and one was told");
+                }
+                (Settled::Lost { now: StateKind::Consuming }, claims) => drop(winner(&claims)),
+                (late, claims) => panic!("the late owner was told {late:?}, and the others {:?}, …", claims.first()),
+            }
+        } else {
+            let late = async move { store.release(&held, &put_down(Verdict::Vacate)).await };
+            let (settled, claims) = late_among_takeovers(s, round, late).await;
+            let grant = acquired(claims[winner(&claims)].clone());
+            // Either way one has it: from its late owner, or over its head.
+            assert_eq!((grant.attempt, grant.taken_over.is_none()), (2, settled == Settled::Done), "{settled:?}");
         }
     }
 }
@@ -130,11 +145,11 @@ pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
 pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
     let holders = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
-    for task in 0..8_u32 {
+    let rounds = s.race_rounds().div_ceil(10);
+    for task in 0..RACERS {
         let (store, holders) = (Patient(s.store.clone()), holders.clone());
-        let asks: Vec<_> = (0..200_u32)
-            .map(|n| ClaimRequest { lease: HOUR, ..s.ask(u128::from(task) << 32 | u128::from(n)) })
-            .collect();
+        let ask = |n| ClaimRequest { lease: HOUR, ..s.ask(u128::from(task) << 32 | u128::from(n)) };
+        let asks: Vec<_> = (0..rounds).map(ask).collect();
         tasks.spawn(async move {
             let mut grants = Vec::new();
             for ask in asks {
@@ -146,9 +161,8 @@ pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
                 grants.push(grant.fencing);
                 tokio::task::yield_now().await;
                 holders.fetch_sub(1, Ordering::SeqCst);
-                let held = Held::unanswered(ask.key.clone(), ask.owner);
                 let verdict = if grants.len() % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
-                let settled = store.release(&held, &put_down(verdict)).await;
+                let settled = store.release(&ask.held(), &put_down(verdict)).await;
                 assert_eq!(settled, Settled::Done);
             }
             assert!(grants.is_sorted(), "numbers went back");
@@ -156,20 +170,23 @@ pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
         });
     }
     let grants: Vec<Fencing> = tasks.join_all().await.into_iter().flatten().collect();
-    let distinct: std::collections::HashSet<_> = grants.iter().collect();
+    let distinct: HashSet<_> = grants.iter().collect();
     assert_eq!(distinct.len(), grants.len(), "a number was granted twice");
     assert!(!grants.is_empty());
 }
 
 pub async fn racing_copies_of_one_completion_are_all_done(s: &Subject) {
-    acquired(s.claim(&ClaimRequest { lease: HOUR, ..s.ask(1) }).await);
-    let mut tasks = JoinSet::new();
-    for copy in 0..16_u8 {
-        let (store, held) = (Patient(s.store.clone()), s.held(1));
-        tasks.spawn(async move { store.complete(&held, &done(&[copy], HOUR)).await });
+    for round in 0..s.race_rounds().div_ceil(10) {
+        let ask = |owner| ClaimRequest { lease: HOUR, ..s.ask_on(&of_round(round), owner) };
+        acquired(s.claim(&ask(1)).await);
+        let copies = (0..RACERS).map(|copy| {
+            let (store, held) = (Patient(s.store.clone()), ask(1).held());
+            async move { store.complete(&held, &done(&copy.to_le_bytes(), HOUR)).await }
+        });
+        let settled = together::race(round, copies.collect()).await;
+        assert!(settled.iter().all(|settled| *settled == Settled::Done), "{settled:?}");
+        let first = s.claim(&ask(2)).await;
+        assert!(matches!(first, Claim::Consumed(_)));
+        assert_eq!(s.claim(&ask(3)).await, first);
     }
-    assert!(tasks.join_all().await.into_iter().all(|settled| settled == Settled::Done));
-    let first = s.claim_by(2).await;
-    assert!(matches!(first, Claim::Consumed(_)));
-    assert_eq!(s.claim_by(3).await, first);
 }

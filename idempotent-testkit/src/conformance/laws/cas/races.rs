@@ -8,8 +8,7 @@ use crate::conformance::CasSubject;
 use crate::conformance::cas::held;
 use crate::conformance::together::{in_turns, race};
 
-const RACERS: u32 = 16;
-const ROUNDS: u32 = 10;
+const RACERS: u32 = 64;
 
 /// Some write a record of their own, the others delete; all saw the same.
 async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
@@ -37,13 +36,13 @@ async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
 }
 
 pub async fn of_racing_swaps_with_one_version_one_wins(s: &CasSubject) {
-    for round in 0..ROUNDS {
+    for round in 0..s.race_rounds() {
         one_wins(s, round, |_| false).await;
     }
 }
 
 pub async fn of_racing_writes_and_deletions_with_one_version_one_wins(s: &CasSubject) {
-    for round in 0..ROUNDS {
+    for round in 0..s.race_rounds() {
         one_wins(s, round, |n| n % 2 == 1).await;
     }
 }

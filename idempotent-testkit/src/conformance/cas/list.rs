@@ -1,0 +1,101 @@
+//! The laws of a backend, by name.
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::{CasSource, CasSubject, hold_cas};
+use crate::conformance::Threads;
+
+/// Every law of a backend.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __cas_laws {
+    ($callback:ident $($with:tt)*) => {
+        $crate::$callback! { $($with)*
+            One versions:
+                the_version_is_zero_where_nothing_is_and_only_there
+                each_write_changes_the_version_also_of_an_equal_record
+                reading_changes_nothing
+                a_version_does_not_come_back_over_a_deletion
+                a_version_does_not_come_back_over_writes
+                a_version_does_not_come_back_over_the_end_of_a_record
+                a_long_history_has_no_version_twice
+                two_keys_share_neither_rows_nor_versions;
+            One swaps:
+                a_swap_with_the_version_just_read_writes
+                a_swap_to_nothing_deletes
+                a_present_record_is_not_written_by_who_saw_none
+                an_absent_record_is_not_written_by_who_saw_one
+                a_refused_swap_changes_nothing;
+            One records:
+                records_of_every_state_come_back_as_they_were
+                a_record_without_an_end_comes_back_as_it_was
+                empty_hostile_and_large_values_come_back_as_they_were
+                a_record_stays_until_its_time
+                time_does_not_go_back
+                time_passes_in_microseconds;
+            Many races:
+                of_racing_swaps_with_one_version_one_wins
+                of_racing_writes_and_deletions_with_one_version_one_wins
+                no_update_is_lost_among_racing_ones
+                a_read_gives_the_record_and_the_version_of_one_moment;
+        }
+    };
+}
+
+/// One law of a backend: its name, and the law itself.
+#[derive(Clone, Copy)]
+pub struct CasLaw {
+    name: &'static str,
+    threads: Threads,
+    body: for<'a> fn(&'a CasSubject) -> Body<'a>,
+}
+
+type Body<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl CasLaw {
+    /// What it says: a sentence that can be false.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Holds it against a freshly built backend, on a runtime of its own; see [`hold_cas`].
+    ///
+    /// # Panics
+    /// If the law is broken.
+    pub fn hold<B, Form: ?Sized>(&self, build: impl FnOnce() -> B)
+    where
+        B: CasSource<Form>,
+    {
+        hold_cas(self.threads, build, async |subject: &CasSubject| (self.body)(subject).await);
+    }
+}
+
+impl fmt::Debug for CasLaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CasLaw").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __cas_law_table {
+    ($($threads:ident $group:ident: $($law:ident)+;)+) => {
+        &[$($crate::__cas_law_table! { @each $threads $group $($law)+ }),+]
+    };
+    (@each $threads:ident $group:ident $($law:ident)+) => {
+        &[$(CasLaw {
+            name: stringify!($law),
+            threads: Threads::$threads,
+            body: |subject| Box::pin($crate::conformance::laws::cas::$group::$law(subject)),
+        }),+]
+    };
+}
+
+const GROUPS: &[&[CasLaw]] = crate::__cas_laws! { __cas_law_table };
+
+/// Every law of a backend, in the order in which [`cas_conformance!`](crate::cas_conformance!) names them.
+pub fn all() -> impl Iterator<Item = &'static CasLaw> {
+    GROUPS.iter().copied().flatten()
+}

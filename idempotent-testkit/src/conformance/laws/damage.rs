@@ -1,0 +1,170 @@
+//! Records that cannot be read: every step is refused by name, and what lies there stays as it is.
+use std::fmt::Debug;
+
+use idempotent_core::{ClaimRequest, Fencing, Fingerprint, OnExpiry, OwnerToken, Settled, StoreError, StoreErrorKind};
+
+use crate::conformance::damage::Damage;
+use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, must, put_down};
+
+fn corrupt(damage: &Damage) -> bool {
+    damage.kind() == StoreErrorKind::Corrupt
+}
+
+/// A key for each damage that this storage can hold, with it in place of a held record.
+async fn planted(s: &Subject, which: impl Fn(&Damage) -> bool) -> Vec<(Damage, ClaimRequest)> {
+    let (plant, mut planted) = (s.plant(), Vec::new());
+    for damage in Damage::ALL.iter().copied().filter(|damage| which(damage) && plant.holds(*damage)) {
+        let fingerprint = Some(Fingerprint::of_bytes("a"));
+        let ask = ClaimRequest { fingerprint, ..s.ask_on(&format!("{damage:?}"), 1) };
+        acquired(s.claim(&ask).await);
+        let before = plant.look(&ask.key).await;
+        assert!(!before.is_empty(), "a record was written, and `look` sees nothing");
+        plant.plant(&ask.key, damage).await;
+        assert_ne!(plant.look(&ask.key).await, before, "{damage:?} was planted, and nothing is changed");
+        planted.push((damage, ask));
+    }
+    assert!(!planted.is_empty(), "nothing of this kind can be planted, so nothing is shown");
+    planted
+}
+
+/// Every verb, by its owner and by others.
+async fn every_step_is_refused(s: &Subject, damage: Damage, ask: &ClaimRequest) {
+    let (held, other) = (ask.held(), ClaimRequest { owner: OwnerToken(2), ..ask.clone() });
+    refused(damage, "claim by its owner", s.store.claim(ask).await);
+    refused(damage, "claim", s.store.claim(&other).await);
+    let park = ClaimRequest { on_expiry: OnExpiry::Park, max_attempts: 1, ..other.clone() };
+    refused(damage, "claim that may bury", s.store.claim(&park).await);
+    refused(damage, "renew", s.store.renew(&held, HOUR).await);
+    refused(damage, "complete", s.store.complete(&held, &done(b"v", HOUR)).await);
+    for verdict in VERDICTS {
+        refused(damage, &format!("release as {verdict:?}"), s.store.release(&held, &put_down(verdict)).await);
+    }
+    refused(damage, "peek", s.store.peek(&ask.key).await);
+    if let Some(admin) = s.store.abilities().admin {
+        refused(damage, "forget", admin.forget(&ask.key, Fencing(1), true, HOUR).await);
+    }
+}
+
+#[track_caller]
+fn refused<T: Debug>(damage: Damage, step: &str, answer: Result<T, StoreError>) {
+    match answer {
+        Ok(answer) => panic!("{damage:?}: {step} was answered {answer:?}"),
+        Err(error) => assert_eq!(error.kind(), damage.kind(), "{damage:?}: {step}: {error}"),
+    }
+}
+
+pub async fn a_damaged_record_is_corrupt_to_every_step(s: &Subject) {
+    for (damage, ask) in planted(s, corrupt).await {
+        every_step_is_refused(s, damage, &ask).await;
+    }
+}
+
+pub async fn a_record_of_a_newer_version_is_refused_by_every_step(s: &Subject) {
+    for (damage, ask) in planted(s, |damage| *damage == Damage::NewerVersion).await {
+        every_step_is_refused(s, damage, &ask).await;
+    }
+}
+
+pub async fn a_foreign_value_is_refused_by_every_step(s: &Subject) {
+    s.plant_foreign();
+    for (damage, ask) in planted(s, |damage| *damage == Damage::Foreign).await {
+        every_step_is_refused(s, damage, &ask).await;
+    }
+}
+
+pub async fn what_cannot_be_read_is_never_overwritten_or_deleted(s: &Subject) {
+    let planted = planted(s, |_| true).await;
+    let before = look_at(s, &planted).await;
+    for when in ["at once", "when its lease would be over"] {
+        for (_, ask) in &planted {
+            every_step(s, ask).await;
+        }
+        assert_eq!(look_at(s, &planted).await, before, "what cannot be read was changed, {when}");
+        s.pass(s.lease() + MS).await;
+    }
+    // The others live on.
+    assert_eq!(acquired(s.claim_by(1).await).attempt, 1);
+    assert_eq!(s.complete(1, b"v").await, Settled::Done);
+}
+
+/// Whatever it answers.
+async fn every_step(s: &Subject, ask: &ClaimRequest) {
+    let (held, other) = (ask.held(), ClaimRequest { owner: OwnerToken(2), ..ask.clone() });
+    let _ = s.store.claim(ask).await;
+    let _ = s.store.claim(&other).await;
+    let _ = s.store.renew(&held, HOUR).await;
+    let _ = s.store.complete(&held, &done(b"v", HOUR)).await;
+    for verdict in VERDICTS {
+        let _ = s.store.release(&held, &put_down(verdict)).await;
+    }
+    let _ = s.store.peek(&ask.key).await;
+    if let Some(admin) = s.store.abilities().admin {
+        let _ = admin.forget(&ask.key, Fencing(1), true, HOUR).await;
+    }
+}
+
+/// Version and damage before state, state before fingerprint.
+pub async fn what_cannot_be_read_is_no_mismatch(s: &Subject) {
+    for (damage, ask) in planted(s, |_| true).await {
+        let fingerprint = Some(Fingerprint::of_bytes("b"));
+        refused(damage, "a claim with another payload", s.store.claim(&ClaimRequest { fingerprint, ..ask }).await);
+    }
+}
+
+pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
+    let purge = s.purge();
+    let planted = planted(s, |_| true).await;
+    let before = look_at(s, &planted).await;
+    must("purge", purge.purge(1_000).await);
+    assert_eq!(look_at(s, &planted).await, before, "a purge touched what it cannot read");
+    s.pass(s.lease() * 2).await;
+    must("purge", purge.purge(1_000).await);
+    assert_eq!(look_at(s, &planted).await, before, "a purge touched what it cannot read, when its lease would be over");
+}
+
+/// A listing may say that it found such a record, and may go past it; it leaves it alone either way.
+pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
+    let browse = s.browse();
+    acquired(s.claim_by(1).await);
+    for (damage, ask) in planted(s, |_| true).await {
+        let before = s.plant().look(&ask.key).await;
+        match browse.browse(None, 1_000).await {
+            Ok(page) => {
+                let listed = page.entries.iter().any(|entry| entry.key.hash() == ask.key.hash());
+                assert!(!listed, "{damage:?}: a record that cannot be read is listed as if it could");
+                let other = page.entries.iter().any(|entry| entry.key.hash() == s.key("k").hash());
+                assert!(other, "{damage:?}: what can be read is missing");
+            }
+            Err(error) => assert_ne!(error.kind(), StoreErrorKind::NotApplied, "{damage:?}: {error}"),
+        }
+        assert_eq!(s.plant().look(&ask.key).await, before, "{damage:?}");
+    }
+}
+
+pub async fn a_batch_refuses_only_what_it_cannot_read(s: &Subject) {
+    let batch = s.batch();
+    for (damage, ask) in planted(s, |_| true).await {
+        let fine = s.ask_on(&format!("fine beside {damage:?}"), 1);
+        let before = s.plant().look(&ask.key).await;
+        let mut claims = batch.claim_all(&[ask.clone(), fine.clone()]).await;
+        let last = claims.pop().expect("two answers");
+        refused(damage, "claim in a batch", claims.remove(0));
+        acquired(must("the claim beside it", last));
+        let mut renewed = batch.renew_all(&[(fine.held(), HOUR), (ask.held(), HOUR)]).await;
+        refused(damage, "renewal in a batch", renewed.remove(1));
+        assert_eq!(must("the renewal beside it", renewed.remove(0)), Settled::Done);
+        let completions = [(ask.held(), done(b"v", HOUR)), (fine.held(), done(b"v", HOUR))];
+        let mut completed = batch.complete_all(&completions).await;
+        assert_eq!(must("the completion beside it", completed.remove(1)), Settled::Done);
+        refused(damage, "completion in a batch", completed.remove(0));
+        assert_eq!(s.plant().look(&ask.key).await, before, "{damage:?}");
+    }
+}
+
+async fn look_at(s: &Subject, planted: &[(Damage, ClaimRequest)]) -> Vec<(Damage, Vec<u8>)> {
+    let mut seen = Vec::new();
+    for (damage, ask) in planted {
+        seen.push((*damage, s.plant().look(&ask.key).await));
+    }
+    seen
+}

@@ -1,0 +1,165 @@
+//! To the ms: everything that ends still holds a ms before, and no longer holds at its end or a ms after it. Wherever
+//! in a second it began: a store that counts in seconds is right only where nobody looks.
+use std::time::Duration;
+
+use idempotent_core::{Claim, ClaimRequest, InFlight, Release, Settled, StateKind, Verdict};
+
+use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, must, put_down};
+
+/// Somewhere in a second.
+const MOMENTS: [Duration; 4] = [Duration::ZERO, MS, Duration::from_millis(437), Duration::from_millis(999)];
+
+/// Runs `begin` at some moment, and asks a ms before `span` is over, at its end, and a ms after it, each on a key of
+/// its own.
+async fn at_the_end_of(
+    s: &Subject,
+    span: Duration,
+    begin: impl AsyncFn(&str),
+    ask: impl AsyncFn(&str, /* it has ended */ bool),
+) {
+    let clock = s.exact_clock();
+    for moment in MOMENTS {
+        clock.jump(moment);
+        let key = |name: &str| format!("{name}, {moment:?} {span:?}");
+        for name in ["before", "at", "after"] {
+            begin(&key(name)).await;
+        }
+        clock.jump(span - MS);
+        ask(&key("before"), false).await;
+        clock.jump(MS);
+        ask(&key("at"), true).await;
+        clock.jump(MS);
+        ask(&key("after"), true).await;
+    }
+}
+
+pub async fn a_lease_ends_to_the_ms(s: &Subject) {
+    for lease in [MS, 2 * MS, Duration::from_millis(1_500), s.lease()] {
+        let ask = |key: &str, owner| ClaimRequest { lease, ..s.ask_on(key, owner) };
+        at_the_end_of(
+            s,
+            lease,
+            async |key| {
+                acquired(s.claim(&ask(key, 1)).await);
+            },
+            async |key, over| match (over, s.claim(&ask(key, 2)).await) {
+                (false, claim) => assert_eq!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
+                (true, claim) => assert!(acquired(claim).taken_over.is_some(), "{key}"),
+            },
+        )
+        .await;
+    }
+}
+
+pub async fn a_renewed_lease_ends_to_the_ms(s: &Subject) {
+    let lease = Duration::from_millis(2_500);
+    at_the_end_of(
+        s,
+        lease,
+        async |key| {
+            acquired(s.claim(&ClaimRequest { lease: MS, ..s.ask_on(key, 1) }).await);
+            let renewed = s.store.renew(&s.ask_on(key, 1).held(), lease).await;
+            assert_eq!(must("renew", renewed), Settled::Done);
+        },
+        async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
+            (false, claim) => assert_eq!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
+            (true, claim) => assert!(acquired(claim).taken_over.is_some(), "{key}"),
+        },
+    )
+    .await;
+}
+
+pub async fn a_delay_ends_to_the_ms(s: &Subject) {
+    let delay = Duration::from_millis(2_500);
+    at_the_end_of(
+        s,
+        delay,
+        async |key| {
+            acquired(s.claim(&s.ask_on(key, 1)).await);
+            let vacate = Release { delay, ..put_down(Verdict::Vacate) };
+            must("release", s.store.release(&s.ask_on(key, 1).held(), &vacate).await);
+        },
+        async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
+            (false, claim) => assert_eq!(claim, Claim::Delayed { rest: MS }, "{key}"),
+            (true, claim) => assert_eq!(acquired(claim).attempt, 2, "{key}"),
+        },
+    )
+    .await;
+}
+
+pub async fn a_retention_ends_to_the_ms(s: &Subject) {
+    let retain = Duration::from_millis(2_500);
+    at_the_end_of(
+        s,
+        retain,
+        async |key| {
+            acquired(s.claim(&s.ask_on(key, 1)).await);
+            must("complete", s.store.complete(&s.ask_on(key, 1).held(), &done(b"v", retain)).await);
+        },
+        async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
+            (false, claim) => assert!(matches!(claim, Claim::Consumed(_)), "{key}: {claim:?}"),
+            (true, claim) => assert_eq!(acquired(claim).attempt, 1, "{key}"),
+        },
+    )
+    .await;
+}
+
+/// Of a vacant, a failed and a dead record, and of one that its owner left behind.
+pub async fn a_memory_ends_to_the_ms(s: &Subject) {
+    let memory = Duration::from_millis(2_500);
+    let span = |verdict| if matches!(verdict, Some(Verdict::Vacate) | None) { 2 * memory } else { memory };
+    for verdict in [None, Some(Verdict::Vacate), Some(Verdict::Fail), Some(Verdict::Bury)] {
+        let ask = |key: &str, owner| {
+            let key = format!("{key} {verdict:?}");
+            ClaimRequest { lease: memory, memory, ..s.ask_on(&key, owner) }
+        };
+        at_the_end_of(
+            s,
+            span(verdict),
+            async |key| {
+                acquired(s.claim(&ask(key, 1)).await);
+                if let Some(verdict) = verdict {
+                    let release = Release { delay: memory, memory, ..put_down(verdict) };
+                    must("release", s.store.release(&ask(key, 1).held(), &release).await);
+                }
+            },
+            async |key, over| {
+                let record = must("peek", s.store.peek(&ask(key, 2).key).await);
+                assert_eq!(record.is_none(), over, "{key}, {verdict:?}: {record:?}");
+                if over {
+                    let grant = acquired(s.claim(&ClaimRequest { lease: HOUR, ..ask(key, 2) }).await);
+                    assert_eq!((grant.attempt, grant.taken_over), (1, None), "{key}, {verdict:?}");
+                }
+            },
+        )
+        .await;
+    }
+}
+
+pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
+    let clock = s.exact_clock();
+    for (step, moment) in [("renew", 0), ("complete", 437), ("release", 999)] {
+        clock.jump(moment * MS);
+        let ask = |owner| s.ask_on(step, owner);
+        let first = acquired(s.claim(&ask(1)).await);
+        for part in [s.lease() / 3, s.lease() / 3, s.lease() / 3 - MS] {
+            clock.jump(part);
+            assert!(matches!(s.claim(&ask(2)).await, Claim::InFlight(_)), "nobody takes it from its owner");
+            assert_eq!(acquired(s.claim(&ask(1)).await), first);
+        }
+        let held = ask(1).held();
+        let settled = match step {
+            "renew" => s.store.renew(&held, s.lease()).await,
+            "complete" => s.store.complete(&held, &done(b"v", HOUR)).await,
+            _ => s.store.release(&held, &put_down(Verdict::Fail)).await,
+        };
+        assert_eq!(must(step, settled), Settled::Done, "{step} in the last ms");
+        let state = must("peek", s.store.peek(&held.key).await).map(|record| record.state.kind());
+        let expected = match step {
+            "renew" => StateKind::Consuming,
+            "complete" => StateKind::Consumed,
+            _ => StateKind::Failed,
+        };
+        assert_eq!(state, Some(expected));
+    }
+}

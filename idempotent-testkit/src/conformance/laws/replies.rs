@@ -1,0 +1,168 @@
+//! Requests and replies that get lost on the way: the same token, asking again, gets the same answer.
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use idempotent_core::{Claim, ClaimRequest, Consumed, Release, Settled, State, StateKind, StoreError, Verdict};
+
+use crate::Verb;
+use crate::conformance::lose::Lose;
+use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, lost, must, put_down};
+
+pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject) {
+    let ask = ClaimRequest { max_attempts: 1, ..s.ask(1) };
+    s.lost(Verb::Claim, Lose::Reply, s.store.claim(&ask)).await;
+    let before = s.peek().await.expect("it was applied before the reply was lost");
+    s.pass(MS).await;
+    let grant = acquired(s.claim(&ask).await);
+    assert_eq!((grant.fencing, grant.attempt, grant.lease), (before.fencing, 1, ask.lease), "the run it was given");
+    assert_eq!(s.peek().await, Some(before), "asking again counts nothing and extends nothing");
+    assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)), "it is held since the first time");
+    // A takeover's too, with what it took over from.
+    s.pass(s.lease()).await;
+    s.lost(Verb::Claim, Lose::Reply, s.store.claim(&s.ask(3))).await;
+    let over = acquired(s.claim_by(3).await);
+    assert_eq!((over.attempt, over.taken_over), (2, Some(grant.fencing)));
+}
+
+pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) {
+    for (key, at) in [("connection", Lose::Connection), ("request", Lose::Request)] {
+        let ask = s.ask_on(key, 1);
+        s.lost(Verb::Claim, at, s.store.claim(&ask)).await;
+        assert_eq!(must("peek", s.store.peek(&ask.key).await), None, "nothing was to be done: {at:?}");
+        assert_eq!(acquired(s.claim(&ask).await).attempt, 1);
+    }
+}
+
+pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subject) {
+    let grant = acquired(s.claim_by(1).await);
+    s.lost(Verb::Complete, Lose::Reply, s.store.complete(&s.held(1), &done(b"first", HOUR))).await;
+    let before = s.peek().await.expect("it was applied before the reply was lost");
+    assert_eq!(before.state.kind(), StateKind::Consumed);
+    s.pass(MS).await;
+    assert_eq!(s.complete(1, b"second").await, Settled::Done);
+    assert_eq!(s.peek().await, Some(before), "the first result stands, for as long as it was to");
+    let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
+    assert_eq!(s.claim_by(2).await, kept);
+}
+
+pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject) {
+    for (key, at) in [("connection", Lose::Connection), ("request", Lose::Request)] {
+        let held = s.ask_on(key, 1).held();
+        acquired(s.claim(&s.ask_on(key, 1)).await);
+        s.lost(Verb::Complete, at, s.store.complete(&held, &done(b"lost", HOUR))).await;
+        let record = must("peek", s.store.peek(&held.key).await).expect("still held");
+        assert_eq!(record.state.kind(), StateKind::Consuming, "nothing was to be done: {at:?}");
+        assert_eq!(must("complete", s.store.complete(&held, &done(b"again", HOUR)).await), Settled::Done);
+        let Claim::Consumed(kept) = s.claim(&s.ask_on(key, 2)).await else { panic!("not consumed") };
+        assert_eq!(kept.value.as_deref(), Some(&b"again"[..]));
+    }
+}
+
+pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    s.lost(Verb::Renew, Lose::Reply, s.store.renew(&s.held(1), HOUR)).await;
+    let before = s.peek().await.expect("held");
+    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+    let after = s.peek().await.expect("held");
+    let until = |state: &State| match state {
+        State::Consuming { until, .. } => *until,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(until(&after.state), until(&before.state), "what the lost one gave is not taken back");
+    assert_eq!((after.fencing, after.attempt), (before.fencing, before.attempt));
+}
+
+/// The run is over either way, and what follows is the same.
+pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
+    let held = s.held(1);
+    acquired(s.claim_by(1).await);
+    let vacate = Release { delay: s.lease(), ..put_down(Verdict::Vacate) };
+    s.lost(Verb::Release, Lose::Reply, s.store.release(&held, &vacate)).await;
+    let before = s.peek().await;
+    s.pass(MS).await;
+    assert_eq!(s.release_as(1, &vacate).await, lost(StateKind::Vacant));
+    assert_eq!(s.peek().await, before, "the delay does not begin anew");
+    s.pass(s.lease()).await;
+    assert_eq!(acquired(s.claim_by(2).await).attempt, 2);
+}
+
+/// A copy that was held up on its way arrives when all is over, and after others have had the key.
+pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    assert_eq!(s.release(1, Verdict::Vacate).await, Settled::Done);
+    acquired(s.claim_by(2).await);
+    let before = s.peek().await;
+    assert!(matches!(s.claim_by(1).await, Claim::InFlight(_)), "the first claim, again");
+    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Consuming));
+    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Consuming));
+    for verdict in VERDICTS {
+        assert_eq!(s.release(1, verdict).await, lost(StateKind::Consuming), "{verdict:?}");
+    }
+    assert_eq!(s.peek().await, before);
+    assert_eq!(s.complete(2, b"second").await, Settled::Done);
+    let before = s.peek().await;
+    for owner in [1, 2] {
+        assert!(matches!(s.claim_by(owner).await, Claim::Consumed(_)), "a claim that comes after the completion");
+        assert_eq!(s.release(owner, Verdict::Delete).await, lost(StateKind::Consumed));
+    }
+    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Consumed));
+    assert_eq!(s.peek().await, before);
+}
+
+/// Whether it was applied nobody knows, as with a lost reply; it may also be applied later than it was dropped.
+pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
+    for polls in 0..10 {
+        let ask = |owner| ClaimRequest { lease: HOUR, ..s.ask_on(&format!("dropped after {polls}"), owner) };
+        let (key, held) = (ask(1).key, ask(1).held());
+        dropped_after(polls, s.store.claim(&ask(1))).await;
+        let grant = acquired(s.claim(&ask(1)).await);
+        assert_eq!(grant.attempt, 1, "a claim dropped after {polls} polls was counted");
+        dropped_after(polls, s.store.release(&held, &put_down(Verdict::Vacate))).await;
+        let released = must("release", s.store.release(&held, &put_down(Verdict::Vacate)).await);
+        assert!(matches!(released, Settled::Done | Settled::Lost { now: StateKind::Vacant }), "{released:?}");
+        assert_eq!(acquired(s.claim(&ask(2)).await).attempt, 2);
+        let held = ask(2).held();
+        dropped_after(polls, s.store.complete(&held, &done(b"v", HOUR))).await;
+        assert_eq!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done);
+        let record = must("peek", s.store.peek(&key).await).expect("consumed");
+        assert_eq!((record.state.kind(), record.attempt), (StateKind::Consumed, 2));
+        assert!(matches!(s.claim(&ask(3)).await, Claim::Consumed(_)));
+    }
+}
+
+async fn dropped_after<T>(polls: u32, call: impl Future<Output = Result<T, StoreError>>) {
+    let mut call = pin!(call);
+    for _ in 0..polls {
+        if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            must("a call that was not dropped in time", answer);
+            return;
+        }
+        // Time for a store that works on other threads.
+        tokio::time::sleep(Duration::from_micros(100)).await;
+    }
+}
+
+/// What nobody can know is never called "surely not done": the executor would let the message go round at once.
+pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
+    s.can_lose();
+    let says = async |verb: Verb, at: Lose, error: Option<StoreError>| {
+        let error = error.expect("a subject that can lose calls shows their errors");
+        assert!(at.may_be(error.kind()), "{verb:?} lost ({at:?}) is called {:?}: {error}", error.kind());
+        assert!(error.is_worth_a_retry());
+    };
+    for at in Lose::ALL {
+        let ask = ClaimRequest { lease: HOUR, ..s.ask_on(&format!("{at:?}"), 1) };
+        let held = ask.held();
+        says(Verb::Claim, *at, s.lost(Verb::Claim, *at, s.store.claim(&ask)).await).await;
+        let grant = acquired(s.claim(&ask).await);
+        assert_eq!(grant.attempt, 1);
+        says(Verb::Renew, *at, s.lost(Verb::Renew, *at, s.store.renew(&held, HOUR)).await).await;
+        let vacate = put_down(Verdict::Refund);
+        says(Verb::Release, *at, s.lost(Verb::Release, *at, s.store.release(&held, &vacate)).await).await;
+        acquired(s.claim(&ask).await);
+        says(Verb::Complete, *at, s.lost(Verb::Complete, *at, s.store.complete(&held, &done(b"v", HOUR))).await).await;
+        assert_eq!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done, "{at:?}");
+    }
+}

@@ -1,0 +1,237 @@
+//! The laws, by name: what `conformance!` makes tests of, and what others may go through.
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+
+use super::{Need, Subject, Threads, hold};
+
+/// Every law of a store, with what it needs.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __laws {
+    ($callback:ident $($with:tt)*) => {
+        $crate::$callback! { $($with)*
+            One claims []:
+                an_absent_key_is_acquired
+                a_held_key_is_in_flight_for_everybody_else
+                the_same_owner_claiming_again_gets_the_same_grant
+                the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over
+                a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on
+                an_expired_lease_is_parked_if_asked
+                a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace
+                a_vacant_key_is_delayed_until_its_time_and_then_acquired
+                a_consumed_key_answers_with_its_value
+                a_failed_key_answers_with_its_error
+                a_dead_key_answers_with_its_attempts_and_error;
+            One fencing []:
+                fencing_rises_over_every_kind_of_release
+                fencing_rises_over_takeover
+                fencing_rises_when_a_record_was_past_its_time
+                fencing_rises_within_one_instant
+                fencing_is_a_number_every_script_language_can_hold;
+            One fencing [purge]:
+                fencing_rises_over_purge_within_one_instant;
+            One fencing [clock]:
+                fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock;
+            One fencing [admin]:
+                fencing_rises_over_forgetting;
+            One attempts []:
+                attempts_are_counted_over_vacancy_and_takeover
+                a_refunded_attempt_is_not_counted
+                a_vacant_key_out_of_attempts_is_buried
+                an_expired_lease_out_of_attempts_is_buried
+                a_live_lease_on_its_last_attempt_is_in_flight
+                without_a_limit_nothing_is_buried
+                a_buried_run_is_not_granted_again;
+            One payloads []:
+                another_payload_is_a_mismatch_while_the_key_is_held_or_settled
+                an_equal_or_unknown_fingerprint_is_no_mismatch
+                a_vacant_key_takes_the_new_fingerprint
+                an_expired_lease_takes_the_new_fingerprint
+                a_dead_key_is_dead_for_every_payload
+                a_delayed_key_is_delayed_for_every_payload;
+            One owners []:
+                nobody_but_the_owner_changes_a_held_key
+                nobody_changes_a_settled_key
+                a_superseded_owner_is_told_what_is_there_and_changes_nothing
+                a_superseded_grant_stays_superseded_though_its_claim_comes_again
+                a_late_owner_may_settle_while_nobody_took_over
+                a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands
+                a_consumed_key_is_not_undone_by_its_owner
+                a_release_repeated_by_its_owner_is_lost
+                a_renewal_counts_from_now
+                a_renewal_never_shortens
+                a_key_that_has_gone_is_not_brought_back
+                no_run_is_granted_without_a_cause;
+            One time []:
+                a_consumed_key_is_remembered_for_its_retention_and_no_longer
+                a_retention_for_ever_does_not_end
+                a_failed_key_is_remembered_for_its_memory_and_no_longer
+                a_dead_key_is_remembered_for_its_memory_and_no_longer
+                a_vacant_key_is_remembered_for_its_memory_after_its_delay
+                an_orphaned_key_counts_as_absent_past_lease_and_memory
+                a_renewed_key_keeps_its_memory;
+            One ends [clock]:
+                a_lease_ends_to_the_ms
+                a_renewed_lease_ends_to_the_ms
+                a_delay_ends_to_the_ms
+                a_retention_ends_to_the_ms
+                a_memory_ends_to_the_ms
+                an_owner_has_its_lease_to_the_last_ms;
+            One clients [clients]:
+                a_client_with_a_wrong_clock_takes_over_neither_early_nor_late
+                a_client_with_a_wrong_clock_gives_spans_of_the_same_length
+                a_client_with_a_wrong_clock_sees_no_end_early_or_late
+                fencing_rises_whatever_the_clients_clocks_say;
+            Many races []:
+                of_racing_claims_one_is_acquired
+                of_racing_takeovers_one_is_acquired
+                of_a_late_completion_and_a_takeover_one_wins
+                of_a_late_renewal_or_release_and_a_takeover_one_wins
+                holders_in_turn_never_overlap_and_their_numbers_rise
+                racing_copies_of_one_completion_are_all_done;
+            One connections [second]:
+                what_one_connection_wrote_the_other_sees
+                a_key_held_over_one_connection_is_guarded_over_the_other;
+            Many connections [second]:
+                of_claims_racing_over_two_connections_one_is_acquired;
+            One connections [second watch]:
+                watchers_are_woken_over_another_connection;
+            One replies []:
+                a_claim_whose_reply_was_lost_is_granted_the_same_again
+                a_claim_that_never_arrived_is_granted_at_the_next_try
+                a_completion_whose_reply_was_lost_is_done_when_asked_again
+                a_completion_that_never_arrived_is_done_at_the_next_try
+                a_renewal_whose_reply_was_lost_may_be_repeated
+                a_release_whose_reply_was_lost_is_applied_once
+                a_late_copy_of_a_call_changes_nothing_of_another_run
+                a_call_dropped_half_way_is_settled_by_asking_again;
+            One replies [losing]:
+                a_lost_reply_is_ambiguous_and_a_refused_call_is_not;
+            One keys []:
+                keys_that_look_alike_are_kept_apart
+                keys_that_differ_in_one_place_are_kept_apart
+                keys_whose_name_and_hash_run_together_are_kept_apart
+                stored_keys_that_differ_only_by_case_are_kept_apart
+                tenants_scenes_and_scopes_are_kept_apart
+                hostile_texts_and_values_come_back_as_they_were
+                a_large_value_comes_back_whole;
+            One damage [planting]:
+                a_damaged_record_is_corrupt_to_every_step
+                a_record_of_a_newer_version_is_refused_by_every_step
+                what_cannot_be_read_is_never_overwritten_or_deleted
+                what_cannot_be_read_is_no_mismatch;
+            One damage [planting foreign]:
+                a_foreign_value_is_refused_by_every_step;
+            One damage [planting purge]:
+                a_purge_leaves_what_it_cannot_read;
+            One damage [planting browse]:
+                browsing_leaves_what_it_cannot_read;
+            One damage [planting batch]:
+                a_batch_refuses_only_what_it_cannot_read;
+            One abilities []:
+                abilities_that_are_reported_work;
+            One abilities [batch]:
+                a_batch_answers_as_if_each_request_had_come_alone;
+            One abilities [watch]:
+                watchers_are_woken_by_completion_and_release;
+            One abilities [browse]:
+                browsing_lists_each_live_key_once;
+            One abilities [purge]:
+                a_purge_is_bounded_and_harmless;
+            One abilities [admin]:
+                a_settled_key_can_be_forgotten_by_its_number_only
+                a_held_key_is_forgotten_by_force_only;
+            One equality []:
+                random_operations_are_answered_as_the_protocol_answers_them;
+        }
+    };
+}
+
+/// One law: its name, what it needs, and the law itself.
+#[derive(Clone, Copy)]
+pub struct Law {
+    name: &'static str,
+    group: &'static str,
+    needs: &'static [Need],
+    threads: Threads,
+    body: for<'a> fn(&'a Subject) -> Body<'a>,
+}
+
+type Body<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl Law {
+    /// What it says: a sentence that can be false.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The module of [`laws`](super::laws) it stands in.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
+    }
+
+    /// What it cannot be shown without.
+    #[must_use]
+    pub fn needs(&self) -> &'static [Need] {
+        self.needs
+    }
+
+    /// Holds it against a freshly built subject, on a runtime of its own; see [`hold`].
+    ///
+    /// # Panics
+    /// If the law is broken, or the subject does not offer what it needs.
+    pub fn hold<B>(&self, build: impl FnOnce() -> B)
+    where
+        B: IntoFuture<Output = Subject>,
+    {
+        hold(self.threads, build, async |subject: &Subject| (self.body)(subject).await);
+    }
+}
+
+impl fmt::Debug for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Law").field("name", &self.name).field("needs", &self.needs).finish_non_exhaustive()
+    }
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __law_table {
+    ($($threads:ident $group:ident [$($need:ident)*]: $($law:ident)+;)+) => {
+        &[$($crate::__law_table! { @each $threads $group [$($need)*] $($law)+ }),+]
+    };
+    (@each $threads:ident $group:ident $needs:tt $($law:ident)+) => {
+        &[$($crate::__law_table! { @one $threads $group $needs $law }),+]
+    };
+    (@one $threads:ident $group:ident [$($need:ident)*] $law:ident) => {
+        Law {
+            name: stringify!($law),
+            group: stringify!($group),
+            needs: &[$($crate::__need!($need)),*],
+            threads: Threads::$threads,
+            body: |subject| Box::pin(super::laws::$group::$law(subject)),
+        }
+    };
+}
+
+const GROUPS: &[&[Law]] = crate::__laws! { __law_table };
+
+/// Every law, in the order in which [`conformance!`](crate::conformance!) names them: to hold them in a way of your
+/// own.
+///
+/// ```
+/// use idempotent_core::MemoryStore;
+/// use idempotent_testkit::conformance::laws;
+/// use idempotent_testkit::Subject;
+///
+/// let about_payloads = laws::all().filter(|law| law.group() == "payloads" && law.needs().is_empty());
+/// for law in about_payloads.take(2) {
+///     law.hold(|| Subject::new(MemoryStore::new()));
+/// }
+/// ```
+pub fn all() -> impl Iterator<Item = &'static Law> {
+    GROUPS.iter().copied().flatten()
+}

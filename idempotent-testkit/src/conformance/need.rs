@@ -1,0 +1,201 @@
+//! What some laws need beyond the six methods.
+use std::fmt;
+
+macro_rules! needs {
+    ($($(#[$doc:meta])+ $need:ident $name:ident $remedy:literal,)+) => {
+        /// What a law needs beyond a store's six methods: an ability of the store, or something that the subject's
+        /// builder offers. `conformance!(…, without: […])` takes these names in small letters.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum Need {
+            $($(#[$doc])+ $need,)+
+        }
+
+        impl Need {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$need,)+];
+
+            /// As `without:` takes it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$need => stringify!($name),)+
+                }
+            }
+
+            /// How a subject comes to offer it.
+            pub(crate) fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$need => $remedy,)+
+                }
+            }
+        }
+    };
+}
+
+needs! {
+    /// Time that a test can move: [`Subject::on_clock`](super::Subject::on_clock).
+    Clock clock "give it by `on_clock`",
+    /// A second connection to the same records: [`Subject::second`](super::Subject::second).
+    Second second "give a second connection by `second`",
+    /// Clients whose own clocks are wrong: [`Subject::clients`](super::Subject::clients).
+    Clients clients "give two connections of processes whose clocks are 5 minutes ahead and behind by `clients`",
+    /// A way to lose requests and replies: [`Subject::losing`](super::Subject::losing).
+    Losing losing "give a way to lose requests and replies by `losing`",
+    /// A way to damage records behind the store's back: [`Subject::planting`](super::Subject::planting).
+    Planting planting "give a way to damage records by `planting`",
+    /// Storage that can hold what is not a record at all: [`Plant::holds`](super::Plant::holds) it.
+    Foreign foreign "let `planting` plant `Damage::Foreign`",
+    /// [`Batch`](idempotent_core::Batch).
+    Batch batch "implement `Batch` and report it in `abilities`",
+    /// [`Watch`](idempotent_core::Watch).
+    Watch watch "implement `Watch` and report it in `abilities`",
+    /// [`Browse`](idempotent_core::Browse).
+    Browse browse "implement `Browse` and report it in `abilities`",
+    /// [`Purge`](idempotent_core::Purge).
+    Purge purge "implement `Purge` and report it in `abilities`",
+    /// [`Admin`](idempotent_core::Admin).
+    Admin admin "implement `Admin` and report it in `abilities`",
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `#[test]`, or `#[test] #[ignore = …]` where one of the law's needs is among those that are left out.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __law_test {
+    // Nothing is needed any more.
+    ([] $without:tt $($law:tt)+) => {
+        $crate::__law_test! { @shown $($law)+ }
+    };
+    // Each need is looked for among those left out.
+    ([$need:ident $($more:ident)*] $without:tt $($law:tt)+) => {
+        $crate::__law_test! { @among $need $without [$($more)*] $without $($law)+ }
+    };
+    (@among clock [clock $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without clock" $($law)+ }
+    };
+    (@among second [second $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without second" $($law)+ }
+    };
+    (@among clients [clients $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without clients" $($law)+ }
+    };
+    (@among losing [losing $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without losing" $($law)+ }
+    };
+    (@among planting [planting $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without planting" $($law)+ }
+    };
+    (@among foreign [foreign $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without foreign" $($law)+ }
+    };
+    (@among batch [batch $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without batch" $($law)+ }
+    };
+    (@among watch [watch $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without watch" $($law)+ }
+    };
+    (@among browse [browse $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without browse" $($law)+ }
+    };
+    (@among purge [purge $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without purge" $($law)+ }
+    };
+    (@among admin [admin $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without admin" $($law)+ }
+    };
+    (@among $need:ident [$other:ident $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @among $need [$($rest)*] $($law)+ }
+    };
+    (@among $need:ident [] [$($more:ident)*] $without:tt $($law:tt)+) => {
+        $crate::__law_test! { [$($more)*] $without $($law)+ }
+    };
+    (@left $why:literal $more:tt $without:tt [$builder:expr] $threads:ident $group:ident $law:ident) => {
+        #[test]
+        #[ignore = $why]
+        fn $law() {
+            $crate::conformance::hold(
+                $crate::conformance::Threads::$threads,
+                || $builder,
+                $crate::conformance::laws::$group::$law,
+            );
+        }
+    };
+    (@shown [$builder:expr] $threads:ident $group:ident $law:ident) => {
+        #[test]
+        fn $law() {
+            $crate::conformance::hold(
+                $crate::conformance::Threads::$threads,
+                || $builder,
+                $crate::conformance::laws::$group::$law,
+            );
+        }
+    };
+}
+
+/// The value of a name in `without:`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __need {
+    (clock) => {
+        $crate::conformance::Need::Clock
+    };
+    (second) => {
+        $crate::conformance::Need::Second
+    };
+    (clients) => {
+        $crate::conformance::Need::Clients
+    };
+    (losing) => {
+        $crate::conformance::Need::Losing
+    };
+    (planting) => {
+        $crate::conformance::Need::Planting
+    };
+    (foreign) => {
+        $crate::conformance::Need::Foreign
+    };
+    (batch) => {
+        $crate::conformance::Need::Batch
+    };
+    (watch) => {
+        $crate::conformance::Need::Watch
+    };
+    (browse) => {
+        $crate::conformance::Need::Browse
+    };
+    (purge) => {
+        $crate::conformance::Need::Purge
+    };
+    (admin) => {
+        $crate::conformance::Need::Admin
+    };
+    ($other:ident) => {
+        compile_error!(concat!(
+            "`",
+            stringify!($other),
+            "` is nothing a law needs; known are clock, second, clients, losing, planting, \
+             foreign, batch, watch, browse, purge, admin"
+        ))
+    };
+}
+
+/// A test that what is left out is not there; none where nothing is left out.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __left_out {
+    ([$builder:expr]) => {};
+    ([$builder:expr] $($without:ident)+) => {
+        // A name that is none is found in any build, not only in one for tests.
+        const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
+        #[test]
+        fn what_is_left_out_is_not_on_offer() {
+            $crate::conformance::not_on_offer(|| $builder, &[$($crate::__need!($without)),+]);
+        }
+    };
+}

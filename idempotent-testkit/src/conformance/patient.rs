@@ -1,0 +1,54 @@
+//! Asks again as long as the store says that nothing was done: under contention it may.
+#![allow(clippy::panic, reason = "a store that never answers has broken the law")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Claim, ClaimRequest, Completion, Held, Release, Settled, Store, StoreError, StoreErrorKind};
+
+use super::subject::must;
+
+const PATIENCE: u32 = 1_000;
+
+/// Not a function that takes a closure: the futures of those are not known to be `Send`.
+macro_rules! again {
+    ($call:expr) => {{
+        for _ in 0..PATIENCE {
+            if let Some(answer) = applied($call.await).await {
+                return answer;
+            }
+        }
+        panic!("refused {PATIENCE} times in a row")
+    }};
+}
+
+async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
+    match result {
+        Err(e) if e.kind() == StoreErrorKind::NotApplied => {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            None
+        }
+        other => Some(must("a racing call", other)),
+    }
+}
+
+/// A store as races use it.
+#[derive(Clone)]
+pub(crate) struct Patient(pub(crate) Arc<dyn Store>);
+
+impl Patient {
+    pub(crate) async fn claim(&self, ask: &ClaimRequest) -> Claim {
+        again!(self.0.claim(ask))
+    }
+
+    pub(crate) async fn renew(&self, held: &Held, lease: Duration) -> Settled {
+        again!(self.0.renew(held, lease))
+    }
+
+    pub(crate) async fn complete(&self, held: &Held, completion: &Completion) -> Settled {
+        again!(self.0.complete(held, completion))
+    }
+
+    pub(crate) async fn release(&self, held: &Held, release: &Release) -> Settled {
+        again!(self.0.release(held, release))
+    }
+}

@@ -1,0 +1,131 @@
+//! What the store can do beyond six methods. A batch is one transaction, and so one commit.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Entry, Fencing, Held, Key, Micros, Page, Purge, Record,
+    Settled, StoreError,
+};
+use redb::ReadableTable;
+
+use crate::error::refused;
+use crate::{Records, RedbStore};
+
+impl RedbStore {
+    /// Each as if it had come alone. One whose record cannot be read fails alone; a failed transaction fails all.
+    async fn each<T, A>(
+        &self,
+        items: &[T],
+        step: impl Fn(&mut Records<'_>, &T) -> Result<(A, bool), StoreError> + Send + 'static,
+    ) -> Vec<Result<A, StoreError>>
+    where
+        T: Clone + Send + 'static,
+        A: Send + 'static,
+    {
+        let owned = items.to_vec();
+        let batch = self.write(move |records| {
+            let mut changed = false;
+            let answers: Vec<_> = owned
+                .iter()
+                .map(|item| {
+                    let (answer, wrote) = step(records, item)?;
+                    changed |= wrote;
+                    Ok(answer)
+                })
+                .collect();
+            Ok((answers, changed))
+        });
+        match batch.await {
+            Ok(answers) => answers,
+            Err(error) => items.iter().map(|_| Err(StoreError::new(error.kind()).because(error.to_string()))).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Batch for RedbStore {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        self.each(requests, |records, ask| records.step(&ask.key, |found, now| protocol::claim(found, ask, now))).await
+    }
+
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        self.each(held, |records, (held, lease)| {
+            records.step(&held.key, |found, now| protocol::renew(found, held, *lease, now))
+        })
+        .await
+    }
+
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        self.each(done, |records, (held, done)| {
+            records.step(&held.key, |found, now| protocol::complete(found, held, done, now))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Browse for RedbStore {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+        let limit = limit.clamp(1, 10_000);
+        self.write(move |records| {
+            let from = match after {
+                Some(u128::MAX) => return Ok((Page::default(), false)),
+                Some(after) => after + 1,
+                None => 0,
+            };
+            let mut page = Page::default();
+            for row in records.table.range(from..).map_err(refused)? {
+                let (hash, row) = row.map_err(refused)?;
+                let (name, bytes) = row.value();
+                let record = Record::from_bytes(bytes)?;
+                if protocol::live(Some(&record), records.now).is_none() {
+                    continue;
+                }
+                if page.entries.len() == limit {
+                    page.next = page.entries.last().map(|entry: &Entry| entry.key.hash());
+                    break;
+                }
+                page.entries.push(Entry { key: Key::from_parts(name, hash.value()), record });
+            }
+            Ok((page, false))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Purge for RedbStore {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        self.write(move |records| {
+            let mut gone = Vec::new();
+            for row in records.table.iter().map_err(refused)? {
+                if gone.len() == at_most {
+                    break;
+                }
+                let (hash, row) = row.map_err(refused)?;
+                if goes(row.value().1, records.now) {
+                    gone.push(hash.value());
+                }
+            }
+            for hash in &gone {
+                records.table.remove(hash).map_err(refused)?;
+            }
+            Ok((gone.len(), !gone.is_empty()))
+        })
+        .await
+    }
+}
+
+/// What cannot be read stays.
+fn goes(bytes: &[u8], now: Micros) -> bool {
+    Record::from_bytes(bytes).is_ok_and(|record| protocol::purgeable(&record, now))
+}
+
+#[async_trait]
+impl Admin for RedbStore {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        self.step(key, move |found, now| -> (Settled, Write) { protocol::forget(found, expected, force, memory, now) })
+            .await
+    }
+}

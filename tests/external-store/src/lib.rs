@@ -1,0 +1,147 @@
+//! A store of somebody else: records in [`redb`], an embedded database of transactions, in one file.
+//!
+//! Each step reads, decides by [`protocol`] and writes in one write transaction; redb has one of them at a time, so a
+//! step is atomic, and durable once it is answered. That is all a store needs; `tests/laws.rs` proves it in one line.
+mod ability;
+mod error;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, Store, StoreError,
+};
+use redb::{Database, ReadableTable, Table, TableDefinition};
+
+use self::error::{Stage, gave_up, refused};
+
+/// A key's hash, and under it the readable part of the key and the record's stored form.
+const RECORDS: TableDefinition<u128, (&str, &[u8])> = TableDefinition::new("idempotent_record");
+
+/// Records in a redb file. Clones share it; the file can be opened once at a time.
+///
+/// Abilities: batch, browse, purge, admin.
+#[derive(Clone, Debug)]
+pub struct RedbStore {
+    database: Arc<Database>,
+    clock: Arc<dyn Clock>,
+}
+
+impl RedbStore {
+    /// Opens the file, and makes it where there is none. `clock` judges leases, and must not go back.
+    ///
+    /// # Errors
+    /// `NotApplied` if the file cannot be opened: somebody has it, or it is no such file.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let database = Database::create(path).map_err(refused)?;
+        let write = database.begin_write().map_err(refused)?;
+        write.open_table(RECORDS).map_err(refused)?;
+        write.commit().map_err(|error| Stage::Commit.error(error))?;
+        Ok(Self { database: Arc::new(database), clock })
+    }
+
+    /// The database, for what else is to be kept in it.
+    #[must_use]
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// One write transaction, on a thread that may wait for the disk. Kept if `job` says that it changed something.
+    async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Records<'_>) -> Result<(T, bool), StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Self { database, clock } = self.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let write = database.begin_write().map_err(refused)?;
+            let table = write.open_table(RECORDS).map_err(refused)?;
+            // Read when all before it are done: numbers rise in the order of the grants.
+            let mut records = Records { table, now: clock.wall() };
+            let (answer, changed) = job(&mut records)?;
+            drop(records);
+            if changed {
+                write.commit().map_err(|error| Stage::Commit.error(error))?;
+            } else {
+                write.abort().map_err(refused)?;
+            }
+            Ok(answer)
+        });
+        task.await.unwrap_or_else(|error| Err(gave_up(error)))
+    }
+
+    /// One step on one key.
+    async fn step<T: Send + 'static>(
+        &self,
+        key: &Key,
+        decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write) + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let key = key.clone();
+        self.write(move |records| records.step(&key, decide)).await
+    }
+}
+
+/// The table inside a transaction.
+struct Records<'t> {
+    table: Table<'t, u128, (&'static str, &'static [u8])>,
+    now: Micros,
+}
+
+impl Records<'_> {
+    /// What cannot be read is an error with a kind that says so, and stays as it is.
+    fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let row = self.table.get(key.hash()).map_err(refused)?;
+        row.map(|row| Record::from_bytes(row.value().1)).transpose()
+    }
+
+    /// Reads, decides, writes; says whether it wrote.
+    fn step<T>(
+        &mut self,
+        key: &Key,
+        decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write),
+    ) -> Result<(T, bool), StoreError> {
+        let (answer, write) = decide(self.get(key)?.as_ref(), self.now);
+        let changed = match write {
+            Write::Keep => false,
+            Write::Put(record) => {
+                self.table.insert(key.hash(), (key.name(), &*record.to_bytes())).map_err(refused)?;
+                true
+            }
+            Write::Delete => self.table.remove(key.hash()).map_err(refused)?.is_some(),
+        };
+        Ok((answer, changed))
+    }
+}
+
+#[async_trait]
+impl Store for RedbStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let request = request.clone();
+        self.step(&request.key.clone(), move |found, now| protocol::claim(found, &request, now)).await
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        let held = held.clone();
+        self.step(&held.key.clone(), move |found, now| protocol::renew(found, &held, lease, now)).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        let (held, completion) = (held.clone(), completion.clone());
+        self.step(&held.key.clone(), move |found, now| protocol::complete(found, &held, &completion, now)).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        let (held, release) = (held.clone(), release.clone());
+        self.step(&held.key.clone(), move |found, now| protocol::release(found, &held, &release, now)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
+    }
+}
