@@ -8,7 +8,7 @@
 //! |---|---|
 //! | I0 | more than one effect of a key (and step); always counted, asserted at [`Level::L3`] only |
 //! | I1 | a grant inside the lease of another owner: the lease began with the first `claim_…` of its token that may have been granted and lasts `lease_ms`, or from an answered `renew_ok` on; nothing that may have ended it before |
-//! | I2 | `released`, `failed` or `dead` by an owner that never had the key, or after somebody else was surely granted it; `forget` of a key surely held, if operators do not force |
+//! | I2 | `released` or `failed` by an owner that never had the key, or after somebody else was surely granted it; `forget` of a key surely held, if operators do not force |
 //! | I3 | `complete_ok` or `renew_ok` likewise, or after the owner had surely given the key back |
 //! | I4 | within the retention of a `complete_ok`: `released`, `failed`, `renew_ok`, `claim_delayed`, `dead`; a `forget` by the number of a grant that was surely superseded |
 //! | I4b | within the retention of a `complete_ok`: `claim_won` |

@@ -118,7 +118,7 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
             let key = dice.below(keys);
             let payload = key * 10 + u64::from(dice.percent(15));
             let runs = (0..RUNS).map(|_| moods.run(dice, &plan.workers)).collect();
-            Delivery { key, payload, at_us, runs }
+            Delivery { key, payload, bare: dice.percent(8), at_us, runs }
         })
         .collect()
 }

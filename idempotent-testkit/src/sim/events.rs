@@ -49,6 +49,7 @@ pub(super) enum What {
         /// The grant it is for, if its sender knows.
         number: Option<Fencing>,
         verdict: Verdict,
+        delay: Duration,
         memory: Duration,
         answer: Settled,
     },
@@ -111,6 +112,8 @@ pub(super) struct Claimed {
     pub(super) lease: Duration,
     pub(super) memory: Duration,
     pub(super) max_attempts: u32,
+    /// Nobody is to take over.
+    pub(super) parks: bool,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) answer: Claim,
 }

@@ -40,6 +40,13 @@ pub(super) enum Phase {
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vacant {
+    pub(super) not_before: u64,
+    pub(super) attempt: u32,
+    until: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
     pub(super) phase: Phase,
@@ -49,6 +56,8 @@ pub(super) struct Standing {
     pub(super) completed: Vec<(Fencing, Option<Arc<[u8]>>)>,
     /// Releases that were done: grant and verdict.
     pub(super) released: Vec<(Fencing, Verdict)>,
+    /// What is remembered of a key that was given back.
+    pub(super) vacant: Option<Vacant>,
     /// Claims answered so.
     pub(super) told_consumed: u64,
     pub(super) told_failed: u64,
@@ -77,6 +86,11 @@ impl Standing {
     /// Who holds it and is in its lease.
     pub(super) fn live_holder(&self, at: u64) -> Option<&Granted> {
         self.holder(at).filter(|grant| grant.until > at)
+    }
+
+    /// Given back, and that is remembered.
+    pub(super) fn vacant(&self, at: u64) -> Option<Vacant> {
+        self.vacant.filter(|vacant| vacant.until > at)
     }
 
     /// Within the retention.
@@ -120,6 +134,7 @@ impl Standing {
                     memory,
                 });
                 self.phase = Phase::Held;
+                self.vacant = None;
             }
             Claim::Consumed(_) => self.told_consumed += 1,
             Claim::Failed { .. } => self.told_failed += 1,
@@ -132,6 +147,7 @@ impl Standing {
                 };
                 if !stays {
                     self.phase = Phase::Dead { until: later(at, claimed.memory) };
+                    self.vacant = None;
                 }
             }
             _ => {}
@@ -152,8 +168,18 @@ impl Standing {
                 self.completed.push((fencing, done.value.clone()));
                 self.phase = Phase::Consumed { value: done.value.clone(), until: later(at, done.retain) };
             }
-            What::Release { verdict, memory, answer: Settled::Done, .. } => {
+            What::Release { verdict, delay, memory, answer: Settled::Done, .. } => {
                 let until = later(at, *memory);
+                let attempt = self.last().map_or(0, |grant| grant.attempt);
+                let vacant = |attempt| {
+                    let not_before = later(at, *delay);
+                    Some(Vacant { not_before, attempt, until: later(not_before, *memory) })
+                };
+                self.vacant = match verdict {
+                    Verdict::Vacate => vacant(attempt),
+                    Verdict::Refund => vacant(attempt.saturating_sub(1)),
+                    Verdict::Delete | Verdict::Fail | Verdict::Bury => None,
+                };
                 let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
                 self.released.push((fencing, *verdict));
                 self.phase = match verdict {
@@ -164,6 +190,7 @@ impl Standing {
             }
             What::Forgotten { seen, .. } if self.last().is_some_and(|grant| grant.fencing == *seen) => {
                 self.phase = Phase::Free;
+                self.vacant = None;
             }
             _ => {}
         }

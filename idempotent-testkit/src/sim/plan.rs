@@ -74,6 +74,9 @@ pub struct Delivery {
     pub key: u64,
     /// What is in it; a duplicate has the same.
     pub payload: u64,
+    /// It carries no fingerprint, whatever the others do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bare: bool,
     /// When it comes first, in µs.
     pub at_us: u64,
     /// How its runs go, one after the other; those behind the last go smoothly.
@@ -125,7 +128,7 @@ pub enum Step {
     Renew { lease_ms: u64 },
     /// Completes, with this in the result.
     Complete { value: u64 },
-    /// Gives the key back.
+    /// Gives the key back, for a quarter of a lease later where that is remembered.
     Release,
     /// Says that it failed for good.
     Fail,
@@ -264,6 +267,12 @@ impl Plan {
 
     pub(super) fn release_on_cancel(&self) -> bool {
         self.workers.iter().any(|terms| terms.release_on_cancel)
+    }
+
+    /// Whether this delivery is told from another payload.
+    pub(super) fn compares(&self, delivery: u64) -> bool {
+        let of = usize::try_from(delivery).ok().and_then(|delivery| self.deliveries.get(delivery));
+        self.fingerprints && of.is_none_or(|delivery| !delivery.bare)
     }
 
     pub(super) fn batched(&self) -> bool {

@@ -23,6 +23,7 @@ pub(super) struct Script {
     pub(super) name: u64,
     pub(super) key: u64,
     pub(super) payload: u64,
+    pub(super) bare: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -41,7 +42,7 @@ impl Script {
             key: real(ORDERS, self.key),
             owner,
             lease: Duration::from_millis(terms.lease_ms),
-            fingerprint: self.world.plan.fingerprints.then(print),
+            fingerprint: (self.world.plan.fingerprints && !self.bare).then(print),
             max_attempts: terms.max_retries.map_or(0, |retries| retries + 1),
             on_expiry: if terms.park { OnExpiry::Park } else { OnExpiry::Takeover },
             memory: Duration::from_millis(terms.memory_ms),
@@ -79,7 +80,8 @@ impl Script {
     async fn step(&self, store: &impl Store, request: &ClaimRequest, held: &Held, step: Step) -> bool {
         let terms = self.terms();
         let memory = Duration::from_millis(terms.memory_ms);
-        let release = |verdict| Release { verdict, delay: Duration::ZERO, memory, error: "by its script".into() };
+        let delay = request.lease / 4;
+        let release = |verdict| Release { verdict, delay, memory, error: "by its script".into() };
         let back = if terms.max_retries.is_some() { Verdict::Vacate } else { Verdict::Delete };
         match step {
             Step::Claim => drop(self.patiently(store.claim(request)).await),

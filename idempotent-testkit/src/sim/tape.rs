@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Fencing, Held, Key, Record, Release, Settled, Store, StoreError, Watch,
-    Watching,
+    Abilities, Claim, ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Record, Release, Settled, Store,
+    StoreError, Watch, Watching,
 };
 use tokio::sync::Mutex;
 
@@ -72,8 +72,18 @@ impl Tape {
         let what = match (ask, answer) {
             (_, Err(error)) => What::StoreError { key, kind: error.kind() },
             (Ask::Claim(request), Ok(Answer::Claim(answer))) => {
-                let ClaimRequest { owner, lease, fingerprint, max_attempts, memory, .. } = *request;
-                What::Claim(Claimed { key, owner, lease, memory, max_attempts, fingerprint, answer: answer.clone() })
+                let ClaimRequest { owner, lease, fingerprint, max_attempts, memory, on_expiry, .. } = *request;
+                let parks = on_expiry == OnExpiry::Park;
+                What::Claim(Claimed {
+                    key,
+                    owner,
+                    lease,
+                    memory,
+                    max_attempts,
+                    parks,
+                    fingerprint,
+                    answer: answer.clone(),
+                })
             }
             (Ask::Renew(held, lease), Ok(Answer::Settled(answer))) => {
                 What::Renew { key, owner: held.owner, number: held.fencing, lease: *lease, answer: *answer }
@@ -82,8 +92,9 @@ impl Tape {
                 What::Complete { key, owner: held.owner, number: held.fencing, done: done.clone(), answer: *answer }
             }
             (Ask::Release(held, release), Ok(Answer::Settled(answer))) => {
-                let (owner, number, verdict, memory) = (held.owner, held.fencing, release.verdict, release.memory);
-                What::Release { key, owner, number, verdict, memory, answer: *answer }
+                let (owner, number) = (held.owner, held.fencing);
+                let Release { verdict, delay, memory, .. } = *release;
+                What::Release { key, owner, number, verdict, delay, memory, answer: *answer }
             }
             // A store answers in the type of the verb.
             _ => return,

@@ -155,13 +155,13 @@ impl World {
         self: Arc<Self>,
         worker: Worker,
         name: u64,
-        Delivery { key, payload, .. }: Delivery,
+        Delivery { key, payload, bare, .. }: Delivery,
         run: Run,
     ) -> Settles {
         if !run.script.is_empty() {
-            return Script { world: self, worker, name, key, payload, steps: run.script }.run().await;
+            return Script { world: self, worker, name, key, payload, bare, steps: run.script }.run().await;
         }
-        let print = self.plan.fingerprints.then_some(payload);
+        let print = (self.plan.fingerprints && !bare).then_some(payload);
         let (batch, executor) = (run.batch, worker.executor.clone());
         let job = Job { world: self.clone(), worker, scope: ORDERS, key, payload, run, batched: None };
         let (result, outcome) = if batch > 0 {

@@ -1,144 +1,95 @@
-//! Stores that are wrong in one way each: what the checks are for.
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+//! Stores that are wrong in ways the kit's mutants are not.
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::protocol::{self, Write};
-use idempotent::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Fencing, Held, InFlight, Key, Micros, OwnerToken, Record,
-    Release, Settled, State, StateKind, Store, StoreError,
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Completion, Held, Key, MemoryStore, Record, Release, Settled, StateKind, Store,
+    StoreError,
 };
 use idempotent_testkit::VirtualClock;
+use idempotent_testkit::sim;
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Flaw {
-    /// Reads, and writes a moment later.
-    ClaimInTwoSteps,
-    /// A lease is over when half of it is.
-    ExpiryEarly,
-    ReleaseByAnybody,
-    CompleteByAnybody,
+use super::each;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flaw {
+    /// Whoever asks is told that it is released.
+    ReleaseAlwaysDone,
+    /// A completion is answered and deletes the record.
     ConsumedNotKept,
-    /// The second duplicate gets nothing.
+    /// What duplicates get is not what was kept.
     ResultLost,
-    /// Counts from one for each new record.
-    FencingRestarts,
-    /// What failed or is dead may be claimed.
-    NoEndIsFinal,
-    FingerprintIgnored,
-    ExpiryIgnored,
+    /// No renewal is granted.
     RenewRefused,
+    /// No owner completes anything.
+    CompleteRefused,
 }
 
 #[derive(Debug)]
-pub struct Flawed {
+struct Flawed {
     flaw: Flaw,
-    clock: VirtualClock,
-    records: Mutex<HashMap<u128, Record>>,
+    inner: MemoryStore,
 }
 
-impl Flawed {
-    pub fn new(flaw: Flaw, clock: &VirtualClock) -> Arc<Self> {
-        Arc::new(Self { flaw, clock: clock.clone(), records: Mutex::default() })
-    }
-
-    fn found(&self, key: &Key) -> Option<Record> {
-        self.records.lock().unwrap().get(&key.hash()).cloned()
-    }
-
-    fn write<T>(&self, key: &Key, (answer, write): (T, Write)) -> Result<T, StoreError> {
-        let mut records = self.records.lock().unwrap();
-        match write {
-            Write::Keep => {}
-            Write::Put(record) => drop(records.insert(key.hash(), record)),
-            Write::Delete => drop(records.remove(&key.hash())),
-        }
-        Ok(answer)
-    }
-
-    /// Whoever it is, it is the owner.
-    fn anybody(&self, held: &Held) -> Held {
-        let owner = match self.found(&held.key).map(|record| record.state) {
-            Some(State::Consuming { owner, .. } | State::Consumed { owner, .. }) => owner,
-            _ => held.owner,
-        };
-        Held::unanswered(held.key.clone(), owner)
-    }
-
-    fn restarted(&self, found: Option<&Record>, (answer, write): (Claim, Write)) -> (Claim, Write) {
-        match (answer, write) {
-            (Claim::Acquired(mut grant), Write::Put(mut record)) => {
-                grant.fencing = Fencing(1 + found.map_or(0, |record| record.fencing.0));
-                record.fencing = grant.fencing;
-                (Claim::Acquired(grant), Write::Put(record))
-            }
-            other => other,
-        }
-    }
+fn flawed(flaw: Flaw, clock: &VirtualClock) -> Arc<dyn Store> {
+    Arc::new(Flawed { flaw, inner: MemoryStore::builder().clock(Arc::new(clock.clone())).build() })
 }
+
+const REFUSED: Result<Settled, StoreError> = Ok(Settled::Lost { now: StateKind::Consuming });
 
 #[async_trait]
 impl Store for Flawed {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let (mut request, mut now) = (request.clone(), self.clock.wall());
-        let mut found = self.found(&request.key);
-        let state = found.as_ref().map(|record| record.state.clone());
-        match (self.flaw, state) {
-            (Flaw::ClaimInTwoSteps, _) => {
-                for _ in 0..5 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            (Flaw::ExpiryEarly, Some(State::Consuming { .. })) => now = now + request.lease / 2,
-            (Flaw::NoEndIsFinal, Some(State::Failed { .. } | State::Dead { .. })) => {
-                // Its number is remembered: this flaw is no other.
-                found = found.map(|record| Record { expires_at: Micros(0), ..record });
-            }
-            (Flaw::FingerprintIgnored, _) => request.fingerprint = None,
-            (Flaw::ExpiryIgnored, Some(State::Consuming { owner, .. })) if owner != request.owner => {
-                return Ok(Claim::InFlight(InFlight::Leased { rest: Duration::from_secs(1) }));
-            }
-            _ => {}
+        let mut claim = self.inner.claim(request).await?;
+        if let (Flaw::ResultLost, Claim::Consumed(done)) = (self.flaw, &mut claim) {
+            done.value = None;
         }
-        let mut decided = protocol::claim(found.as_ref(), &request, now);
-        if self.flaw == Flaw::FencingRestarts {
-            decided = self.restarted(found.as_ref(), decided);
-        }
-        if let (Flaw::ResultLost, Claim::Consumed(_), Some(record)) = (self.flaw, &decided.0, &found) {
-            let state = State::Consumed { owner: OwnerToken(0), value: None };
-            decided.1 = Write::Put(Record { state, ..record.clone() });
-        }
-        self.write(&request.key, decided)
+        Ok(claim)
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        if self.flaw == Flaw::RenewRefused {
-            return Ok(Settled::Lost { now: StateKind::Consuming });
-        }
-        self.write(&held.key, protocol::renew(self.found(&held.key).as_ref(), held, lease, self.clock.wall()))
+        if self.flaw == Flaw::RenewRefused { REFUSED } else { self.inner.renew(held, lease).await }
     }
 
     async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        let owner = if self.flaw == Flaw::CompleteByAnybody { self.anybody(held) } else { held.clone() };
-        let mut decided = protocol::complete(self.found(&held.key).as_ref(), &owner, done, self.clock.wall());
-        if self.flaw == Flaw::ConsumedNotKept && decided.0 == Settled::Done {
-            decided.1 = Write::Delete;
+        match self.flaw {
+            Flaw::CompleteRefused => REFUSED,
+            Flaw::ConsumedNotKept => {
+                let short = Completion { retain: Duration::ZERO, ..done.clone() };
+                self.inner.complete(held, &short).await
+            }
+            _ => self.inner.complete(held, done).await,
         }
-        self.write(&held.key, decided)
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        let found = self.found(&held.key);
-        let owner = if self.flaw == Flaw::ReleaseByAnybody { self.anybody(held) } else { held.clone() };
-        self.write(&held.key, protocol::release(found.as_ref(), &owner, release, self.clock.wall()))
+        let settled = self.inner.release(held, release).await?;
+        Ok(if self.flaw == Flaw::ReleaseAlwaysDone { Settled::Done } else { settled })
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        Ok(self.found(key))
+        self.inner.peek(key).await
     }
 
     fn abilities(&self) -> Abilities<'_> {
         Abilities::none()
     }
+}
+
+#[test]
+fn flaws_beyond_the_mutants_are_told_by_the_history() {
+    let flaws = [
+        (Flaw::ReleaseAlwaysDone, "I2"),
+        (Flaw::ReleaseAlwaysDone, "I4"),
+        (Flaw::ConsumedNotKept, "I4b"),
+        (Flaw::ResultLost, "I5"),
+        (Flaw::RenewRefused, "I14"),
+        (Flaw::CompleteRefused, "I14"),
+    ];
+    let unfound = each(&flaws, |(flaw, name)| {
+        let found = (0..200).any(|seed| sim::run(seed, |clock| flawed(*flaw, clock)).violates(name));
+        (!found).then(|| format!("{flaw:?} by {name}"))
+    });
+    assert_eq!(unfound.into_iter().flatten().collect::<Vec<_>>(), [""; 0]);
 }

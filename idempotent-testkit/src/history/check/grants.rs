@@ -64,7 +64,7 @@ fn after_the_end(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize,
     let Some(memory) = court.judge.memory else { return court.pass(Invariant::I10) };
     // The answer to a claim may repeat what has long been so: since the last grant before it, at the earliest.
     let before = key.grants.iter().filter(|grant| grant.by < line.t0).map(|grant| grant.from).max();
-    let own = key.grants_of(line).iter().map(|_| line.t0).max();
+    let own = (line.event == Kind::Failed).then_some(line.t0);
     let Some(begun) = own.or(before) else { return court.pass(Invariant::I10) };
     let over = begun.saturating_add(memory).saturating_sub(court.judge.doubt(memory)).min(key.undone_from(begun));
     let again = key.grants.iter().find(|grant| grant.from > line.t && grant.by < over);

@@ -8,9 +8,8 @@ pub(super) fn check(court: &mut Court<'_>) {
     for (name, key) in &book.keys {
         for (place, line) in &key.lines {
             match line.event {
-                // A claim may be told so, too; then its token was granted nothing.
-                Kind::Dead | Kind::Failed if key.grants_of(line).is_empty() => {}
-                Kind::Released | Kind::Failed | Kind::Dead => {
+                // Not `dead`: a claim is told so, too, perhaps by a token that had the key before.
+                Kind::Released | Kind::Failed => {
                     settled_by_its_owner(court, name, key, *place, line, Invariant::I2);
                     after_its_own_end(court, name, key, *place, line, Invariant::I4);
                 }

@@ -1,0 +1,241 @@
+//! I7 to I14: what the runs did, what they were told, and how it ended.
+use std::collections::{BTreeMap, BTreeSet};
+
+use idempotent_core::{Claim, Disposition, InFlight, Outcome, Settled, Verdict};
+
+use super::ensure;
+use crate::sim::events::{How, Told, What};
+use crate::sim::ledger::{Phase, later, walk};
+
+/// None is let in late, and none that is current is refused.
+pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<(), String> {
+    let mut highest = BTreeMap::new();
+    walk(history, |_, before, event| {
+        let What::Effect { key, fencing: Some(fencing), accepted, .. } = &event.what else { return Ok(()) };
+        if !history.plan.fenced {
+            return Ok(());
+        }
+        let highest = highest.entry(*key).or_insert(*fencing);
+        if !accepted {
+            let current = before.last().is_some_and(|grant| grant.fencing == *fencing);
+            return ensure(!current, || "the resource refused the latest grant".to_owned());
+        }
+        ensure(fencing >= highest, || format!("after an effect of {highest}"))?;
+        *highest = *fencing;
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// An outcome is told only of what the store has said, and a delivery is settled only by such an outcome. A run
+/// without protection is the exception that its policy asks for: it is acknowledged, and nothing is recorded.
+pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> {
+    let mut replayed: BTreeMap<u128, u64> = BTreeMap::new();
+    walk(history, |_, before, event| match &event.what {
+        What::Ended { key: Some(key), fencing, outcome } => {
+            let known = match outcome {
+                Outcome::Replayed | Outcome::ConsumedWithoutResult => {
+                    let replayed = replayed.entry(*key).or_default();
+                    *replayed += 1;
+                    // A copy inside a batch gets the result of the first without asking the store.
+                    *replayed <= before.told_consumed || (history.plan.batched() && !before.completed.is_empty())
+                }
+                // Nothing is recorded of a run without protection.
+                Outcome::Failed if fencing.is_none() && history.plan.unprotected() => true,
+                other => before.knows(*fencing, other),
+            };
+            ensure(known, || format!("the store never said so; it is {:?} of {:?}", before.phase, before.last()))
+        }
+        What::Delivered { outcome, disposition, .. } => {
+            let right = match disposition {
+                Disposition::Ack => match outcome {
+                    Some(Outcome::Ran | Outcome::Replayed | Outcome::ConsumedWithoutResult) => {
+                        !before.completed.is_empty()
+                    }
+                    Some(Outcome::Unprotected) => history.plan.unprotected(),
+                    _ => false,
+                },
+                Disposition::DeadLetter { .. } => {
+                    matches!(outcome, Some(Outcome::Failed | Outcome::Dead { .. } | Outcome::Mismatch))
+                }
+                _ => true,
+            };
+            ensure(right, || "settled by nothing".to_owned())
+        }
+        _ => Ok(()),
+    })
+    .map(drop)
+}
+
+/// By the owner, not by the grant: a copy of its claim that comes late, after the record is gone, makes a grant
+/// that nobody runs, and then a late copy of its completion may find its owner there again.
+pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
+    let mut effects = BTreeSet::new();
+    walk(history, |_, before, event| match &event.what {
+        What::Effect { key, fencing: Some(fencing), accepted: true, .. } => {
+            effects.insert((*key, *fencing));
+            Ok(())
+        }
+        What::Complete { key, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
+            let Some(last) = before.last() else { return Err("no grant at all".to_owned()) };
+            let mut its_own = before.grants.iter().filter(|grant| grant.owner == last.owner);
+            ensure(its_own.any(|grant| effects.contains(&(*key, grant.fencing))), || {
+                format!("no effect under {last:?}")
+            })
+        }
+        _ => Ok(()),
+    })
+    .map(drop)
+}
+
+/// A grant follows the end of the one before: its lease ran out, its owner released it, or its record's time is
+/// over. A grant beside a live holder is I1's, one of a consumed key I4b's. And an owner releases only what has not
+/// started or has failed.
+pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
+    let ends: BTreeMap<_, _> = history
+        .events
+        .iter()
+        .enumerate()
+        .filter_map(|(place, event)| match event.what {
+            What::HandlerEnd { key, fencing: Some(fencing), how } => Some(((key, fencing), (place, how))),
+            _ => None,
+        })
+        .collect();
+    walk(history, |place, before, event| match &event.what {
+        What::Claim(claimed) => {
+            let Claim::Acquired(grant) = &claimed.answer else { return Ok(()) };
+            let ended = match before.phase {
+                Phase::Failed { until } | Phase::Dead { until } => until <= event.at,
+                _ => true,
+            };
+            ensure(ended, || format!("granted though {:?}", before.phase))?;
+            if let Some(vacant) = before.vacant(event.at) {
+                ensure(vacant.not_before <= event.at, || format!("granted too soon: {vacant:?}"))?;
+                ensure(grant.attempt == vacant.attempt + 1, || format!("the count went wrong: {vacant:?}"))?;
+            }
+            // A takeover goes on counting, whatever else is forgotten.
+            let over = before.holder(event.at).filter(|_| !before.repeats(event.at, claimed.owner));
+            if let Some(over) = over.filter(|over| over.until <= event.at) {
+                ensure(!claimed.parks, || format!("taken over from {over:?}, and nobody may"))?;
+                ensure(grant.attempt == over.attempt + 1, || format!("not counted: {over:?}"))?;
+            }
+            let most = claimed.max_attempts;
+            ensure(most == 0 || grant.attempt <= most, || format!("attempt {} of {most}", grant.attempt))
+        }
+        What::Release { key, verdict: Verdict::Delete | Verdict::Vacate | Verdict::Refund, answer, .. } => {
+            let Some(grant) = before.holder(event.at).filter(|_| *answer == Settled::Done) else { return Ok(()) };
+            match ends.get(&(*key, grant.fencing)) {
+                None => Ok(()),
+                Some((ended, how)) if *ended > place => Err(format!("released while its handler ran: {how:?}")),
+                Some((_, How::Failed | How::Panicked)) => Ok(()),
+                _ if history.plan.release_on_cancel() => Ok(()),
+                Some((_, how)) => Err(format!("released though its handler ended so: {how:?}")),
+            }
+        }
+        _ => Ok(()),
+    })
+    .map(drop)
+}
+
+/// At most one for each grant; runs without protection have none.
+pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
+    let mut effects = BTreeSet::new();
+    walk(history, |_, before, event| {
+        let What::Effect { key, fencing, .. } = &event.what else { return Ok(()) };
+        let Some(fencing) = fencing else {
+            return ensure(history.plan.unprotected(), || "a run without a lease".to_owned());
+        };
+        let granted = before.grants.iter().any(|grant| grant.fencing == *fencing);
+        ensure(granted, || "never granted".to_owned())?;
+        ensure(effects.insert((*key, *fencing)), || "the second effect of one grant".to_owned())
+    })
+    .map(drop)
+}
+
+/// Neither by the store nor, in the end, by the executor; and the same payload is never told to be another.
+pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), String> {
+    walk(history, |_, before, event| match &event.what {
+        What::Claim(claimed) => {
+            let stands = match before.phase {
+                Phase::Held => before.live_holder(event.at).is_some(),
+                Phase::Consumed { until, .. } | Phase::Failed { until } => until > event.at,
+                Phase::Free | Phase::Dead { .. } => false,
+            };
+            let prints = (before.last().and_then(|grant| grant.fingerprint), claimed.fingerprint);
+            let differs = matches!(prints, (Some(kept), Some(new)) if kept != new);
+            match claimed.answer {
+                Claim::Consumed(_) | Claim::InFlight(_) | Claim::Failed { .. } if stands => {
+                    ensure(!differs, || format!("another payload than that of {:?}", before.last()))
+                }
+                Claim::Mismatch => ensure(stands && differs, || format!("no mismatch with {:?}", before.last())),
+                _ => Ok(()),
+            }
+        }
+        What::Delivered { value: Some(value), payload, delivery, .. } if history.plan.compares(*delivery) => {
+            let its_own = value.is_empty() || value.starts_with(&format!("{payload} "));
+            ensure(its_own, || "another payload's result".to_owned())
+        }
+        _ => Ok(()),
+    })
+    .map(drop)
+}
+
+/// Every delivery is settled in time, every key of one has an end, and nobody waits for a lease that is over.
+pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
+    ensure(history.unsettled.is_empty(), || format!("never settled: {}", history.unsettled.join(", ")))?;
+    let keys = walk(history, |_, before, event| {
+        let What::Claim(claimed) = &event.what else { return Ok(()) };
+        let Claim::InFlight(InFlight::Leased { rest }) = claimed.answer else { return Ok(()) };
+        // Beside the lease of another payload it is I12's.
+        let holder = before.live_holder(event.at);
+        let honest = holder.is_some_and(|grant| later(event.at, rest) == grant.until);
+        ensure(honest, || format!("in flight, but the holder is {holder:?}"))
+    })?;
+    for (key, standing) in keys {
+        let settled_otherwise = history.events.iter().any(|event| match &event.what {
+            What::Delivered { key: of, outcome: Some(outcome), disposition, .. } if *of == key => {
+                let bare = history.plan.unprotected() && *outcome == Outcome::Failed;
+                let put_off = matches!(disposition, Disposition::Retry { .. });
+                !(bare || put_off || matches!(outcome, Outcome::Unprotected | Outcome::Mismatch))
+            }
+            _ => false,
+        });
+        let buried = standing.released.iter().any(|(_, verdict)| matches!(verdict, Verdict::Fail | Verdict::Bury));
+        let ended = !standing.completed.is_empty() || buried || !standing.told_dead.is_empty();
+        // A run without protection leaves the key as it was, and two payloads may put each other aside by claims.
+        ensure(ended || !settled_otherwise, || format!("key {:04x} has no end", key >> 112))?;
+    }
+    Ok(())
+}
+
+/// Late or not: whom nobody took over from is never refused while its record is remembered.
+pub(super) fn i14_an_owner_in_its_lease_is_heard(history: &Told) -> Result<(), String> {
+    walk(history, |_, before, event| {
+        if let What::Ended {
+            outcome: Outcome::LeaseLost | Outcome::Unrecorded | Outcome::StoreDown(_), fencing, ..
+        } = &event.what
+        {
+            // Where nothing goes wrong, the executor hears its store, and keeps its lease as long as it may.
+            let mut grants = before.grants.iter().filter(|grant| Some(grant.fencing) == *fencing);
+            let capped = grants.any(|grant| later(grant.at, history.plan.shortest_run()) <= event.at);
+            return ensure(capped || !history.plan.is_harmless(), || "given up for nothing".to_owned());
+        }
+        let Some(grant) = before.holder(event.at) else { return Ok(()) };
+        let refused = match &event.what {
+            What::Renew { owner, number, answer, .. }
+            | What::Complete { owner, number, answer, .. }
+            | What::Release { owner, number, answer, .. } => {
+                *owner == grant.owner && number.is_none_or(|of| of == grant.fencing) && *answer != Settled::Done
+            }
+            What::Claim(claimed) => match claimed.answer {
+                Claim::Acquired(_) => false,
+                // An owner in its lease is not buried either.
+                Claim::Dead(_) => grant.until > event.at,
+                _ => claimed.owner == grant.owner,
+            },
+            _ => false,
+        };
+        ensure(!refused, || format!("refused, though it holds it: {grant:?}"))
+    })
+    .map(drop)
+}
