@@ -135,12 +135,17 @@ impl VirtualClock {
         self.settle().await;
     }
 
-    /// As [`advance`](Self::advance), until `timers` is used up: one for each timer that fires.
+    /// As [`advance`](Self::advance), but all timers of one instant fire before anything runs, so that what they wake
+    /// runs side by side; until `timers` is used up, one for each.
     pub(crate) async fn advance_by_timers(&self, by: Duration, timers: &mut u64) {
         self.settle().await;
         let target = self.elapsed().saturating_add(by);
         while *timers > 0 && self.fire_next(target) {
             *timers -= 1;
+            let now = self.elapsed();
+            while self.fire_next(now) {
+                *timers = timers.saturating_sub(1);
+            }
             self.settle().await;
         }
         if *timers > 0 {

@@ -97,6 +97,7 @@ fn terms(dice: &mut Dice, lease_ms: u64, release_on_cancel: bool, unprotected: b
 fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
     // Now and then all come at once and want the same.
     let herd = dice.percent(15);
+    let bare_ones = dice.pick(&[0, 0, 0, 20]);
     let keys = if herd { 1 } else { dice.range(1, KEYS) };
     let moods = Moods {
         lease_us: plan.lease_us(),
@@ -117,8 +118,9 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
             }
             let key = dice.below(keys);
             let payload = key * 10 + u64::from(dice.percent(15));
+            let bare = dice.percent(bare_ones);
             let runs = (0..RUNS).map(|_| moods.run(dice, &plan.workers)).collect();
-            Delivery { key, payload, bare: dice.percent(8), at_us, runs }
+            Delivery { key, payload, bare, at_us, runs }
         })
         .collect()
 }
@@ -168,6 +170,8 @@ impl Moods {
             2 => vec![Step::Release, renew, complete],
             3 => vec![Step::Release, Step::Claim, complete],
             4 => vec![late, Step::Release],
+            // In the instant in which the others come back.
+            5 => vec![Step::Wait { us: self.lease_us }, dice.pick(&[renew, complete, Step::Release])],
             _ => (0..5).map(|_| self.step(dice)).collect(),
         }
     }

@@ -269,10 +269,9 @@ impl Plan {
         self.workers.iter().any(|terms| terms.release_on_cancel)
     }
 
-    /// Whether this delivery is told from another payload.
-    pub(super) fn compares(&self, delivery: u64) -> bool {
-        let of = usize::try_from(delivery).ok().and_then(|delivery| self.deliveries.get(delivery));
-        self.fingerprints && of.is_none_or(|delivery| !delivery.bare)
+    /// Whether every payload is told from every other.
+    pub(super) fn compares(&self) -> bool {
+        self.fingerprints && !self.deliveries.iter().any(|delivery| delivery.bare)
     }
 
     pub(super) fn batched(&self) -> bool {
