@@ -13,7 +13,7 @@
 //! | I4 | within the retention of a `complete_ok`: `released`, `failed`, `renew_ok`, `claim_delayed`, `dead`; a `forget` by the number of a grant that was surely superseded |
 //! | I4b | within the retention of a `complete_ok`: `claim_won` |
 //! | I5 | `claim_consumed` with another result than the one stored, or with one nobody stored |
-//! | I6 | a grant surely behind another, without a higher number; one number granted twice; the same claim granted twice inside its lease |
+//! | I6 | a grant surely behind another, without a higher number; one number granted twice; the same claim granted twice inside its lease; a number of 2^53 or more |
 //! | I7 | an accepted effect surely behind one of a higher number; asserted from [`Level::L2`] on |
 //! | I8 | `ack` although no `complete_ok`, `claim_consumed` or `dead_lettered` of the key was heard before: by the worker that acks, if that worker has claimed the key, else by anybody |
 //! | I9 | a consumed key without any effect: by `effect_truth` if there is one, else by `effect` |

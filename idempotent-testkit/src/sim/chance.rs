@@ -171,6 +171,7 @@ impl Moods {
             3 => vec![Step::Release, Step::Claim, complete],
             4 => vec![late, Step::Release],
             // In the instant in which the others come back.
+            6 => vec![Step::Renew { lease_ms: self.lease_us / 10_000 }, Step::Wait { us: self.lease_us / 2 }, complete],
             5 => vec![Step::Wait { us: self.lease_us }, dice.pick(&[renew, complete, Step::Release])],
             _ => (0..5).map(|_| self.step(dice)).collect(),
         }

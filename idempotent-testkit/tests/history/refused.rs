@@ -97,6 +97,7 @@ fn i5_another_result() {
 fn i6_a_number_that_does_not_rise() {
     only("I6", &Judge::new(), [gets(0, 2), gets(11_000, 1)]);
     only("I6", &Judge::new(), [gets(0, 1), says(2, 3, "released", 1, 1), says(4, 5, "claim_won", 2, 1)]);
+    only("I6", &Judge::new(), [says(0, 1, "claim_won", 1, 1 << 53)]);
     // A claim said twice was granted twice.
     only("I6", &Judge::new(), [gets(0, 1), says(2, 3, "claim_won", 1, 2)]);
 }

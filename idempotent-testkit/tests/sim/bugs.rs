@@ -42,7 +42,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::FencingStartsAnew, "I6"),
     (Bug::TakeoverKeepsNumber, "I6"),
     (Bug::DeletionForgetsNumber, "I6"),
-    (Bug::FencingInNanos, "I13"),
+    (Bug::FencingInNanos, "I6"),
     (Bug::SecondsRounded, "I1"),
     (Bug::LateEnd, "I13"),
     (Bug::RenewalShortens, "I1"),

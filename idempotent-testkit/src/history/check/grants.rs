@@ -7,6 +7,8 @@ pub(super) fn check(court: &mut Court<'_>) {
     let book = court.book;
     for (name, key) in &book.keys {
         for (index, one) in key.grants.iter().enumerate() {
+            let wrong = (one.fence >= 1 << 53).then(|| format!("{} is too high for a double", one.fence));
+            court.judge(Invariant::I6, name, &[one.place], wrong);
             for other in &key.grants[index + 1..] {
                 beside(court, name, one, other);
                 numbered(court, name, key, one, other);
