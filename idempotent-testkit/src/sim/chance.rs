@@ -105,7 +105,7 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
         fails: dice.pick(&[0, 10, 40]),
         fails_for_good: dice.pick(&[0, 0, 10]),
         panics: dice.pick(&[0, 0, 15]),
-        inner: dice.pick(&[0, 0, 0, 50]),
+        inner: dice.pick(&[0, 0, 50]),
         batched: dice.pick(&[0, 0, 30, 60]),
         early: dice.pick(&[0, 30]),
         scripted: dice.pick(&[0, 0, 40]),
@@ -198,7 +198,8 @@ impl Moods {
     fn pause(&self, dice: &mut Dice) -> u64 {
         let part = match dice.below(100) {
             roll if roll >= self.slow => dice.pick(&[0.0, 0.01, 0.2]),
-            0 => 25.0,
+            // Not with the longest of leases: whoever waits for it asks every second.
+            0 if self.lease_us <= 5_000_000 => 25.0,
             _ => dice.pick(&[0.5, 0.95, 1.2, 3.0]),
         };
         dice.part(self.lease_us, part)
@@ -253,7 +254,7 @@ fn harm(plan: &Plan, dice: &mut Dice, sets_clock: bool, drains: bool) -> Option<
     Some(match dice.below(13) {
         0 | 1 => Harm::Kill { worker, network: false },
         2 => Harm::Kill { worker, network: true },
-        3 if drains => Harm::Drain { worker, grace_us: lease_us / 2 },
+        3 if drains => Harm::Drain { worker, grace_us: part(dice, &[0.5, 5.0]) },
         4 | 5 => Harm::Drop { delivery: usize::try_from(dice.below(plan.deliveries.len() as u64)).unwrap_or_default() },
         6..=8 => Harm::Pause { worker, us: part(dice, &[0.4, 0.8, 1.05, 2.5]) },
         9 => Harm::Freeze { us: part(dice, &[0.5, 1.1]) },

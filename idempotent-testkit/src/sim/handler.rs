@@ -63,9 +63,10 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Of the key that all share.
+    /// Of the key that all share; it takes as long as this one.
     pub(super) fn inner(&self) -> Self {
-        let (run, batched) = (Run::default(), None);
+        let Run { before_us, after_us, .. } = self.run;
+        let (run, batched) = (Run { before_us, after_us, ..Run::default() }, None);
         Self { scope: INNER, key: 0, payload: 0, run, batched, ..self.clone() }
     }
 }
