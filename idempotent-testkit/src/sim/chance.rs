@@ -235,14 +235,18 @@ fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
     all
 }
 
-/// Whoever comes first to a crowd dies: the others wait for the same lease to end.
+/// Whoever comes first to a crowd dies: the others wait for the same lease to end, and so does a janitor.
 fn crowded(plan: &Plan) -> impl Iterator<Item = Mischief> {
     let crowd = plan
         .deliveries
         .windows(3)
         .find(|three| three.iter().all(|other| (other.at_us, other.key) == (three[0].at_us, three[0].key)));
     let first = crowd.and_then(|three| Some((three[0].at_us, three[0].runs.first()?.worker)));
-    first.into_iter().map(|(at_us, worker)| Mischief { at_us: at_us + 1, what: Harm::Kill { worker, network: false } })
+    let lease_us = plan.lease_us();
+    first.into_iter().flat_map(move |(at_us, worker)| {
+        let dies = Mischief { at_us: at_us + 1, what: Harm::Kill { worker, network: false } };
+        [dies, Mischief { at_us: at_us + lease_us, what: Harm::Purge { most: 100 } }]
+    })
 }
 
 fn harm(plan: &Plan, dice: &mut Dice, sets_clock: bool, drains: bool) -> Option<Harm> {

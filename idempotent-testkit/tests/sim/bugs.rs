@@ -55,7 +55,6 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::HashHalved, "I4b"),
     (Bug::EmptyIsNone, "I5"),
     (Bug::BatchInDisorder, "I14"),
-    (Bug::PurgeTakesOrphans, "I10"),
     (Bug::PurgeTakesTheLiving, "I4b"),
     (Bug::ForgetAnyNumber, "I4"),
     (Bug::ForgetHeld, "I2"),
@@ -65,6 +64,7 @@ const TOLD: &[(Bug, &str)] = &[
 const APPLIED: &[(Bug, &str)] = &[
     (Bug::AtomicPerConnection, "I13 as applied"),
     (Bug::RepeatedReleaseIsDone, "I2 as applied"),
+    (Bug::PurgeTakesOrphans, "I10 as applied"),
     (Bug::LateOwnerRefused, "I14 as applied"),
     (Bug::RepetitionTakesOver, "I6 as applied"),
     (Bug::ParkIgnored, "I10 as applied"),
