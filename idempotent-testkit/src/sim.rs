@@ -128,6 +128,9 @@ pub fn play(plan: &Plan, store: impl FnOnce(&VirtualClock) -> Arc<dyn Store>) ->
 /// Plays a plan on a store that may work on threads of its own: it is asked for one thing at a time, so that the
 /// order is known. `clock` is the store's. For a `current_thread` runtime.
 ///
+/// What the world does while the store works is not in its hand: the same plan may give another history, and each is
+/// judged. Byte for byte only [`play`] repeats.
+///
 /// # Cancellation
 /// Dropping it leaves the tasks of the world to their runtime.
 pub async fn play_on(plan: &Plan, clock: &VirtualClock, store: Arc<dyn Store>) -> Simulated {

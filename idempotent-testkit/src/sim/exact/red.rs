@@ -32,8 +32,21 @@ fn quiet() -> Plan {
 fn told(events: impl IntoIterator<Item = (u64, What)>) -> Told {
     let events = events.into_iter();
     let events = events.map(|(second, what)| Event { at: VirtualClock::START.0 + second * 1_000_000, worker: 1, what });
+    let mut events: Vec<_> = events.collect();
+    count(&mut events);
     let (unsettled, counts, scripted) = Default::default();
-    Told { plan: quiet(), events: events.collect(), unsettled, counts, scripted }
+    Told { plan: quiet(), events, unsettled, counts, scripted }
+}
+
+/// Each grant is one more run than the one before, but for a claim said twice.
+fn count(events: &mut [Event]) {
+    let mut last = (None, 0);
+    for event in events {
+        if let What::Claim(Claimed { owner, answer: Claim::Acquired(grant), .. }) = &mut event.what {
+            last = (Some(owner.0), if last.0 == Some(owner.0) { last.1 } else { last.1 + 1 });
+            grant.attempt = last.1;
+        }
+    }
 }
 
 #[track_caller]
