@@ -4,7 +4,8 @@
 //! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutting down.
 //! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
 //! 3. [`keys`]: what makes two calls the same.
-//! 4. [`custom_store`]: records where you want them.
+//! 4. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 5. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -14,6 +15,9 @@ pub mod guarantees {}
 
 #[doc = include_str!("docs/keys.md")]
 pub mod keys {}
+
+#[doc = include_str!("docs/testing.md")]
+pub mod testing {}
 
 #[doc = include_str!("docs/custom_store.md")]
 pub mod custom_store {}

@@ -48,6 +48,7 @@
 //! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
 //! | watch it | [`Observer`], [`Tracing`], [`Executor::counts`] |
+//! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
 //!
 //! # Features

@@ -206,7 +206,8 @@ pub enum Verdict {
     Delete,
     /// Free again, attempts remembered.
     Vacate,
-    /// Free again, this attempt not counted; with nothing left to remember the marker goes.
+    /// Free again, this attempt not counted. With nothing left to remember, no earlier attempt, no takeover and no
+    /// delay, the marker goes.
     Refund,
     /// Not worth another run.
     Fail,

@@ -1,7 +1,8 @@
 //! Time as it is handed in: nothing else in this crate asks the system what time it is.
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Micros;
@@ -75,6 +76,17 @@ pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, futu
         output = future => Some(output),
         () = clock.sleep_until(deadline) => None,
     }
+}
+
+/// What `future` comes to, or what ends the waiting for it. That is made, on the heap, only once there is something to
+/// wait for: a store in this process answers at once, and should not pay for timers.
+pub(crate) async fn unless<F: Future, G: Future>(future: F, end: impl Fn() -> G) -> Result<F::Output, G::Output> {
+    let (mut future, mut ending) = (pin!(future), None);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => ending.get_or_insert_with(|| Box::pin(end())).as_mut().poll(context).map(Err),
+    })
+    .await
 }
 
 /// `now` and then `by`; a time nobody lives to see where that is more than an [`Instant`] can say.

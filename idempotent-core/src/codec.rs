@@ -52,6 +52,11 @@ pub struct Json;
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
+        // What comes back from nothing kept need not be kept.
+        let mut text = [0; 4];
+        if size_of::<T>() == 0 && serde_json::to_writer(&mut text[..], value).is_ok() && text == *b"null" {
+            return Ok(None);
+        }
         serde_json::to_vec(value).map(Some).map_err(CodecError::encode::<T>)
     }
 
@@ -87,5 +92,47 @@ impl<T: Default> Codec<T> for Discard {
 
     fn decode(_: Option<&[u8]>) -> Result<T, CodecError> {
         Ok(T::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    enum Only {
+        One,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct Wrapped {
+        nothing: (),
+    }
+
+    fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: T) -> Option<Vec<u8>> {
+        let kept = Json::encode(&value).unwrap();
+        assert_eq!(<Json as Codec<T>>::decode(kept.as_deref()).unwrap(), value);
+        kept
+    }
+
+    #[test]
+    fn of_a_value_that_comes_back_from_nothing_nothing_is_kept() {
+        assert_eq!(comes_back(()), None);
+        assert_eq!(comes_back(std::marker::PhantomData::<u8>), None);
+    }
+
+    #[test]
+    fn what_takes_no_room_and_is_not_null_is_kept() {
+        assert_eq!(comes_back(Only::One), Some(b"\"One\"".to_vec()));
+        assert_eq!(comes_back(Wrapped { nothing: () }), Some(b"{\"nothing\":null}".to_vec()));
+        assert_eq!(comes_back([(); 0]), Some(b"[]".to_vec()));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_no_other_type() {
+        assert_eq!(comes_back(None::<u8>), Some(b"null".to_vec()));
+        assert!(<Json as Codec<Option<u8>>>::decode(None).is_err());
     }
 }

@@ -21,24 +21,25 @@ pub(crate) struct Frame {
     pub(crate) slot: Option<Slot>,
     /// Leases of runs around this place that are not this place's own: of a batch handler's items, or outside of an
     /// unprotected run.
-    pub(crate) around: Arc<[Lease]>,
+    pub(crate) around: Option<Arc<[Lease]>>,
 }
 
 impl Frame {
     /// Whether a run stands around this place.
     pub(crate) fn is_inside(&self) -> bool {
-        self.lease.is_some() || !self.around.is_empty()
+        self.lease.is_some() || self.around.is_some()
     }
 
     /// With its own lease among those around it.
     pub(crate) fn around(self) -> Self {
-        let around = self.around.iter().chain(&self.lease).cloned().collect();
+        let leases: Vec<_> = self.around.iter().flat_map(|leases| &**leases).chain(&self.lease).cloned().collect();
+        let around = (!leases.is_empty()).then(|| leases.into());
         Self { around, ..self }
     }
 
     /// The scope of the run around this place that has this key.
-    pub(crate) fn runs(&self, key: &Key) -> Option<&Arc<str>> {
-        self.lease.iter().chain(&*self.around).find_map(|lease| lease.runs(key))
+    pub(crate) fn runs(&self, key: &Key) -> Option<&str> {
+        self.lease.iter().chain(self.around.iter().flat_map(|leases| &**leases)).find_map(|lease| lease.runs(key))
     }
 
     pub(crate) fn current() -> Self {

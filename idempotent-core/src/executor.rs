@@ -23,20 +23,22 @@ mod wait;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 pub use self::batch::{Answer, BatchItem};
 pub use self::builder::ExecutorBuilder;
 pub use self::call::Call;
-use self::claim::Turned;
+use self::claim::{Prepared, Turned};
 use self::deferrals::Deferrals;
 pub use self::drain::Drained;
 use self::drain::Gate;
 pub use self::handler::Handler;
 use self::heartbeat::Wheel;
+pub use self::heartbeat::register;
 use self::report::Report;
 use crate::context::Frame;
 use crate::observe::Counters;
@@ -122,18 +124,46 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
+        let (run, span) = match self.begin(call, handler) {
+            Ok(begun) => begun,
+            Err(output) => return output,
+        };
+        match span {
+            Some(span) => run.instrument(span).await,
+            None => run.await,
+        }
+    }
+
+    /// The run, if it is not refused before the store is asked. Boxed: what a caller awaits stays small, however deep
+    /// its handlers nest.
+    #[allow(clippy::type_complexity, reason = "a future that has no name")]
+    fn begin<'e, P, C, R, F, Fut>(
+        &'e self,
+        call: Call,
+        handler: Handler<P, C, R, F>,
+    ) -> Result<(Pin<Box<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>>>, Option<Span>), P::Output<R>>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
         let frame = Frame::current();
-        let report = Report::begin(self, &call.identity, &frame);
-        let span = report.span().clone();
-        // Boxed: what a caller awaits stays small, however deep its handlers nest.
-        Box::pin(self.template(call, frame, report, handler)).instrument(span).await
+        let mut report = Report::begin(self, &call.identity, &frame);
+        match self.prepare(call, &frame, &mut report) {
+            Ok(prepared) => {
+                let span = report.span().cloned();
+                Ok((Box::pin(self.template(prepared, frame, report, handler)), span))
+            }
+            Err(rejection) => Err(handler.come_back_later(&mut report, rejection)),
+        }
     }
 
     async fn template<P, C, R, F, Fut>(
         &self,
-        call: Call,
+        prepared: Box<Prepared>,
         frame: Frame,
-        mut report: Report,
+        mut report: Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
     where
@@ -142,19 +172,20 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        // Boxed, as the attempt is: a run that waits for its handler should not carry the claim along.
-        match Box::pin(self.claim(call, &frame, &mut report)).await {
-            Ok(attempt) => attempt.proceed(frame, report, handler).await,
+        match self.claim(prepared, &frame, &mut report).await {
+            Ok(attempt) => attempt.proceed(frame, &mut report, handler).await,
             Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
                 Ok(value) => {
                     report.end(Outcome::Replayed);
                     P::replayed(value)
                 }
-                Err(cause) => handler.come_back_later(report, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+                Err(cause) => {
+                    handler.come_back_later(&mut report, Rejection::ConsumedWithoutResult { cause: Some(cause) })
+                }
             },
             // Boxed: so rare a way must not make every run's future larger.
             Err(Turned::Unprotected(_, terms)) => Box::pin(self.unprotected(&terms, frame, report, handler)).await,
-            Err(Turned::Away(rejection)) => handler.come_back_later(report, rejection),
+            Err(Turned::Away(rejection)) => handler.come_back_later(&mut report, rejection),
         }
     }
 
@@ -197,12 +228,18 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
 {
-    match with {
-        Some(executor) => executor.run(call, handler).await,
-        None => {
-            let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
-            report::without_executor(&call.identity, &rejection);
-            handler.reject(rejection)
-        }
+    let Some(executor) = with else {
+        let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
+        report::without_executor(&call.identity, &rejection);
+        return handler.reject(rejection);
+    };
+    // As `run`, not by it: its future would carry the call a second time.
+    let (run, span) = match executor.begin(call, handler) {
+        Ok(begun) => begun,
+        Err(output) => return output,
+    };
+    match span {
+        Some(span) => run.instrument(span).await,
+        None => run.await,
     }
 }

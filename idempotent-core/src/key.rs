@@ -128,7 +128,7 @@ impl Identity {
         hash.update(self.parts.encoded());
         let mut short = [0; 16];
         short.copy_from_slice(&hash.finalize()[..16]);
-        Ok(Key::new(format_args!("{namespace}:{scene}:{}", self.scope), u128::from_be_bytes(short)))
+        Ok(Key::new([namespace, ":", scene, ":", &*self.scope], u128::from_be_bytes(short)))
     }
 
     /// What operators may see of the key.
@@ -213,22 +213,25 @@ pub struct Key {
 impl Key {
     /// The readable part is cut off after this many bytes; the hash tells keys apart.
     const NAME_MAX: usize = 120;
+    /// With ":{", 22 characters and "}".
+    const MAX: usize = Self::NAME_MAX + 25;
 
-    fn new(name: fmt::Arguments<'_>, hash: u128) -> Self {
-        use fmt::Write;
-        let mut text = String::with_capacity(64);
-        // Writing to a string cannot fail.
-        let _ = write!(Readable(&mut text), "{name}");
-        text.push_str(":{");
-        URL_SAFE_NO_PAD.encode_string(hash.to_be_bytes(), &mut text);
-        text.push('}');
-        Self { hash, text: text.into() }
+    fn new(name: [&str; 5], hash: u128) -> Self {
+        let mut text = Text { bytes: [0; Self::MAX], length: 0 };
+        text.readable(&name);
+        text.push(b":{");
+        let mut tag = [0; 22];
+        // 16 bytes make 22 characters: it cannot fail.
+        let _ = URL_SAFE_NO_PAD.encode_slice(hash.to_be_bytes(), &mut tag);
+        text.push(&tag);
+        text.push(b"}");
+        Self { hash, text: text.as_str().into() }
     }
 
     /// A key read back from a store: its readable part and its hash.
     #[must_use]
     pub fn from_parts(name: &str, hash: u128) -> Self {
-        Self::new(format_args!("{name}"), hash)
+        Self::new([name, "", "", "", ""], hash)
     }
 
     /// The storage key.
@@ -251,19 +254,48 @@ impl Key {
     }
 }
 
-/// Keeps braces, blanks and what is not visible out of the readable part: the hash tag stays the hash's.
-struct Readable<'a>(&'a mut String);
+/// A storage key being written, on the stack: every run writes one.
+struct Text {
+    bytes: [u8; Key::MAX],
+    length: usize,
+}
 
-impl fmt::Write for Readable<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for char in text.chars() {
-            if self.0.len() + char.len_utf8() > Key::NAME_MAX {
-                break;
+impl Text {
+    /// Keeps braces, blanks and what is not visible out of the readable part: the hash tag stays the hash's.
+    fn readable(&mut self, name: &[&str]) {
+        for part in name {
+            if part.is_ascii() && self.length + part.len() <= Key::NAME_MAX {
+                let start = self.length;
+                self.push(part.as_bytes());
+                self.bytes[start..self.length].iter_mut().filter(|byte| !is_kept(**byte)).for_each(|byte| *byte = b'_');
+                continue;
             }
-            self.0.push(if char.is_alphanumeric() || ":_-.<>/".contains(char) { char } else { '_' });
+            for char in part.chars() {
+                if self.length + char.len_utf8() > Key::NAME_MAX {
+                    return;
+                }
+                let keep = if char.is_ascii() { is_kept(char as u8) } else { char.is_alphanumeric() };
+                self.push(if keep { char } else { '_' }.encode_utf8(&mut [0; 4]).as_bytes());
+            }
         }
-        Ok(())
     }
+
+    /// What does not fit is left out: callers see to it that all does.
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(self.length..self.length + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.length += bytes.len();
+        }
+    }
+
+    /// Made of characters only.
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-' | b'.' | b'<' | b'>' | b'/')
 }
 
 impl std::hash::Hash for Key {

@@ -1,4 +1,5 @@
 //! The right to run, as the handler sees it.
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +39,7 @@ struct Inner {
 /// Whose lease it is.
 pub(crate) struct Names {
     pub(crate) scene: Scene,
-    pub(crate) scope: Arc<str>,
+    pub(crate) scope: Cow<'static, str>,
 }
 
 /// How long a lease is to be kept alive.
@@ -55,10 +56,10 @@ impl Lease {
         names: Names,
         outer: Option<Self>,
         clock: Arc<dyn Clock>,
-        sent: Instant,
+        (sent, answered): (Instant, Instant),
         span: &Span,
     ) -> Self {
-        let trip = clock.now().saturating_duration_since(sent);
+        let trip = answered.saturating_duration_since(sent);
         let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
         let guard = Mutex::new(sent + grant.lease.saturating_sub(margin));
         let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
@@ -117,7 +118,11 @@ impl Lease {
     /// Whether another worker may have it by now. Ask before each step that cannot be undone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.0.lost.load(Ordering::SeqCst) || self.remaining().is_zero()
+        self.is_lost_at(self.0.clock.now())
+    }
+
+    pub(crate) fn is_lost_at(&self, now: Instant) -> bool {
+        self.0.lost.load(Ordering::SeqCst) || self.guard() <= now
     }
 
     /// Ends when the lease is lost.
@@ -177,7 +182,7 @@ impl Lease {
     }
 
     /// Whether this lease or one it runs inside is for `key`; whose.
-    pub(crate) fn runs(&self, key: &Key) -> Option<&Arc<str>> {
+    pub(crate) fn runs(&self, key: &Key) -> Option<&str> {
         let mut at = Some(self);
         while let Some(lease) = at {
             if lease.key() == key {

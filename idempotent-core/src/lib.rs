@@ -24,6 +24,7 @@ pub mod protocol;
 mod record;
 mod reply;
 pub mod store;
+mod sync;
 mod waiters;
 
 pub use claim::{
@@ -55,8 +56,9 @@ pub mod __private {
     pub use std::time::Duration;
 
     pub use crate::context::executor;
-    pub use crate::executor::run;
+    pub use crate::executor::{register, run};
     pub use crate::fingerprint::fingerprint;
     pub use crate::key::scope_of;
+    pub use crate::observe::trace;
     pub use crate::*;
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 pub(crate) use self::counts::Counters;
 pub use self::counts::Counts;
-pub use self::tracing::Tracing;
 pub(crate) use self::tracing::span;
+pub use self::tracing::{Tracing, trace};
 use crate::{Fencing, Key, Outcome, Scene, StoreError};
 
 /// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task: be

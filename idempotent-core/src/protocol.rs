@@ -111,6 +111,9 @@ pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micr
         match release.verdict {
             Verdict::Delete => delete(record, error(), now),
             Verdict::Vacate => vacant(record.attempt, None),
+            Verdict::Refund if record.attempt <= 1 && taken_over.is_none() && release.delay.is_zero() => {
+                delete(record, error(), now)
+            }
             // It never ran: what it took over is still to be known.
             Verdict::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
             Verdict::Fail => kept(State::Failed { error: error() }, now + release.memory),

@@ -113,12 +113,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behaviour
     /// - only for its owner while consuming: a consumed record is never undone;
-    /// - a deleted key may be claimed at once, a vacant one from its delay on.
+    /// - a deleted key may be claimed at once, a vacant one from its delay on;
+    /// - a refund takes the attempt off, tells the next run what it took over, and deletes where nothing is left to
+    ///   remember.
     ///
     /// # Laws
     /// `nobody_but_the_owner_changes_a_held_key`, `nobody_changes_a_settled_key`,
     /// `a_consumed_key_is_not_undone_by_its_owner`, `a_release_repeated_by_its_owner_is_lost`,
-    /// `a_refunded_attempt_is_not_counted`, `a_delay_ends_to_the_ms`, `a_memory_ends_to_the_ms`,
+    /// `a_refunded_attempt_is_not_counted`, `a_refund_with_nothing_to_remember_leaves_no_trace`,
+    /// `a_refunded_takeover_is_told_to_the_next_run`, `a_delay_ends_to_the_ms`, `a_memory_ends_to_the_ms`,
     /// `a_failed_key_is_remembered_for_its_memory_and_no_longer`,
     /// `a_dead_key_is_remembered_for_its_memory_and_no_longer`,
     /// `a_vacant_key_is_remembered_for_its_memory_after_its_delay`, `a_release_whose_reply_was_lost_is_applied_once`,

@@ -1,12 +1,16 @@
 //! Tasks of this process that wait for a key to be settled.
+#[cfg(test)]
+mod interleavings;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::store::Watching;
+use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// Costs a settled key nothing but one load while nobody waits.
 #[derive(Default)]

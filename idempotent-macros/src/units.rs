@@ -1,4 +1,6 @@
 //! Durations and sizes in the attribute, read at compile time.
+use std::time::Duration;
+
 use bytesize::ByteSize;
 use humantime::DurationError;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
@@ -10,6 +12,9 @@ const SIZES: &str = "units: B, KB, MB, GB, KiB, MiB, GiB; examples: \"512KB\", \
 pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
     let text = text(name, value, "30s", "a duration")?;
     let wrong = |what: String| Error::new_spanned(value, format!("`{name}`: {what}"));
+    if overflows(&text) {
+        return Err(wrong(explain(&text, &DurationError::NumberOverflow)));
+    }
     let duration = humantime::parse_duration(&text).map_err(|error| wrong(explain(&text, &error)))?;
     if duration.is_zero() {
         return Err(must_be_positive(name, value));
@@ -76,6 +81,23 @@ fn explain(text: &str, error: &DurationError) -> String {
     }
 }
 
+/// Whether the parts of a duration add up to more than one can hold; humantime 2.4 panics for some of these. A copy of
+/// what a policy's durations are read with: this crate shares no code with those it is used by.
+fn overflows(text: &str) -> bool {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while let Some(unit) = rest.find(char::is_alphabetic) {
+        let end = rest[unit..].find(|char: char| char.is_ascii_digit()).map_or(rest.len(), |next| unit + next);
+        let (part, tail) = rest.split_at(end);
+        // What is no duration at all is told of by its place, further on.
+        let Ok(time) = humantime::parse_duration(part) else { return false };
+        match sum.checked_add(time) {
+            Some(more) => (rest, sum) = (tail, more),
+            None => return true,
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -109,6 +131,7 @@ mod tests {
             ("\"5,s\"", "unexpected character at 2"),
             ("\"\"", "the duration is empty"),
             ("\"99999999999y\"", "out of range"),
+            ("\"18446744073709551615s 1000ms\"", "out of range"),
             ("\"0s\"", "`lease` must be > 0"),
             ("0", "`lease` must be > 0"),
             ("-1", "`lease` must be > 0"),

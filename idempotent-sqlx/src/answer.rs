@@ -1,7 +1,7 @@
 //! What a row means for a request: pure, the same for every dialect, and always the words of
 //! [`protocol`](idempotent_core::protocol).
 use idempotent_core::protocol::{self, Write};
-use idempotent_core::{Claim, ClaimRequest, Dead, Grant, Micros, Record, Settled, State, StoreError, StoreErrorKind};
+use idempotent_core::{Claim, ClaimRequest, Dead, Grant, Micros, Record, State, StoreError, StoreErrorKind};
 
 /// How often a statement is sent again because another writer of the same key was faster. Each round is lost
 /// to one grant of somebody else, so more than two were never seen.
@@ -36,6 +36,3 @@ pub(crate) fn outrun() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
         .because(format!("{TRIES} times in a row another writer of this key was faster; try again"))
 }
-
-/// A decision of the protocol on a settling step.
-pub(crate) type Decision = (Settled, Write);

@@ -1,6 +1,6 @@
 //! Stores of `idempotent-rs` in SQL databases.
 //!
-//! [`SqliteStore`] (feature `sqlite`) is the embedded default: durable, no server.
+//! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server.
 //!
 //! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
 //! a dialect. A dialect supplies statements, a connection and its errors; every decision that can be taken outside

@@ -1,42 +1,54 @@
 //! The SQLite store: one writer connection, a few that read.
+mod ask;
 mod batch;
 mod browse;
 mod error;
+#[cfg(test)]
+mod group_tests;
+mod job;
 mod lane;
 mod migrate;
 mod open;
 mod options;
 mod purge;
+mod queue;
+mod sight;
 mod sql;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::protocol::{self, live};
+use idempotent_core::protocol::live;
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, OnExpiry, Record, Release,
-    Settled, StateKind, Store, StoreError, StoreErrorKind, Verdict,
+    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled,
+    Store, StoreError, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
 
+use self::ask::Forget;
 use self::error::Place;
 use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
+use self::queue::Queue;
 use self::sql::Sql;
-use crate::answer::{self, Decision};
-use crate::row::{self, COLUMNS, Column, Fields, corrupt, micros, signed};
+use crate::row::{self, COLUMNS, Column, Fields, corrupt, signed};
 
 /// Records in a table of an SQLite file: durable, without a server, shared by the processes of one machine.
 /// Cheap to clone: clones share the connections.
 ///
 /// The file is used in WAL mode, which does not work on network file systems. Each process writes through one
-/// connection and reads through a few others; callers queue first come, first served. Times are SQLite's own
-/// reading of the machine's clock, to the millisecond.
+/// connection and reads through a few others; callers queue first come, first served. A call that comes alone is a
+/// statement of its own. Calls that wait share one transaction, up to 256: either all of them are in the file or
+/// none, and each is answered after the commit. A duplicate that would have to wait is answered by a reader. Times
+/// are SQLite's own reading of the machine's clock, to the millisecond.
+///
+/// What waits is served by a task on the runtime of a caller. Do not share a store with a runtime that is neither
+/// run nor dropped.
 ///
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
@@ -69,6 +81,12 @@ struct Inner {
     /// None for a database in memory, which only its one connection sees.
     readers: Box<[Lane]>,
     next_reader: AtomicUsize,
+    /// Claims, then all calls, that wait for a connection.
+    looks: Queue,
+    writes: Queue,
+    next_job: AtomicU64,
+    /// How many claims that came alone were granted in a row.
+    news: AtomicU32,
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -113,82 +131,24 @@ impl SqliteStore {
         let look = self.timed(query(&self.0.sql.look).bind(id(key)));
         turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }
-
-    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
-    async fn settle(
-        &self,
-        key: &Key,
-        write: impl Fn() -> Query + Send,
-        decide: impl Fn(Option<&Record>, Micros) -> Decision + Send,
-    ) -> Result<Settled, StoreError> {
-        let mut turn = self.0.writer.turn().await?;
-        for _ in 0..answer::TRIES {
-            if turn.execute(self.timed(write())).await? > 0 {
-                return Ok(Settled::Done);
-            }
-            let Some((record, now)) = self.look(&mut turn, key).await? else {
-                return Ok(Settled::Lost { now: StateKind::Absent });
-            };
-            if let Some(settled) = answer::kept(decide(Some(&record), now)) {
-                return Ok(settled);
-            }
-        }
-        Err(answer::outrun())
-    }
 }
 
 #[async_trait]
 impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let mut turn = self.0.writer.turn().await?;
-        for _ in 0..answer::TRIES {
-            let claim = query(&self.0.sql.claim)
-                .bind(id(&request.key))
-                .bind(owner(request.owner.0))
-                .bind(self.0.clock.as_ref().map(|clock| signed(clock.wall())))
-                .bind(micros(request.lease))
-                .bind(request.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
-                .bind(i64::from(request.max_attempts))
-                .bind(request.on_expiry == OnExpiry::Park)
-                .bind(micros(request.memory))
-                .bind(request.key.name().to_owned())
-                .bind(request.display.clone());
-            let Some(row) = turn.first(claim).await? else { continue };
-            let (record, wrote) = (row::record(&row)?, wrote(&row));
-            if let Some(answer) = answer::claim(&record, wrote, request, now(&row)?) {
-                return Ok(answer);
-            }
-        }
-        Err(answer::outrun())
+        self.call(request.clone()).await
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        let write = || held_query(&self.0.sql.renew, held).bind(micros(lease));
-        self.settle(&held.key, write, |found, now| protocol::renew(found, held, lease, now)).await
+        self.call((held.clone(), lease)).await
     }
 
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-        let write = || {
-            let query = held_query(&self.0.sql.complete, held).bind(completion.value.clone());
-            query.bind(micros(completion.retain))
-        };
-        self.settle(&held.key, write, |found, now| protocol::complete(found, held, completion, now)).await
+        self.call((held.clone(), completion.clone())).await
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        let sql = &self.0.sql;
-        let (delay, memory) = (micros(release.delay), micros(release.memory));
-        let error = || release.error.clone();
-        let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
-        let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
-        let write = || match release.verdict {
-            Verdict::Delete => held_query(&sql.delete, held).bind(error()),
-            Verdict::Vacate => vacate(0),
-            Verdict::Refund => vacate(1),
-            Verdict::Fail => end(StateKind::Failed),
-            Verdict::Bury => end(StateKind::Dead),
-        };
-        self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
+        self.call((held.clone(), release.clone())).await
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
@@ -205,12 +165,7 @@ impl Store for SqliteStore {
 #[async_trait]
 impl Admin for SqliteStore {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
-        let write = || {
-            // A number that no column holds is no grant's.
-            let fencing = i64::try_from(expected.0).unwrap_or(-1);
-            query(&self.0.sql.forget).bind(id(key)).bind(fencing).bind(force).bind(micros(memory))
-        };
-        self.settle(key, write, |found, now| protocol::forget(found, expected, force, memory, now)).await
+        self.call(Forget { key: key.clone(), expected, force, memory }).await
     }
 }
 
@@ -220,12 +175,6 @@ fn id(key: &Key) -> Box<[u8]> {
 
 fn owner(token: u128) -> Box<[u8]> {
     Box::new(token.to_be_bytes())
-}
-
-fn held_query(sql: &Arc<str>, held: &Held) -> Query {
-    // A number that no column holds is no grant's.
-    let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
-    query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
 }
 
 impl Fields for SqliteRow {
@@ -249,9 +198,4 @@ fn now(row: &SqliteRow) -> Result<Micros, StoreError> {
         StoreError::new(StoreErrorKind::Schema)
             .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
     })
-}
-
-/// Whether the statement before the look wrote the row.
-fn wrote(row: &SqliteRow) -> bool {
-    row.try_get::<i64, _>(COLUMNS.len() + 1).is_ok_and(|rows| rows > 0)
 }

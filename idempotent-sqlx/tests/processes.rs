@@ -239,8 +239,8 @@ async fn a_dropped_call_leaves_no_transaction_and_no_connection_behind() {
             let mut other = place.other().await;
             sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut other).await.unwrap();
         }
-        // The next writer stands behind a rollback or commit that is on its way.
-        store.claim(&request(&key("behind"), 1)).await.unwrap();
+        // The next write stands behind a transaction that is on its way.
+        store.claim(&request(&key(&format!("behind {turns}")), 1)).await.unwrap();
         let mut there = 0;
         for key in &keys {
             there += usize::from(store.peek(key).await.unwrap().is_some());
@@ -285,11 +285,18 @@ async fn n91_a_queue_that_does_not_move_is_left_with_a_reason() {
     let store = place.builder().busy_timeout(Duration::from_millis(600)).open().await.unwrap();
     let mut other = place.other().await;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    let claims = (0..6).map(|index| {
-        let store = store.clone();
-        async move { store.claim(&request(&key(&format!("{index}")), 1)).await.unwrap_err() }
+    // Batches wait for the lock one after the other; single calls behind them share one wait.
+    let batches = (0..4).map(|index| {
+        let (store, request) = (store.clone(), request(&key(&format!("{index}")), 1));
+        async move { store.claim_all(&[request]).await.remove(0).unwrap_err() }
     });
-    let errors = futures_util::future::join_all(claims).await;
+    let singles = (4..8).map(|index| {
+        let (store, request) = (store.clone(), request(&key(&format!("{index}")), 1));
+        async move { store.claim(&request).await.unwrap_err() }
+    });
+    let batches = futures_util::future::join_all(batches);
+    let (mut errors, singles) = tokio::join!(batches, futures_util::future::join_all(singles));
+    errors.extend(singles);
     assert!(errors.iter().all(|error| error.kind() == StoreErrorKind::NotApplied));
     assert!(errors.iter().any(|error| error.to_string().contains("in use for 1.2s")), "{errors:?}");
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();

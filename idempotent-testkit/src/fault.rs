@@ -28,6 +28,8 @@ use crate::{Busy, VirtualClock};
 /// Abilities: watch, browse, purge and admin where the store has them, the last three with faults, as verbs of
 /// their own. Batch is dropped, so that every request passes as a verb that can be scripted and logged.
 ///
+/// For [`conformance!`](crate::conformance!) it is a way to lose replies: see [`Subject::losing`](crate::Subject::losing).
+///
 /// ```
 /// use idempotent_core::MemoryStore;
 /// use idempotent_testkit::{FaultStore, Verb, VirtualClock};

@@ -3,6 +3,9 @@
 //!
 //! | I want to … | look at |
 //! |---|---|
+//! | know that a handler of mine runs once for duplicates | [`run_twice`], [`run_at_once`] |
+//! | know that its effect survives a crash at any await | [`crash_everywhere`]; cancelled at one, [`crash_at`] |
+//! | test what it does when it is turned away, and see every outcome | [`MockExecutor`] |
 //! | test leases, heartbeats and waits without waiting | [`VirtualClock`] |
 //! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
 //! | repeat a run bit by bit | [`SeededEntropy`] |
@@ -10,16 +13,24 @@
 //! | know which laws there are | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
+//! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
+//! | judge what real processes did to a store | [`history`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
 pub mod conformance;
+mod crash;
+mod deliver;
 mod entropy;
 mod fault;
 pub mod history;
+mod mock;
 pub mod mutants;
 pub mod sim;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};
+pub use self::crash::{Crash, crash_at, crash_everywhere};
+pub use self::deliver::{AtOnce, Delivery, Twice, run_at_once, run_twice};
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};
+pub use self::mock::{Ended, MockExecutor};

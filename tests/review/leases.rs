@@ -278,6 +278,28 @@ fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
     });
 }
 
+/// Without a limit nothing counts attempts, and what was taken over is to be known all the same.
+#[test]
+fn r20_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
+    on_memory(async |world| {
+        let [dead, deaf, last] = ["a", "b", "c"].map(|name| world.worker(name, Policy::new()));
+        let run = dead.spawn("k", &Job::takes(secs(600))).await;
+        dead.kill(run).await;
+        world.clock.advance(secs(31)).await;
+        deaf.store.lose_reply(Verb::Claim, FOREVER);
+        let run = deaf.spawn("k", &Job::takes(ms(0))).await;
+        world.clock.advance(secs(31)).await;
+        assert!(matches!(run.await.unwrap().0, Outcome::StoreDown(_)), "nothing ran");
+        let told = last.executor.run(
+            Call::new(id("k")),
+            Handler::<Auto, Json, _, _>::new(|| async {
+                Ok::<_, AppError>(idempotent::Lease::current().is_some_and(|lease| lease.taken_over().is_some()))
+            }),
+        );
+        assert!(told.await.unwrap(), "the run of the dead worker may have had its effect");
+    });
+}
+
 #[test]
 fn r13_a_waiter_waits_no_longer_than_it_was_told() {
     on_memory(async |world| {

@@ -81,7 +81,8 @@ fn request(key: &str, owner: u128) -> ClaimRequest {
     }
 }
 
-/// A batch that is dropped midway is applied as a whole or not at all, and the connection serves the next one.
+/// A batch that is dropped midway is applied as a whole or, where it was still waiting for its turn, not at all; and the
+/// connection serves the next one.
 #[test]
 fn r74_a_dropped_batch_on_sqlite_is_all_or_nothing() {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -92,9 +93,16 @@ fn r74_a_dropped_batch_on_sqlite_is_all_or_nothing() {
             let keys: Vec<_> = (0..70).map(|n| format!("{round}-{n}")).collect();
             let requests: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
             let batch = store.abilities().batch.unwrap();
+            let ahead: Vec<_> = (0..70).map(|n| request(&format!("ahead {round}-{n}"), 1)).collect();
+            let ahead = tokio::spawn({
+                let (store, odd) = (store.clone(), round % 2 == 1);
+                async move { if odd { store.abilities().batch.unwrap().claim_all(&ahead).await.len() } else { 0 } }
+            });
+            tokio::task::yield_now().await;
             let _ = tokio::time::timeout(Duration::from_micros(round * 60), batch.claim_all(&requests)).await;
             let other: Vec<_> = keys.iter().map(|key| request(key, 2)).collect();
             let answers = batch.claim_all(&other).await;
+            ahead.await.unwrap();
             let won = answers.iter().filter(|answer| matches!(answer, Ok(Claim::Acquired(_)))).count();
             match won {
                 70 => none += 1,

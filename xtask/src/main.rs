@@ -1,10 +1,12 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+mod bench;
 mod check;
 mod external;
 mod fix;
 mod setup;
 mod sim;
+mod soak;
 mod test;
 mod tools;
 
@@ -17,10 +19,15 @@ cargo xtask COMMAND
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
+  soak model        what takes too long for CI: the largest variants of the model check
   fix               what of that a machine can put right
+  bench core [FILTER] [--json | --write]
+                    what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 5] = ["test", "check", "sim", "fix", "setup"];
+const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "setup"];
+const SOAKS: [&str; 1] = ["model"];
+const BENCHES: [&str; 1] = ["core"];
 
 /// A command that was not understood; its text goes to stderr, above the usage.
 const MISUSED: u8 = 2;
@@ -39,7 +46,17 @@ fn main() -> ExitCode {
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
         ["sim", ref arguments @ ..] => return sim::run(arguments),
         ["check"] => check::all(),
+        ["soak", "model"] => soak::model(),
+        ["soak"] => return incomplete("soak", &SOAKS),
+        ["soak", "model", unknown, ..] => return misused(unknown, &[]),
+        ["soak", unknown, ..] => return misused(unknown, &SOAKS),
         ["fix"] => fix::all(),
+        ["bench", "core", ref options @ ..] => match bench::Options::parse(options) {
+            Ok(options) => bench::core(&options),
+            Err(unknown) => return misused(unknown, &["--json", "--write"]),
+        },
+        ["bench"] => return incomplete("bench", &BENCHES),
+        ["bench", unknown, ..] => return misused(unknown, &BENCHES),
         ["setup"] => setup::all(),
         ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
         [unknown, ..] => return misused(unknown, &COMMANDS),
@@ -57,6 +74,11 @@ fn main() -> ExitCode {
 fn misused(unknown: &str, known: &[&str]) -> ExitCode {
     let hint = suggestion(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     eprintln!("xtask: unknown argument `{unknown}`{hint}\n\n{USAGE}");
+    ExitCode::from(MISUSED)
+}
+
+fn incomplete(command: &str, known: &[&str]) -> ExitCode {
+    eprintln!("xtask: `{command}` needs one of: {}\n\n{USAGE}", known.join(", "));
     ExitCode::from(MISUSED)
 }
 
@@ -78,6 +100,7 @@ mod tests {
     fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_none() {
         assert_eq!(suggestion("tset", &COMMANDS), Some("test"));
         assert_eq!(suggestion("chek", &COMMANDS), Some("check"));
+        assert_eq!(suggestion("modle", &SOAKS), Some("model"));
         assert_eq!(suggestion("publish", &COMMANDS), None);
     }
 }

@@ -1,27 +1,29 @@
 //! A run that was granted: proceed under the lease.
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 
 use super::cancel::OnDrop;
+use super::claim::Prepared;
 use super::heartbeat::Ticket;
 use super::judge::judge;
 use super::report::Report;
 use super::{Executor, Handler};
+use crate::clock::unless;
 use crate::context::Frame;
 use crate::outcome::Slot;
 use crate::policy::{OnLeaseLost, Terms};
-use crate::{Codec, Lease, Outcome, Rejection, Replies};
+use crate::{Codec, Lease, Outcome, Rejection, Replies, Verdict};
 
-pub(super) struct Attempt {
-    pub(super) executor: Executor,
+pub(super) struct Attempt<'e> {
+    pub(super) executor: &'e Executor,
     pub(super) lease: Lease,
-    pub(super) terms: Terms,
-    pub(super) guard: OnDrop,
-    /// Inside another run: that one may finish while the executor drains, and so may this.
-    inside: bool,
-    heartbeat: Option<Ticket>,
+    prepared: Box<Prepared>,
+    pub(super) guard: OnDrop<'e>,
+    heartbeat: Option<Ticket<'e>>,
+    granted_at: Instant,
 }
 
 /// Why a handler is dropped.
@@ -31,17 +33,27 @@ pub(super) enum Dropped {
     Closed,
 }
 
-impl Attempt {
-    pub(super) fn new(executor: &Executor, lease: Lease, terms: Terms, guard: OnDrop, inside: bool) -> Self {
-        let heartbeat = Some(executor.0.wheel.add(lease.clone()));
-        Self { executor: executor.clone(), lease, terms, guard, inside, heartbeat }
+impl<'e> Attempt<'e> {
+    pub(super) fn new(
+        executor: &'e Executor,
+        prepared: Box<Prepared>,
+        lease: Lease,
+        guard: OnDrop<'e>,
+        granted_at: Instant,
+    ) -> Self {
+        let heartbeat = Some(executor.0.wheel.add(&lease, granted_at));
+        Self { executor, lease, prepared, guard, heartbeat, granted_at }
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.prepared.terms
     }
 
     /// Runs the handler under the lease and puts the run down by what it answers.
     pub(super) async fn proceed<P, C, R, F, Fut>(
-        mut self: Box<Self>,
+        mut self,
         frame: Frame,
-        mut report: Report,
+        report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
     where
@@ -51,26 +63,22 @@ impl Attempt {
         Fut: Future<Output = R>,
     {
         let (run, handler) = handler.take();
-        if let Some(rejection) = self.too_late().await {
+        if let Some(rejection) = self.too_late(self.granted_at) {
+            Box::pin(self.give_back()).await;
             return handler.come_back_later(report, rejection);
         }
-        self.start(&mut report);
+        self.start(report);
         let inner = Slot::default();
         let around = Frame { lease: Some(self.lease.clone()), slot: Some(inner.clone()), ..frame };
         // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
         // under the lease too, since it may be a stream.
-        let running = AssertUnwindSafe(around.enter(Box::pin(async { P::split(run().await).await }))).catch_unwind();
-        let ended = tokio::select! {
-            biased;
-            ended = running => ended,
-            why = self.dropped() => {
-                let rejection = self.abandon(why, report);
-                return handler.reject(rejection);
-            }
+        let running = around.enter(Box::pin(async { P::split(run().await).await }));
+        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.dropped()).await {
+            Ok(ended) => ended,
+            Err(why) => return handler.reject(self.abandon(why, report)),
         };
-        match ended.and_then(|reply| judge(reply, &handler, &self.terms, &report)) {
-            // Boxed, as the claim is: a run that waits for its handler should not carry its end along.
-            Ok(judged) => Box::pin(self.put_down(report, judged, inner.take(), &handler)).await.output,
+        match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
+            Ok(judged) => self.put_down(report, judged, inner.take(), &handler).await.output,
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)
@@ -78,21 +86,19 @@ impl Attempt {
         }
     }
 
-    /// A grant that came too late to be used is given back, its attempt not counted.
-    pub(super) async fn too_late(&mut self) -> Option<Rejection> {
-        let rejection = match () {
-            () if self.executor.is_draining() && !self.inside => self.executor.draining(),
-            () if self.lease.is_lost() => Rejection::LeaseLost,
-            () => return None,
-        };
-        self.give_back().await;
-        Some(rejection)
+    /// A grant that came too late to be used is to be given back.
+    pub(super) fn too_late(&self, now: Instant) -> Option<Rejection> {
+        match () {
+            () if self.executor.is_draining() && !self.prepared.inside => Some(self.executor.draining()),
+            () if self.lease.is_lost_at(now) => Some(Rejection::LeaseLost),
+            () => None,
+        }
     }
 
     /// Nothing ran: the attempt is not counted.
     pub(super) async fn give_back(&mut self) {
         self.stop_heartbeat();
-        let release = self.terms.release(self.refund(), "not started");
+        let release = self.terms().release(Verdict::Refund, "not started");
         // Whether or not it is confirmed, and not for long: the lease ends by itself.
         let until = self.executor.0.clock.now() + self.lease.length() / 10;
         let _ = self.executor.before(until, self.executor.0.store.release(self.lease.held(), &release)).await;
@@ -100,12 +106,12 @@ impl Attempt {
         self.tell_waiters();
     }
 
-    pub(super) fn start(&mut self, report: &mut Report) {
-        self.guard.started(&self.terms);
+    pub(super) fn start(&mut self, report: &mut Report<'_>) {
+        self.guard.started(&self.prepared.terms);
         report.started();
     }
 
-    pub(super) fn end(&mut self, report: Report, outcome: Outcome) {
+    pub(super) fn end(&mut self, report: &mut Report<'_>, outcome: Outcome) {
         self.guard.disarm();
         report.end(outcome);
     }
@@ -126,14 +132,14 @@ impl Attempt {
     /// Ends when the lease is lost and the handler is not to go on without it; looks after the lease meanwhile.
     pub(super) async fn lost(&self) {
         self.executor.0.wheel.watch_over(&self.lease).await;
-        match self.terms.on_lease_lost {
+        match self.terms().on_lease_lost {
             OnLeaseLost::Abort => {}
             OnLeaseLost::Finish => pending().await,
         }
     }
 
     /// The handler was dropped midway: its effect is unknown, the key is left to its lease.
-    pub(super) fn abandon(&mut self, why: Dropped, report: Report) -> Rejection {
+    pub(super) fn abandon(&mut self, why: Dropped, report: &mut Report<'_>) -> Rejection {
         self.stop_heartbeat();
         match why {
             Dropped::LeaseLost => {

@@ -40,21 +40,21 @@ pub struct Answer<O> {
 }
 
 /// An item on its way.
-enum Place<T> {
+enum Place<'e, T> {
     /// To be handled.
-    Mine(T, Box<Attempt>, Report),
+    Mine(T, Attempt<'e>, Report<'e>),
     /// Consumed before.
-    Consumed(Option<Arc<[u8]>>, Report),
+    Consumed(Option<Arc<[u8]>>, Report<'e>),
     /// Not to be handled.
-    Away(Rejection, Report),
+    Away(Rejection, Report<'e>),
     /// The same call stands at an earlier place.
-    Same(usize, Report),
+    Same(usize, Report<'e>),
     /// An earlier place has the same key with another payload: the record is asked once that one is settled.
-    Differs(Box<Prepared>, Report),
+    Differs(Box<Prepared>, Report<'e>),
 }
 
 /// A handled item, and its place.
-type Mine = (usize, Box<Attempt>, Report);
+type Mine<'e> = (usize, Attempt<'e>, Report<'e>);
 
 impl Executor {
     /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
@@ -84,12 +84,15 @@ impl Executor {
         let frame = Frame::current();
         let (run, rules) = handler.take();
         let mut others = Vec::new();
-        let (mut given, mut mine): (Vec<_>, Vec<Mine>) = (Vec::new(), Vec::new());
+        let (mut given, mut mine): (Vec<_>, Vec<Mine<'_>>) = (Vec::new(), Vec::new());
         for (at, place) in self.claim_batch(items, &frame).await {
             match place {
                 // The last claim may have come long after the first.
-                Place::Mine(item, mut attempt, mut report) => match attempt.too_late().await {
-                    Some(rejection) => others.push((at, Place::Away(rejection, report))),
+                Place::Mine(item, mut attempt, mut report) => match attempt.too_late(self.0.clock.now()) {
+                    Some(rejection) => {
+                        attempt.give_back().await;
+                        others.push((at, Place::Away(rejection, report)));
+                    }
                     None => {
                         attempt.start(&mut report);
                         given.push(BatchItem { item, lease: attempt.lease.clone() });
@@ -110,7 +113,7 @@ impl Executor {
                 Place::Consumed(value, report) => answers.replay(at, value, report),
                 Place::Away(rejection, report) => answers.reject(at, rejection, report),
                 Place::Same(first, report) => answers.same(at, first, report),
-                Place::Differs(prepared, report) => self.ask_late(at, &prepared, report, &frame, &mut answers).await,
+                Place::Differs(prepared, report) => self.ask_late(at, prepared, report, &frame, &mut answers).await,
                 // Taken above.
                 Place::Mine(_, _, report) => answers.reject(at, Rejection::LeaseLost, report),
             }
@@ -118,13 +121,13 @@ impl Executor {
         answers.in_order()
     }
 
-    async fn claim_batch<T>(&self, items: Vec<(Call, T)>, frame: &Frame) -> Vec<(usize, Place<T>)> {
+    async fn claim_batch<'e, T>(&'e self, items: Vec<(Call, T)>, frame: &Frame) -> Vec<(usize, Place<'e, T>)> {
         let mut seen: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for (at, (call, item)) in items.into_iter().enumerate() {
             let mut report = Report::begin(self, &call.identity, frame);
             match self.prepare(call, frame, &mut report) {
-                Err(turned) => places.push((at, turned.place(report))),
+                Err(rejection) => places.push((at, Place::Away(rejection, report))),
                 Ok(prepared) => {
                     let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
                     match seen.get(&hash) {
@@ -133,7 +136,7 @@ impl Executor {
                             asked.push((at, item, prepared, report));
                         }
                         Some((_, first)) if *first != own => {
-                            places.push((at, Place::Differs(Box::new(prepared), report)));
+                            places.push((at, Place::Differs(prepared, report)));
                         }
                         Some((first, _)) => places.push((at, Place::Same(*first, report))),
                     }
@@ -147,8 +150,12 @@ impl Executor {
     }
 
     /// One call of the store for all where it can, else side by side.
-    async fn ask_batch<T>(&self, asked: Vec<(usize, T, Prepared, Report)>, frame: &Frame) -> Vec<(usize, Place<T>)> {
-        let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, &own.held, &own.terms)).collect();
+    async fn ask_batch<'e, T>(
+        &'e self,
+        asked: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
+        frame: &Frame,
+    ) -> Vec<(usize, Place<'e, T>)> {
+        let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, own)).collect();
         let sent = self.0.clock.now();
         let at_once = match (self.0.store.abilities().batch, &asked[..]) {
             (Some(batch), [_, _, ..]) => {
@@ -172,12 +179,12 @@ impl Executor {
                             report.event(&Event::StoreFailed { step: "claim", error });
                         }
                         // Its lease may have begun with the asking for all.
-                        self.ask(&prepared, &report, &mut batched.then_some(sent), None).await
+                        self.ask(&prepared, &report, &mut batched.then_some(sent), None, self.0.clock.now()).await
                     }
                 };
-                let place = match self.granted(&prepared, guard, asked, frame, &mut report) {
+                let place = match self.granted(prepared, guard, asked, frame, &mut report) {
                     Err(turned) => turned.place(report),
-                    Ok(attempt) => Place::Mine(item, Box::new(attempt), report),
+                    Ok(attempt) => Place::Mine(item, attempt, report),
                 };
                 (at, place)
             }
@@ -187,23 +194,23 @@ impl Executor {
 
     /// The same key as an earlier place, another payload: judged by the record, as if it had come alone. If the key
     /// is free by now it is not handled in this batch any more.
-    async fn ask_late<P, C, R>(
-        &self,
+    async fn ask_late<'e, P, C, R>(
+        &'e self,
         at: usize,
-        prepared: &Prepared,
-        mut report: Report,
+        prepared: Box<Prepared>,
+        mut report: Report<'e>,
         frame: &Frame,
         answers: &mut Answers<'_, P, C, R>,
     ) where
         P: Replies<R>,
         C: Codec<P::Value>,
     {
-        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
-        let asked = self.ask(prepared, &report, &mut None, None).await;
+        let guard = OnDrop::new(self, &prepared);
+        let retry_after = prepared.terms.in_flight_delay;
+        let asked = self.ask(&prepared, &report, &mut None, None, self.0.clock.now()).await;
         match self.granted(prepared, guard, asked, frame, &mut report) {
             Ok(mut attempt) => {
                 attempt.give_back().await;
-                let retry_after = prepared.terms.in_flight_delay;
                 answers.reject(at, Rejection::InFlight { retry_after, message: None }, report);
             }
             Err(Turned::Replay(value)) => answers.replay(at, value, report),
@@ -218,7 +225,7 @@ impl Executor {
         inner: &Slot,
         run: F,
         given: Vec<BatchItem<T>>,
-        mine: &[Mine],
+        mine: &[Mine<'_>],
     ) -> Ended<P::Value, P::Failure>
     where
         P: Replies<R>,
@@ -226,8 +233,8 @@ impl Executor {
         Fut: Future<Output = Vec<R>>,
     {
         let items = given.iter().map(|item| item.lease.clone());
-        let leases = frame.around.iter().cloned().chain(items).collect();
-        let around = Frame { slot: Some(inner.clone()), around: leases, ..frame.clone() };
+        let leases: Arc<[Lease]> = frame.around.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
+        let around = Frame { slot: Some(inner.clone()), around: Some(leases), ..frame.clone() };
         let handled = async {
             let mut replies = Vec::new();
             for reply in run(given).await {
@@ -246,7 +253,7 @@ impl Executor {
 }
 
 impl Turned {
-    fn place<T>(self, report: Report) -> Place<T> {
+    fn place<T>(self, report: Report<'_>) -> Place<'_, T> {
         match self {
             Self::Replay(value) => Place::Consumed(value, report),
             Self::Away(rejection) => Place::Away(rejection, report),

@@ -2,37 +2,49 @@
 use std::time::Duration;
 
 use super::Executor;
+use super::claim::Prepared;
 use crate::clock::{before, later};
 use crate::policy::Terms;
-use crate::{Fencing, Held, Release, Verdict};
+use crate::{Fencing, Held, Verdict};
 
 /// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
 /// drop while the answer is under way takes the claim back.
-pub(super) struct OnDrop {
-    armed: Option<(Executor, Held, Release)>,
+pub(super) struct OnDrop<'e> {
+    executor: &'e Executor,
+    armed: Option<Armed>,
     /// A release that takes longer than the lease is of no use.
     lease: Duration,
+    memory: Duration,
 }
 
-impl OnDrop {
+struct Armed {
+    held: Held,
+    verdict: Verdict,
+    error: &'static str,
+}
+
+impl<'e> OnDrop<'e> {
     /// Nothing has run yet: the attempt is not counted.
-    pub(super) fn new(executor: &Executor, held: &Held, terms: &Terms) -> Self {
-        let release = terms.release(terms.undo(Verdict::Refund), "cancelled before it started");
-        Self { armed: Some((executor.clone(), held.clone(), release)), lease: terms.lease }
+    pub(super) fn new(executor: &'e Executor, prepared: &Prepared) -> Self {
+        let terms = &prepared.terms;
+        // Whether there is something to remember the store knows: the claim may have taken over unheard.
+        let armed =
+            Some(Armed { held: prepared.held(None), verdict: Verdict::Refund, error: "cancelled before it started" });
+        Self { executor, armed, lease: terms.lease, memory: terms.memory }
     }
 
     /// From here on it is this grant that is given back, and no other of the same token.
     pub(super) fn granted(&mut self, fencing: Fencing) {
-        if let Some((_, held, _)) = &mut self.armed {
-            held.fencing = Some(fencing);
+        if let Some(armed) = &mut self.armed {
+            armed.held.fencing = Some(fencing);
         }
     }
 
     /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
     pub(super) fn started(&mut self, terms: &Terms) {
         match &mut self.armed {
-            Some((.., release)) if terms.release_on_cancel => {
-                *release = terms.release(terms.undo(Verdict::Vacate), "cancelled");
+            Some(armed) if terms.release_on_cancel => {
+                (armed.verdict, armed.error) = (terms.undo(Verdict::Vacate), "cancelled");
             }
             armed => *armed = None,
         }
@@ -43,10 +55,11 @@ impl OnDrop {
     }
 }
 
-impl Drop for OnDrop {
+impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
-        let Some((executor, held, release)) = self.armed.take() else { return };
-        let lease = self.lease;
+        let Some(Armed { held, verdict, error }) = self.armed.take() else { return };
+        let (executor, lease) = (self.executor.clone(), self.lease);
+        let release = super::settle::release(verdict, self.memory, error);
         // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {

@@ -13,8 +13,8 @@ use crate::context::Frame;
 use crate::lease::Span;
 use crate::policy::Terms;
 use crate::{
-    Claim, ClaimRequest, Event, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError, OwnerToken,
-    Rejection, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Event, Fencing, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError,
+    OwnerToken, Rejection, StoreError, StoreErrorKind,
 };
 
 /// What a claim that was not won leads to.
@@ -34,11 +34,16 @@ impl<T: Into<Rejection>> From<T> for Turned {
 /// A call made ready to be claimed.
 pub(super) struct Prepared {
     pub(super) request: ClaimRequest,
-    pub(super) held: Held,
     pub(super) terms: Terms,
     message: Option<Arc<str>>,
-    /// Inside another run.
-    inside: bool,
+    /// Inside another run: that one may finish while the executor drains, and so may this.
+    pub(super) inside: bool,
+}
+
+impl Prepared {
+    pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
+        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
 }
 
 /// A store's answer to a claim.
@@ -55,71 +60,88 @@ pub(super) struct Asked {
 const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
 impl Executor {
-    pub(super) async fn claim(&self, call: Call, frame: &Frame, report: &mut Report) -> Result<Box<Attempt>, Turned> {
-        let prepared = self.prepare(call, frame, report)?;
+    pub(super) async fn claim<'e>(
+        &'e self,
+        prepared: Box<Prepared>,
+        frame: &Frame,
+        report: &mut Report<'e>,
+    ) -> Result<Attempt<'e>, Turned> {
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
-        let guard = OnDrop::new(self, &prepared.held, &prepared.terms);
+        let guard = OnDrop::new(self, &prepared);
         let mut unheard = None;
-        let mut asked = self.ask(&prepared, report, &mut unheard, None).await;
-        if let OnInFlight::Wait(most) = prepared.terms.on_in_flight {
-            let deadline = later(self.0.clock.now(), most);
-            asked = self.wait(&prepared, report, &mut unheard, asked, deadline).await;
+        // Nothing but pure steps lies between the call and this.
+        let mut asked = self.ask(&prepared, report, &mut unheard, None, report.began()).await;
+        if let (OnInFlight::Wait(most), Ok(Claim::InFlight(in_flight))) = (prepared.terms.on_in_flight, &asked.answer) {
+            let (in_flight, deadline) = (*in_flight, later(self.0.clock.now(), most));
+            asked = Box::pin(self.wait(&prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
         }
-        self.granted(&prepared, guard, asked, frame, report).map(Box::new)
+        self.granted(prepared, guard, asked, frame, report)
     }
 
     /// What follows from the store's answer.
-    pub(super) fn granted(
-        &self,
-        prepared: &Prepared,
-        mut guard: OnDrop,
+    pub(super) fn granted<'e>(
+        &'e self,
+        prepared: Box<Prepared>,
+        mut guard: OnDrop<'e>,
         asked: Asked,
         frame: &Frame,
-        report: &mut Report,
-    ) -> Result<Attempt, Turned> {
+        report: &mut Report<'e>,
+    ) -> Result<Attempt<'e>, Turned> {
         match asked.answer {
             Ok(Claim::Acquired(grant)) => {
                 guard.granted(grant.fencing);
-                let lease = self.lease(prepared, grant, frame, report, asked.sent);
-                Ok(Attempt::new(self, lease, prepared.terms, guard, prepared.inside))
+                let now = self.0.clock.now();
+                let lease = self.lease(&prepared, grant, frame, report, (asked.sent, now));
+                Ok(Attempt::new(self, prepared, lease, guard, now))
             }
             answer => {
                 // A copy that may yet be applied is taken back as the guard goes; else there is nothing to free.
                 if !asked.unheard {
                     guard.disarm();
                 }
-                Err(answer.map_or_else(|error| self.refused(error, prepared), |other| self.turned(other, prepared)))
+                Err(answer.map_or_else(|error| self.refused(error, &prepared), |other| self.turned(other, &prepared)))
             }
         }
     }
 
     /// Everything that can be refused without asking the store.
-    pub(super) fn prepare(&self, call: Call, frame: &Frame, report: &mut Report) -> Result<Prepared, Turned> {
+    pub(super) fn prepare(
+        &self,
+        call: Call,
+        frame: &Frame,
+        report: &mut Report<'_>,
+    ) -> Result<Box<Prepared>, Rejection> {
         let Call { identity, fingerprint, policy, message } = call;
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
         let terms = self.terms(&identity.scene, policy)?;
         if let Some(scope) = frame.runs(&key) {
-            return Err(Rejection::Nested { scope: scope.clone() }.into());
+            return Err(Rejection::Nested { scope: scope.into() });
         }
         // What runs may finish, with the runs inside it.
         let inside = frame.is_inside();
         if self.is_draining() && !inside {
-            return Err(self.draining().into());
+            return Err(self.draining());
         }
         let fingerprint = fingerprint?;
         let owner = OwnerToken(self.0.entropy.bits()?);
-        let held = Held::unanswered(key.clone(), owner);
         let request = request(&identity, key, owner, fingerprint, &terms);
-        Ok(Prepared { request, held, terms, message, inside })
+        Ok(Box::new(Prepared { request, terms, message, inside }))
     }
 
     /// Makes the grant a lease: only here it is known when the claim was sent.
-    fn lease(&self, prepared: &Prepared, grant: Grant, frame: &Frame, report: &mut Report, sent: Instant) -> Lease {
+    fn lease(
+        &self,
+        prepared: &Prepared,
+        grant: Grant,
+        frame: &Frame,
+        report: &mut Report<'_>,
+        trip: (Instant, Instant),
+    ) -> Lease {
         report.granted(&grant);
-        let held = Held { fencing: Some(grant.fencing), ..prepared.held.clone() };
+        let held = prepared.held(Some(grant.fencing));
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
-        Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), sent, &span)
+        Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
     }
 
     /// Asks, and asks again by the same token where the answer may have got lost.
@@ -130,18 +152,43 @@ impl Executor {
     pub(super) async fn ask(
         &self,
         prepared: &Prepared,
-        report: &Report,
+        report: &Report<'_>,
         unheard: &mut Option<Instant>,
         deadline: Option<Instant>,
+        began: Instant,
     ) -> Asked {
-        let began = self.0.clock.now();
-        let mut pauses = ASKED_AGAIN.into_iter();
+        match self.ask_once(prepared, deadline, began).await {
+            answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
+                Box::pin(self.ask_again(prepared, report, unheard, deadline, (began, answer))).await
+            }
+            answer => Asked { sent: unheard.unwrap_or(began), unheard: unheard.is_some(), answer },
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        prepared: &Prepared,
+        deadline: Option<Instant>,
+        sent: Instant,
+    ) -> Result<Claim, StoreError> {
+        let until = sent + prepared.terms.lease / 3;
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let answer = self.before(until, self.0.store.claim(&prepared.request)).await;
+        answer.unwrap_or_else(|| Err(unanswered()))
+    }
+
+    /// What follows from a first answer that is none.
+    async fn ask_again(
+        &self,
+        prepared: &Prepared,
+        report: &Report<'_>,
+        unheard: &mut Option<Instant>,
+        deadline: Option<Instant>,
+        (began, mut answer): (Instant, Result<Claim, StoreError>),
+    ) -> Asked {
+        let (mut sent, mut pauses) = (began, ASKED_AGAIN.into_iter());
         let patience = prepared.terms.lease / 3;
         loop {
-            let sent = self.0.clock.now();
-            let until = deadline.map_or(sent + patience, |deadline| deadline.min(sent + patience));
-            let answer = self.before(until, self.0.store.claim(&prepared.request)).await;
-            let answer = answer.unwrap_or_else(|| Err(unanswered()));
             let again = match &answer {
                 Err(error) => {
                     report.event(&Event::StoreFailed { step: "claim", error });
@@ -161,6 +208,8 @@ impl Executor {
                 Some(rest) if again && !late => pause(&*self.0.clock, rest).await,
                 _ => return Asked { sent: unheard.unwrap_or(sent), unheard: unheard.is_some(), answer },
             }
+            sent = self.0.clock.now();
+            answer = self.ask_once(prepared, deadline, sent).await;
         }
     }
 
@@ -168,12 +217,11 @@ impl Executor {
     async fn wait(
         &self,
         prepared: &Prepared,
-        report: &Report,
+        report: &Report<'_>,
         unheard: &mut Option<Instant>,
-        mut asked: Asked,
+        (mut asked, mut in_flight): (Asked, InFlight),
         deadline: Instant,
     ) -> Asked {
-        let Ok(Claim::InFlight(mut in_flight)) = asked.answer else { return asked };
         // Too many wait already: this one is told to come back.
         let Ok(_place) = self.0.places.try_acquire() else { return asked };
         // A run inside another may go on for as long as that one may.
@@ -181,7 +229,7 @@ impl Executor {
         loop {
             // Watching begins before the store is asked again: nothing can be settled unseen in between.
             let settled = self.watch(&prepared.request.key);
-            asked = self.ask(prepared, report, unheard, Some(deadline)).await;
+            asked = self.ask(prepared, report, unheard, Some(deadline), self.0.clock.now()).await;
             let over = self.0.clock.now() >= deadline || self.0.gate.has_reached(until);
             match &asked.answer {
                 Ok(Claim::InFlight(still)) => in_flight = *still,

@@ -1,5 +1,6 @@
 //! How often a key in flight was put off: each time it is told to wait longer.
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,11 @@ use crate::Key;
 
 /// Bounded, and only a hint: what is forgotten starts again with the shortest delay.
 #[derive(Debug, Default)]
-pub(super) struct Deferrals(Mutex<HashMap<u128, Deferral>>);
+pub(super) struct Deferrals {
+    /// So that a run whose key was never put off need not look.
+    any: AtomicBool,
+    known: Mutex<HashMap<u128, Deferral>>,
+}
 
 #[derive(Debug)]
 struct Deferral {
@@ -20,7 +25,8 @@ impl Deferrals {
 
     /// Counts one more deferral of `key`, remembered for `rest` of the lease; says how many there were before.
     pub(super) fn count(&self, key: &Key, rest: Duration, now: Instant) -> u32 {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(true, Ordering::Relaxed);
         if known.len() >= Self::MOST && !known.contains_key(&key.hash()) {
             known.retain(|_, deferral| deferral.forget > now);
             if known.len() >= Self::MOST {
@@ -38,6 +44,11 @@ impl Deferrals {
 
     /// The key is settled: the next time it is in flight is another story.
     pub(super) fn forget(&self, key: &Key) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.hash());
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&key.hash());
+        self.any.store(!known.is_empty(), Ordering::Relaxed);
     }
 }

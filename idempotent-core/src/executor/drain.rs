@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::Executor;
-use crate::clock::{before, later, pause};
+use crate::clock::{before, later, pause, unless};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
@@ -127,16 +127,18 @@ impl Executor {
     /// `future`, or `None` once `until` or the end of a drain has come: a second behind its grace at the latest, so
     /// that what is almost done is not cut off and a store that hangs does not keep the process.
     pub(super) async fn before<F: Future>(&self, until: Instant, future: F) -> Option<F::Output> {
-        let drained = async {
-            self.closed().await;
-            pause(&*self.0.clock, AFTER_CLOSE).await;
+        let over = || async {
+            let drained = async {
+                self.closed().await;
+                pause(&*self.0.clock, AFTER_CLOSE).await;
+            };
+            tokio::select! {
+                biased;
+                () = self.0.clock.sleep_until(until) => {}
+                () = drained => {}
+            }
         };
-        tokio::select! {
-            biased;
-            output = future => Some(output),
-            () = async { self.0.clock.sleep_until(until).await } => None,
-            () = drained => None,
-        }
+        unless(future, over).await.ok()
     }
 
     /// Ends when running handlers are to be dropped.

@@ -68,7 +68,7 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
     }
 
     /// Says no to the caller, and why to whoever settles the delivery.
-    pub(super) fn come_back_later(&self, report: Report, rejection: Rejection) -> P::Output<R> {
+    pub(super) fn come_back_later(&self, report: &mut Report<'_>, rejection: Rejection) -> P::Output<R> {
         report.end(Outcome::of(&rejection));
         self.reject(rejection)
     }

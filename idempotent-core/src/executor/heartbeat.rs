@@ -52,8 +52,7 @@ impl Wheel {
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
-    pub(super) fn add(self: &Arc<Self>, lease: Lease) -> Ticket {
-        let now = self.clock.now();
+    pub(super) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> Ticket<'_> {
         // A claim that took long has used up some of its lease: it is renewed all the sooner.
         let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
         let mut turns = self.turns();
@@ -75,7 +74,7 @@ impl Wheel {
         if !driven {
             self.drive();
         }
-        Ticket { wheel: self.clone(), lease, place }
+        Ticket { wheel: self, place }
     }
 
     /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
@@ -214,22 +213,27 @@ impl Wheel {
     }
 }
 
+/// For the benchmark: a heartbeat, until it is dropped.
+pub fn register(executor: &super::Executor, lease: &Lease, now: Instant) -> impl Drop {
+    executor.0.wheel.add(lease, now)
+}
+
 /// Stops the heartbeat of one run when dropped.
-pub(super) struct Ticket {
-    wheel: Arc<Wheel>,
-    lease: Lease,
+pub(super) struct Ticket<'w> {
+    wheel: &'w Wheel,
     place: usize,
 }
 
-impl Drop for Ticket {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        // A renewal still under way has nothing to say any more.
-        self.lease.end();
         let mut turns = self.wheel.turns();
         let turn = turns.places[self.place].take();
         turns.free.push(self.place);
         drop(turns);
-        drop(turn);
+        // A renewal still under way has nothing to say any more. Without a turn it was lost before.
+        if let Some(turn) = turn {
+            turn.lease.end();
+        }
     }
 }
 

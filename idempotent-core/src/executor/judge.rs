@@ -30,7 +30,7 @@ pub(super) fn judge<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
     terms: &Terms,
-    report: &Report,
+    report: &Report<'_>,
 ) -> Result<Judged<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
     P: Replies<R>,

@@ -1,5 +1,5 @@
 //! The one terminal outcome of each delivery, whatever way it ends.
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::time::Instant;
 
 use tracing::Span;
@@ -13,29 +13,30 @@ use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, 
 
 /// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
 /// that is dropped without a word was a run that was dropped.
-pub(super) struct Report {
-    executor: Executor,
+pub(super) struct Report<'e> {
+    executor: &'e Executor,
     slot: Option<Slot>,
     scene: Scene,
-    scope: Arc<str>,
+    scope: Cow<'static, str>,
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<Fencing>,
     began: Instant,
-    span: Span,
+    /// `None` where nobody wants it.
+    span: Option<Span>,
     /// What a drop means from here on; `None` once told.
     if_dropped: Option<Outcome>,
 }
 
-impl Report {
-    pub(super) fn begin(executor: &Executor, identity: &Identity, frame: &Frame) -> Self {
+impl<'e> Report<'e> {
+    pub(super) fn begin(executor: &'e Executor, identity: &Identity, frame: &Frame) -> Self {
         executor.0.counters.began();
         executor.0.gate.enter();
         Self {
-            executor: executor.clone(),
+            executor,
             slot: frame.slot.clone(),
             scene: identity.scene.clone(),
-            scope: Arc::from(&*identity.scope),
+            scope: identity.scope.clone(),
             key: None,
             attempt: None,
             fencing: None,
@@ -50,7 +51,9 @@ impl Report {
     }
 
     pub(super) fn keyed(&mut self, key: &Key) {
-        self.span.record("key", key.as_str());
+        if let Some(span) = &self.span {
+            span.record("key", key.as_str());
+        }
         self.key = Some(key.clone());
     }
 
@@ -65,17 +68,26 @@ impl Report {
     }
 
     pub(super) fn event(&self, event: &Event<'_>) {
-        self.span.in_scope(|| self.executor.0.observer.on(&self.run(), event));
+        let on = || self.executor.0.observer.on(&self.run(), event);
+        match &self.span {
+            Some(span) => span.in_scope(on),
+            None => on(),
+        }
     }
 
     /// The run's span. A batch has one for each item.
-    pub(super) fn span(&self) -> &Span {
-        &self.span
+    pub(super) fn span(&self) -> Option<&Span> {
+        self.span.as_ref()
     }
 
-    pub(super) fn end(mut self, outcome: Outcome) {
+    pub(super) fn end(&mut self, outcome: Outcome) {
         self.if_dropped = None;
         self.tell(outcome);
+    }
+
+    /// When the call came.
+    pub(super) fn began(&self) -> Instant {
+        self.began
     }
 
     fn run(&self) -> Run<'_> {
@@ -94,7 +106,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for Report<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.if_dropped.take() {
             self.tell(outcome);

@@ -2,9 +2,10 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
+use super::drain::Phase;
 use super::handler::Handler;
 use super::judge::{Judged, Worth};
 use super::report::Report;
@@ -23,11 +24,11 @@ pub(super) struct PutDown<O> {
     pub(super) kept: Option<Arc<[u8]>>,
 }
 
-impl Attempt {
+impl Attempt<'_> {
     /// Settles the run by what its handler's answer came to. `inner` is what the runs inside it came to.
     pub(super) async fn put_down<P: Replies<R>, C, R>(
         &mut self,
-        report: Report,
+        report: &mut Report<'_>,
         judged: Judged<P::Value, P::Failure>,
         inner: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
@@ -37,7 +38,7 @@ impl Attempt {
             Judged::Done(value, kept) => {
                 // From here on a drop leaves the key to its lease: it is done, recorded or not.
                 self.guard.disarm();
-                match self.flip(&report, kept.clone()).await {
+                match self.flip(report, kept.clone()).await {
                     Ok(()) => {
                         flipped = kept;
                         (P::value(value), Outcome::Ran)
@@ -50,10 +51,11 @@ impl Attempt {
             }
             Judged::NotDone(value) => {
                 let worth = Worth::AnotherRun;
-                (P::value(value), self.delete(&report, worth, "failed by its value".into(), inner).await)
+                (P::value(value), Box::pin(self.delete(report, worth, "failed by its value".into(), inner)).await)
             }
             Judged::Failed(failure, worth, error) => {
-                (P::failure(failure), self.delete(&report, worth, error, inner).await)
+                // Boxed: a run that went well should not carry its failure along.
+                (P::failure(failure), Box::pin(self.delete(report, worth, error, inner)).await)
             }
         };
         self.end(report, outcome.clone());
@@ -61,8 +63,8 @@ impl Attempt {
     }
 
     /// A handler that panicked: its key is free again.
-    pub(super) async fn panicked(&mut self, report: Report) -> Outcome {
-        let outcome = self.delete(&report, Worth::AnotherRun, "the handler panicked".into(), None).await;
+    pub(super) async fn panicked(&mut self, report: &mut Report<'_>) -> Outcome {
+        let outcome = self.delete(report, Worth::AnotherRun, "the handler panicked".into(), None).await;
         self.end(report, outcome.clone());
         outcome
     }
@@ -70,9 +72,9 @@ impl Attempt {
     /// Consuming → consumed, by the same token until the guard as it stood when the handler ended: the heartbeat
     /// stops here, so that refused completions cannot prolong the lease for ever. A handler that finished late
     /// still gets a try: the token guards it, and nobody may have taken over.
-    async fn flip(&mut self, report: &Report, value: Option<Arc<[u8]>>) -> Result<(), Rejection> {
+    async fn flip(&mut self, report: &Report<'_>, value: Option<Arc<[u8]>>) -> Result<(), Rejection> {
         self.stop_heartbeat();
-        let done = Completion { value, retain: self.terms.retain };
+        let done = Completion { value, retain: self.terms().retain };
         let settled =
             self.insist(report, "complete", || self.executor.0.store.complete(self.lease.held(), &done)).await;
         self.tell_waiters();
@@ -87,21 +89,21 @@ impl Attempt {
     /// the lease ends by itself.
     pub(super) async fn delete(
         &mut self,
-        report: &Report,
+        report: &Report<'_>,
         worth: Worth,
         error: Cow<'static, str>,
         inner: Option<Outcome>,
     ) -> Outcome {
         self.stop_heartbeat();
-        let max = self.terms.max_attempts();
+        let max = self.terms().max_attempts();
         let last = max > 0 && self.lease.attempt() >= max;
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
             _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
-            Some(inner) => (self.refund(), inner),
+            Some(inner) => (Verdict::Refund, inner),
             None if last => (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() }),
-            None => (self.terms.undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
+            None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
         };
-        let release = self.terms.release(verdict, &error);
+        let release = self.terms().release(verdict, &error);
         let (settled, unheard) =
             self.insist(report, "release", || self.executor.0.store.release(self.lease.held(), &release)).await;
         self.tell_waiters();
@@ -118,23 +120,41 @@ impl Attempt {
     /// until a drain is over. Says, too, whether a copy of it was sent whose fate is unknown.
     async fn insist<Fut>(
         &self,
-        report: &Report,
+        report: &Report<'_>,
         step: &'static str,
         again: impl Fn() -> Fut,
     ) -> (Result<Settled, StoreError>, bool)
     where
         Fut: Future<Output = Result<Settled, StoreError>>,
     {
+        let now = self.executor.0.clock.now();
+        let until = self.lease.guard().max(now + self.lease.length() / 10);
+        match self.executor.before(patience(now, until), again()).await {
+            Some(Ok(settled)) => (Ok(settled), false),
+            // Cut off by the end of a drain: there is no time for another.
+            None if self.executor.0.gate.has_reached(Phase::Closed) => (Err(no_answer("before the drain's end")), true),
+            other => Box::pin(self.insist_again(report, step, again, until, other)).await,
+        }
+    }
+
+    /// What follows from a first try that failed, or was not answered.
+    async fn insist_again<Fut>(
+        &self,
+        report: &Report<'_>,
+        step: &'static str,
+        again: impl Fn() -> Fut,
+        until: Instant,
+        mut answer: Option<Result<Settled, StoreError>>,
+    ) -> (Result<Settled, StoreError>, bool)
+    where
+        Fut: Future<Output = Result<Settled, StoreError>>,
+    {
         let clock = &*self.executor.0.clock;
-        let until = self.lease.guard().max(clock.now() + self.lease.length() / 10);
         let (mut last, mut unheard) = (None, false);
         let tries = async {
             let mut rest = Duration::from_millis(10);
             loop {
-                // One try may not use up all of the time: a connection that hangs is given up for a fresh one.
-                let patience = (until.saturating_duration_since(clock.now()) / 3).max(Duration::from_millis(1));
-                let answer = self.executor.before(clock.now() + patience, again()).await;
-                let error = match answer.unwrap_or_else(|| Err(no_answer("in time"))) {
+                let error = match answer.take().unwrap_or_else(|| Err(no_answer("in time"))) {
                     Ok(settled) => return Ok(settled),
                     Err(error) => error,
                 };
@@ -146,17 +166,12 @@ impl Attempt {
                 last = Some(error);
                 pause(clock, rest).await;
                 rest = (rest * 2).min(Duration::from_secs(1));
+                answer = self.executor.before(patience(clock.now(), until), again()).await;
             }
         };
         let ended = self.executor.before(until, tries).await;
         let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
         (settled, unheard)
-    }
-
-    /// This attempt is not counted. With nothing to remember the marker goes, but for a takeover: whoever is next has
-    /// to know that the effect of the run before may have happened.
-    pub(super) fn refund(&self) -> Verdict {
-        if self.lease.taken_over().is_some() { Verdict::Refund } else { self.terms.undo(Verdict::Refund) }
     }
 
     pub(super) fn tell_waiters(&self) {
@@ -166,7 +181,7 @@ impl Attempt {
     }
 
     fn retry_in(&self) -> Duration {
-        self.executor.retry_in(&self.terms, self.lease.attempt())
+        self.executor.retry_in(self.terms(), self.lease.attempt())
     }
 }
 
@@ -185,14 +200,23 @@ impl Terms {
     }
 
     pub(super) fn release(&self, verdict: Verdict, error: &str) -> Release {
-        Release { verdict, delay: Duration::ZERO, memory: self.memory, error: Arc::from(error) }
+        release(verdict, self.memory, error)
     }
+}
+
+pub(super) fn release(verdict: Verdict, memory: Duration, error: &str) -> Release {
+    Release { verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
+}
+
+/// One try may not use up all of the time: a connection that hangs is given up for a fresh one.
+fn patience(now: Instant, until: Instant) -> Instant {
+    now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
 }
 
 fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
-        Verdict::Delete => matches!(now, StateKind::Absent | StateKind::Vacant),
-        Verdict::Vacate | Verdict::Refund => now == StateKind::Vacant,
+        Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
+        Verdict::Vacate => now == StateKind::Vacant,
         Verdict::Fail => now == StateKind::Failed,
         Verdict::Bury => now == StateKind::Dead,
     }

@@ -16,7 +16,7 @@ impl Executor {
         &self,
         terms: &Terms,
         frame: Frame,
-        mut report: Report,
+        mut report: Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
     where
@@ -27,7 +27,7 @@ impl Executor {
     {
         let (run, handler) = handler.take();
         if self.is_draining() && !frame.is_inside() {
-            return handler.come_back_later(report, self.draining());
+            return handler.come_back_later(&mut report, self.draining());
         }
         report.started();
         report.event(&Event::RunsUnprotected);

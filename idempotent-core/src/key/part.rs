@@ -34,6 +34,7 @@ impl Parts {
         self.size = self.size.saturating_add(part.len());
         // Too long is refused later; until then nothing of it is copied.
         if self.size <= Self::MAX {
+            self.bytes.reserve(8 + part.len());
             self.bytes.extend((part.len() as u64).to_le_bytes());
             self.bytes.extend(part);
         }

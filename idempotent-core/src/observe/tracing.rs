@@ -9,9 +9,9 @@ use crate::{Outcome, Scene};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracing;
 
-/// The run's span; its empty fields are filled as they become known.
-pub(crate) fn span(scene: &Scene, scope: &str) -> Span {
-    tracing::debug_span!(
+/// The run's span, if anybody wants it; its empty fields are filled as they become known.
+pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
+    let span = tracing::debug_span!(
         target: "idempotent",
         "idempotent",
         scene = scene.as_str(),
@@ -20,7 +20,25 @@ pub(crate) fn span(scene: &Scene, scope: &str) -> Span {
         attempt = field::Empty,
         fencing = field::Empty,
         outcome = field::Empty,
-    )
+    );
+    (!span.is_disabled()).then_some(span)
+}
+
+/// Whether there is a span to record in. Asked first, since to look for it costs more than all the rest.
+fn is_on() -> bool {
+    tracing::span_enabled!(target: "idempotent", tracing::Level::DEBUG)
+}
+
+/// For the benchmark: what a run that goes well asks of `tracing`.
+pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
+    let span = span(scene, scope);
+    assert!(span.is_none(), "a span that is wanted costs more");
+    std::hint::black_box(key);
+    let run = Run::new(scene, scope, Some(key));
+    let ended = Event::Ended { outcome: &Outcome::Ran, elapsed: std::time::Duration::ZERO };
+    for event in [Event::Claimed { taken_over: None }, ended] {
+        std::hint::black_box(&Tracing as &dyn Observer).on(&run, &event);
+    }
 }
 
 impl Observer for Tracing {
@@ -28,9 +46,11 @@ impl Observer for Tracing {
         let key = run.key.map(field::display);
         match event {
             Event::Claimed { taken_over } => {
-                let span = Span::current();
-                span.record("attempt", run.attempt);
-                span.record("fencing", run.fencing.map(|fencing| fencing.0));
+                if is_on() {
+                    let span = Span::current();
+                    span.record("attempt", run.attempt);
+                    span.record("fencing", run.fencing.map(|fencing| fencing.0));
+                }
                 if let Some(previous) = taken_over {
                     warn!(target: "idempotent", scope = run.scope, key, %previous,
                         "taken over: the last run let its lease run out, its effect may have happened");
@@ -50,7 +70,9 @@ impl Observer for Tracing {
                 warn!(target: "idempotent", scope = run.scope, key, reason, "the result is not kept for replay");
             }
             Event::Ended { outcome, elapsed } => {
-                Span::current().record("outcome", outcome.name());
+                if is_on() {
+                    Span::current().record("outcome", outcome.name());
+                }
                 ended(run, outcome, *elapsed);
             }
         }

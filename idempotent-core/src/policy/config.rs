@@ -78,6 +78,10 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     if text == "forever" {
         return Ok(Policy::FOREVER);
     }
+    let too_long = || format!("\"{text}\" is too long a time; write \"30s\", or \"forever\" for no end");
+    if overflows(text) {
+        return Err(too_long());
+    }
     humantime::parse_duration(text).map_err(|e| {
         use humantime::DurationError as E;
         match e {
@@ -92,9 +96,26 @@ fn parse_time(text: &str) -> Result<Duration, String> {
                 format!("\"{text}\" has an unknown unit `{unit}` at {start}; units are {UNITS}")
             }
             E::Empty => "an empty text is no duration; write \"30s\"".to_owned(),
-            _ => format!("\"{text}\" is too long a time"),
+            _ => too_long(),
         }
     })
+}
+
+/// Whether the parts of a duration add up to more than one can hold. humantime 2.4 sees that in most cases, and panics
+/// for `"18446744073709551615s 1000ms"`; each part alone it reads safely. The attribute has a copy of this.
+fn overflows(text: &str) -> bool {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while let Some(unit) = rest.find(char::is_alphabetic) {
+        let end = rest[unit..].find(|char: char| char.is_ascii_digit()).map_or(rest.len(), |next| unit + next);
+        let (part, tail) = rest.split_at(end);
+        // What is no duration at all is told of by its place, further on.
+        let Ok(time) = humantime::parse_duration(part) else { return false };
+        match sum.checked_add(time) {
+            Some(more) => (rest, sum) = (tail, more),
+            None => return true,
+        }
+    }
+    false
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

@@ -1,8 +1,11 @@
 //! A store in this process, for tests and services of one process.
+mod entry;
+#[cfg(test)]
+mod interleavings;
 mod shard;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,10 +13,11 @@ use async_trait::async_trait;
 use self::shard::Shard;
 use super::{Abilities, Admin, Purge, Store, Watch, Watching};
 use crate::protocol::{self, Write};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
 use crate::{
-    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled, StoreError,
-    StoreErrorKind, SystemClock,
+    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled, StateKind,
+    StoreError, StoreErrorKind, SystemClock,
 };
 
 /// Records in a sharded map of this process; they end with it. Cheap to clone: clones share the records.
@@ -109,34 +113,66 @@ impl MemoryStore {
         self.0.shards[shard::index(hash)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides under the shard's lock, with the clock read under it: grants of a key follow its order.
-    fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> T {
+    /// Decides under the shard's lock, with the clock read under it: grants of a key follow its order. `None` if there
+    /// is no room for a key that has no record.
+    fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> Option<T> {
         let mut shard = self.shard(key.hash());
         let now = self.0.clock.wall();
-        let before = shard.len();
-        shard.expire(now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
-        let (answer, write) = decide(shard.get(key.hash()), now);
-        match write {
-            Write::Keep => {}
-            Write::Put(record) => shard.put(key.hash(), record),
-            Write::Delete => shard.remove(key.hash()),
+        self.expire(&mut shard, now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
+        let place = shard.place(key.hash());
+        let found = place.and_then(|place| shard.record(place));
+        let (answer, write) = decide(found.as_ref(), now);
+        match (write, place) {
+            (Write::Keep, _) | (Write::Delete, None) => {}
+            (Write::Put(record), Some(place)) => shard.replace(place, key.hash(), record),
+            (Write::Put(record), None) => {
+                self.take_room()?;
+                shard.insert(key.hash(), record);
+            }
+            (Write::Delete, Some(_)) => {
+                shard.remove(key.hash());
+                self.leave_room(1);
+            }
         }
-        self.count(before, shard.len());
-        answer
+        Some(answer)
     }
 
-    fn count(&self, before: usize, after: usize) {
-        if after > before {
-            self.0.entries.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.0.entries.fetch_sub(before - after, Ordering::Relaxed);
+    /// Room for one more record. Taken before it is used: whoever finds none left has used none.
+    fn take_room(&self) -> Option<()> {
+        if self.0.entries.fetch_add(1, Ordering::Relaxed) < self.0.max_entries {
+            return Some(());
         }
+        self.leave_room(1);
+        None
+    }
+
+    fn leave_room(&self, entries: usize) {
+        if entries > 0 {
+            self.0.entries.fetch_sub(entries, Ordering::Relaxed);
+        }
+    }
+
+    /// How many it removed.
+    fn expire(&self, shard: &mut Shard, now: Micros, at_most: usize, looks: usize) -> usize {
+        let before = shard.len();
+        shard.expire(now, at_most, looks);
+        let gone = before - shard.len();
+        self.leave_room(gone);
+        gone
     }
 
     fn settle(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write)) -> Settled {
-        let settled = self.update(key, decide);
+        // What settles a key finds its record: it takes no room.
+        let settled = self.update(key, decide).unwrap_or(Settled::Lost { now: StateKind::Absent });
         self.0.waiters.wake(key.hash());
         settled
+    }
+
+    fn full(&self) -> StoreError {
+        let max = self.0.max_entries;
+        StoreError::new(StoreErrorKind::NotApplied).because(format!(
+            "the memory store is full: {max} records, max_entries {max}; raise it, or shorten the retention"
+        ))
     }
 
     fn sweep(&self, mut at_most: usize) -> usize {
@@ -146,37 +182,27 @@ impl MemoryStore {
                 break;
             }
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = shard.len();
-            shard.expire(self.0.clock.wall(), at_most, usize::MAX);
-            let gone = before - shard.len();
-            self.count(before, shard.len());
+            let gone = self.expire(&mut shard, self.0.clock.wall(), at_most, usize::MAX);
             (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));
         }
         removed
     }
-
-    /// Room for one more record, made by removing those past their time if need be.
-    fn has_room(&self, key: &Key) -> bool {
-        self.len() < self.0.max_entries
-            || self.shard(key.hash()).get(key.hash()).is_some()
-            || (self.sweep(1_000) > 0 && self.len() < self.0.max_entries)
-    }
 }
+
+/// Records past their time that a claim removes where there is no room.
+const SWEPT_AT_ONCE: usize = 1_000;
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        if !self.has_room(&request.key) {
-            let max = self.0.max_entries;
-            return Err(StoreError::new(StoreErrorKind::NotApplied).because(format!(
-                "the memory store is full: {max} records, max_entries {max}; raise it, or shorten the retention"
-            )));
-        }
-        Ok(self.update(&request.key, |found, now| protocol::claim(found, request, now)))
+        let claim = || self.update(&request.key, |found, now| protocol::claim(found, request, now));
+        // Room is made by removing what is past its time, if need be.
+        claim().or_else(|| if self.sweep(SWEPT_AT_ONCE) > 0 { claim() } else { None }).ok_or_else(|| self.full())
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        Ok(self.update(&held.key, |found, now| protocol::renew(found, held, lease, now)))
+        let renewed = self.update(&held.key, |found, now| protocol::renew(found, held, lease, now));
+        Ok(renewed.unwrap_or(Settled::Lost { now: StateKind::Absent }))
     }
 
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
@@ -188,7 +214,7 @@ impl Store for MemoryStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        Ok(self.update(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)))
+        Ok(self.update(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)).flatten())
     }
 
     fn abilities(&self) -> Abilities<'_> {

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::protocol::{self, Write};
+use idempotent_core::protocol::Write;
 use idempotent_core::{
     Batch, Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Settled, State, StoreError, StoreErrorKind,
 };
-use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
 
+use tokio::sync::oneshot;
+
+use super::ask::Ask;
+use super::job::{self, Asked, Job};
 use super::lane::{Query, Turn, query};
 use super::{SqliteStore, id, now, owner};
 use crate::answer;
@@ -19,9 +21,12 @@ use crate::row::{self, VERSION, signed};
 /// Keys or records in one statement: a full batch is prepared once, and 64 records are far below the most
 /// parameters that SQLite takes.
 const CHUNK: usize = 64;
+/// Below it each number has a statement of its own.
+const FEW: usize = 8;
 
 /// What is known of a key in this batch. A record that cannot be read is an error for each of its requests.
 struct Slot {
+    key: Key,
     found: Result<Option<Record>, (StoreErrorKind, String)>,
     dirty: bool,
 }
@@ -29,102 +34,104 @@ struct Slot {
 #[async_trait]
 impl Batch for SqliteStore {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        self.batch(requests, |request| &request.key, |request, found, now| protocol::claim(found, request, now)).await
+        self.batch(requests).await
     }
 
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        let decide =
-            |(held, lease): &(Held, Duration), found: Option<&Record>, now| protocol::renew(found, held, *lease, now);
-        self.batch(held, |(held, _)| &held.key, decide).await
+        self.batch(held).await
     }
 
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        let decide = |(held, completion): &(Held, Completion), found: Option<&Record>, now| {
-            protocol::complete(found, held, completion, now)
-        };
-        self.batch(done, |(held, _)| &held.key, decide).await
+        self.batch(done).await
     }
 }
 
 impl SqliteStore {
-    async fn batch<T: Sync, A: Send>(
-        &self,
-        items: &[T],
-        key: impl Fn(&T) -> &Key + Send + Sync,
-        decide: impl Fn(&T, Option<&Record>, Micros) -> (A, Write) + Send + Sync,
-    ) -> Vec<Result<A, StoreError>> {
-        if items.is_empty() {
+    /// In a task of its own: a transaction is never left halfway by a caller that is dropped.
+    async fn batch<A: Ask>(&self, asks: &[A]) -> Vec<Result<A::Told, StoreError>> {
+        if asks.is_empty() {
             return Vec::new();
         }
-        let done = match self.0.writer.turn().await {
-            Ok(mut turn) => {
-                let done = self.transact(&mut turn, items, key, decide).await;
-                turn.end(&done);
-                done
+        let (store, (caller, answers)) = (self.clone(), oneshot::channel());
+        let mut asked: Vec<_> = asks.iter().cloned().map(Asked::new).collect();
+        tokio::spawn(async move {
+            let turn = store.0.writer.turn().await;
+            if caller.is_closed() {
+                return;
             }
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok(answers) => answers,
-            Err(error) => {
-                let (kind, text) = parts(&error);
-                let mut all: Vec<_> = items.iter().skip(1).map(|_| Err(again(kind, &text))).collect();
-                all.insert(0, Err(error));
-                all
+            let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn Job).collect();
+            let done = match turn {
+                Ok(mut turn) => store.transact(&mut turn, &mut jobs).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                job::fail(&mut jobs, &error);
+            }
+            let told = |asked: Asked<A>| asked.told.unwrap_or_else(|| Err(job::gone(StoreErrorKind::Ambiguous)));
+            // A caller that went away meanwhile wants no answer.
+            let _ = caller.send(asked.into_iter().map(told).collect());
+        });
+        let gone = |_| asks.iter().map(|_| Err(job::gone(StoreErrorKind::Ambiguous))).collect();
+        answers.await.unwrap_or_else(gone)
+    }
+
+    /// Decides them one after the other, all of it in one transaction: two trips for up to [`CHUNK`] keys.
+    pub(super) async fn transact(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+        turn.begin();
+        let done = self.in_transaction(turn, jobs).await;
+        turn.end(done).await
+    }
+
+    async fn in_transaction(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+        let (mut slots, now) = self.load(turn, jobs, true).await?;
+        for job in jobs.iter_mut() {
+            if let Some(slot) = slots.get_mut(&job.key().hash()) {
+                slot.step(&mut **job, now);
+            }
+        }
+        let mut dirty: Vec<(&Key, &Record)> = slots.values().filter_map(Slot::dirty).collect();
+        loop {
+            let chunk = dirty.split_off(dirty.len() - chunk(dirty.len()));
+            let put = query(&self.0.sql.put_all(chunk.len(), dirty.is_empty()));
+            let put = chunk.into_iter().fold(put, |query, (key, record)| put_record(query, key, record));
+            turn.run(put).await?;
+            if dirty.is_empty() {
+                return Ok(());
             }
         }
     }
 
-    /// A future dropped in here rolls back: the transaction's own drop sends it to the connection's thread.
-    async fn transact<T: Sync, A: Send>(
-        &self,
-        turn: &mut Turn<'_>,
-        items: &[T],
-        key: impl Fn(&T) -> &Key + Send + Sync,
-        decide: impl Fn(&T, Option<&Record>, Micros) -> (A, Write) + Send + Sync,
-    ) -> Result<Vec<Result<A, StoreError>>, StoreError> {
-        let place = &self.0.place;
-        let mut transaction =
-            turn.connection()?.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
-        let keys: HashMap<u128, &Key> = items.iter().map(|item| (key(item).hash(), key(item))).collect();
-        let hashes: Vec<u128> = keys.keys().copied().collect();
-        let (mut slots, now) = self.load(&mut transaction, &hashes).await?;
-        let mut answers = Vec::with_capacity(items.len());
-        for item in items {
-            let slot = slots.entry(key(item).hash()).or_insert(Slot { found: Ok(None), dirty: false });
-            answers.push(slot.step(|found| decide(item, found, now)));
+    /// Answers those that need no write. What a reader sees was committed when the call was already on its way.
+    pub(super) async fn look_at(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+        let (slots, now) = self.load(turn, jobs, false).await?;
+        for job in jobs {
+            if let Some(Slot { found: Ok(found), .. }) = slots.get(&job.key().hash()) {
+                job.look(found.as_ref(), now);
+            }
         }
-        let dirty: Vec<(&Key, &Record)> = keys
-            .iter()
-            .filter_map(|(hash, key)| slots.get(hash).filter(|slot| slot.dirty).map(|slot| (*key, slot)))
-            .filter_map(|(key, slot)| Some((key, slot.found.as_ref().ok()?.as_ref()?)))
-            .collect();
-        for chunk in dirty.chunks(CHUNK) {
-            let put = chunk
-                .iter()
-                .fold(query(&self.0.sql.put_all(chunk.len())), |query, (key, record)| put(query, key, record));
-            put.execute(&mut *transaction).await.map_err(|error| place.error(error))?;
-        }
-        transaction.commit().await.map_err(|error| place.error(error))?;
-        Ok(answers)
+        Ok(())
     }
 
+    /// With `begin` the first look begins a transaction that will write.
     async fn load(
         &self,
-        connection: &mut SqliteConnection,
-        hashes: &[u128],
+        turn: &mut Turn<'_>,
+        jobs: &[&mut dyn Job],
+        mut begin: bool,
     ) -> Result<(HashMap<u128, Slot>, Micros), StoreError> {
-        let (mut slots, mut at) = (HashMap::with_capacity(hashes.len()), None);
-        for chunk in hashes.chunks(CHUNK) {
-            let look = self.timed(query(&self.0.sql.look_all(chunk.len())));
+        let slot = |job: &&mut dyn Job| (job.key().hash(), Slot::new(job.key().clone()));
+        let mut slots: HashMap<u128, Slot> = jobs.iter().map(slot).collect();
+        let mut left: Vec<u128> = slots.keys().copied().collect();
+        let mut at = None;
+        while !left.is_empty() {
+            let chunk = left.split_off(left.len() - chunk(left.len()));
+            let look = self.timed(query(&self.0.sql.look_all(chunk.len(), std::mem::take(&mut begin))));
             let look = chunk.iter().fold(look, |look, hash| look.bind(Box::<[u8]>::from(hash.to_be_bytes())));
-            let rows = look.fetch_all(&mut *connection).await;
-            for row in rows.map_err(|error| self.0.place.error(error))? {
-                // One time for the whole batch: that of its first look.
+            for row in turn.all(look).await? {
+                // One time for all: that of the first look.
                 at.get_or_insert(now(&row)?);
-                if let Some(hash) = row::id(&row)? {
-                    let found = row::record(&row).map(Some).map_err(|error| parts(&error));
-                    slots.insert(hash, Slot { found, dirty: false });
+                if let Some(slot) = row::id(&row)?.and_then(|hash| slots.get_mut(&hash)) {
+                    slot.found = row::record(&row).map(Some).map_err(|error| job::parts(&error));
                 }
             }
         }
@@ -132,26 +139,45 @@ impl SqliteStore {
     }
 }
 
+/// How many of so many go into one statement: few different numbers, so that each stays prepared.
+fn chunk(count: usize) -> usize {
+    match count {
+        CHUNK.. => CHUNK,
+        FEW.. => count - count % FEW,
+        few => few,
+    }
+}
+
 impl Slot {
-    fn step<A>(&mut self, decide: impl FnOnce(Option<&Record>) -> (A, Write)) -> Result<A, StoreError> {
-        let found = self.found.as_mut().map_err(|(kind, text)| again(*kind, text))?;
-        let (answer, write) = decide(found.as_ref());
-        match write {
+    fn new(key: Key) -> Self {
+        Self { key, found: Ok(None), dirty: false }
+    }
+
+    fn step(&mut self, job: &mut dyn Job, now: Micros) {
+        let found = match &mut self.found {
+            Ok(found) => found,
+            Err((kind, text)) => return job.fail(job::again(*kind, text)),
+        };
+        match job.step(found.as_ref(), now) {
             Write::Keep => {}
             Write::Put(record) => (*found, self.dirty) = (Some(record), true),
-            // Claims, renewals and completions never delete; if one did, an expired record means the same.
+            // No ask deletes; if one did, an expired record means the same.
             Write::Delete => {
                 if let Some(record) = found {
                     (record.expires_at, self.dirty) = (record.updated_at, true);
                 }
             }
         }
-        Ok(answer)
+    }
+
+    /// What is to be written.
+    fn dirty(&self) -> Option<(&Key, &Record)> {
+        self.dirty.then_some(&self.key).zip(self.found.as_ref().ok()?.as_ref())
     }
 }
 
 /// Binds a record, in the order of [`COLUMNS`](row::COLUMNS).
-fn put(query: Query, key: &Key, record: &Record) -> Query {
+fn put_record(query: Query, key: &Key, record: &Record) -> Query {
     let (mut held, mut until, mut before, mut kept, mut why) = (None, Micros(0), None, None, None);
     match &record.state {
         State::Vacant { not_before, error, taken_over } => {
@@ -180,15 +206,4 @@ fn put(query: Query, key: &Key, record: &Record) -> Query {
         .bind(kept)
         .bind(why)
         .bind(record.display.clone())
-}
-
-/// An error's kind and text: errors cannot be cloned, and one answers for several requests.
-fn parts(error: &StoreError) -> (StoreErrorKind, String) {
-    let text = error.to_string();
-    let shown = format!("{}: ", error.kind());
-    (error.kind(), text.strip_prefix(&shown).unwrap_or_default().to_owned())
-}
-
-fn again(kind: StoreErrorKind, text: &str) -> StoreError {
-    StoreError::new(kind).because(text)
 }

@@ -1,4 +1,5 @@
 //! What an error of SQLite lets a caller conclude.
+use std::error::Error;
 use std::time::Duration;
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -29,6 +30,7 @@ mod code {
 pub(super) struct Place {
     /// The file, or `:memory:`.
     pub(super) file: String,
+    pub(super) in_memory: bool,
     /// The record table.
     pub(super) table: String,
     /// How long a lock was waited for.
@@ -38,7 +40,7 @@ pub(super) struct Place {
 impl Place {
     /// The error of a statement. SQLite's own text says what was wrong, never with what values.
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
-        let Self { file, table, busy_timeout } = self;
+        let Self { file, table, busy_timeout, .. } = self;
         let (kind, because) = match primary(&error) {
             Some(code) => (kind(code, &error), text(code, &error)),
             None => match &error {
@@ -67,6 +69,11 @@ impl Place {
 /// Whether another process holds a lock.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(code::BUSY | code::LOCKED))
+}
+
+/// Whether it tells of a lock that was waited for in vain.
+pub(super) fn is_lock(error: &StoreError) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).is_some_and(is_busy)
 }
 
 fn primary(error: &sqlx::Error) -> Option<u32> {

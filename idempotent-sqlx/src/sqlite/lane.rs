@@ -1,11 +1,11 @@
 //! A connection that its users take in turn.
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use idempotent_core::StoreError;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, Sqlite};
+use sqlx::{AssertSqlSafe, ConnectOptions, Either, Executor, Sqlite};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::error::Place;
@@ -27,31 +27,63 @@ pub(super) struct Lane {
     options: SqliteConnectOptions,
     place: Arc<Place>,
     patience: Duration,
-    connection: Mutex<Option<SqliteConnection>>,
+    connection: Mutex<Slot>,
+}
+
+/// The place of a connection.
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Option<SqliteConnection>,
+    /// Whether a transaction was left open on it.
+    open: bool,
 }
 
 impl Lane {
     pub(super) fn new(options: SqliteConnectOptions, place: Arc<Place>, connection: Option<SqliteConnection>) -> Self {
         // Behind a caller that waits for another process's lock there is time for one more such wait.
         let patience = place.busy_timeout.saturating_mul(2).max(Duration::from_secs(1));
-        Self { options, place, patience, connection: Mutex::new(connection) }
+        let connection = Mutex::new(Slot { connection, open: false });
+        Self { options, place, patience, connection }
     }
 
     /// This caller's turn.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, StoreError> {
         // No timer while nobody waits. The queue is fair: a free lane means an empty queue.
-        let guard = match self.connection.try_lock() {
-            Ok(guard) => guard,
-            Err(_) => tokio::time::timeout(self.patience, self.connection.lock())
-                .await
-                .map_err(|_| self.place.no_turn(self.patience))?,
-        };
+        if let Some(turn) = self.free().await? {
+            return Ok(turn);
+        }
+        let guard = tokio::time::timeout(self.patience, self.connection.lock()).await;
+        self.ready(guard.map_err(|_| self.no_turn())?).await
+    }
+
+    /// This caller's turn, if it is free.
+    pub(super) async fn free(&self) -> Result<Option<Turn<'_>>, StoreError> {
+        match self.connection.try_lock() {
+            Ok(guard) => self.ready(guard).await.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn ready<'a>(&'a self, guard: MutexGuard<'a, Slot>) -> Result<Turn<'a>, StoreError> {
         let mut turn = Turn { guard, place: &self.place };
-        if turn.guard.is_none() {
+        if turn.guard.open {
+            turn.roll_back().await;
+        }
+        if turn.guard.connection.is_none() {
             let connection = self.options.connect().await.map_err(|error| self.place.error(error))?;
-            *turn.guard = Some(connection);
+            turn.guard.connection = Some(connection);
         }
         Ok(turn)
+    }
+
+    /// How long a caller waits for its turn.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The error of a caller that waited that long.
+    pub(super) fn no_turn(&self) -> StoreError {
+        self.place.no_turn(self.patience)
     }
 
     /// Whether somebody has it right now.
@@ -62,15 +94,17 @@ impl Lane {
 
 /// The right to use a [`Lane`]'s connection.
 pub(super) struct Turn<'a> {
-    guard: MutexGuard<'a, Option<SqliteConnection>>,
+    guard: MutexGuard<'a, Slot>,
     place: &'a Place,
 }
 
 impl Turn<'_> {
-    /// Runs to the end, the commit included; says how many rows were written.
+    /// Runs one statement to its end, the commit included; says how many rows were written.
     pub(super) async fn execute(&mut self, query: Query) -> Result<u64, StoreError> {
-        let done = query.execute(self.connection()?).await;
-        self.check(done).map(|done| done.rows_affected())
+        // Its first word is all there is: `execute` would wait for the end of the channel too.
+        let done = self.connection()?.fetch_many(query).try_next().await;
+        let done = self.check(done)?;
+        Ok(done.and_then(Either::left).map_or(0, |done| done.rows_affected()))
     }
 
     /// The first row. Only the last statement of a query that writes may give one: what is left after a row is
@@ -86,23 +120,59 @@ impl Turn<'_> {
         self.check(rows)
     }
 
-    /// The connection itself, for transactions.
-    pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
-        self.guard.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
+    /// Every statement of it, to the end.
+    pub(super) async fn run(&mut self, query: Query) -> Result<(), StoreError> {
+        let done = query.execute(self.connection()?).await;
+        self.check(done).map(drop)
     }
 
-    /// Ends this turn; a connection whose thread has ended is given up.
-    pub(super) fn end<T>(mut self, done: &Result<T, StoreError>) {
-        let source = done.as_ref().err().and_then(|error| error.source());
-        if let Some(sqlx::Error::WorkerCrashed) = source.and_then(|source| source.downcast_ref()) {
-            *self.guard = None;
+    /// The connection itself.
+    pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        self.guard.connection.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
+    }
+
+    /// To be called before a transaction is begun by a statement, and [`end`](Self::end) behind it: where it is
+    /// dropped in between it is rolled back.
+    ///
+    /// Not sqlx's own transaction: that one takes a trip for each of its ends, and loses count where SQLite itself
+    /// rolled back after an error of the disk.
+    pub(super) fn begin(&mut self) {
+        self.guard.open = true;
+    }
+
+    /// Rolls back what was not committed.
+    pub(super) async fn end<T>(&mut self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        if done.is_err() {
+            self.roll_back().await;
         }
+        self.guard.open = false;
+        done
+    }
+
+    async fn roll_back(&mut self) {
+        if let Some(connection) = &mut self.guard.connection {
+            // Refused where SQLite did it by itself.
+            let done = sqlx::raw_sql("ROLLBACK").execute(connection).await;
+            let _ = self.check(done);
+        }
+        self.guard.open = false;
     }
 
     pub(super) fn check<T>(&mut self, done: Result<T, sqlx::Error>) -> Result<T, StoreError> {
         if matches!(done, Err(sqlx::Error::WorkerCrashed)) {
-            *self.guard = None;
+            self.guard.connection = None;
         }
         done.map_err(|error| self.place.error(error))
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Ends the connection of a transaction that was dropped halfway, which rolls back at once: other processes do
+    /// not wait until this one asks something again. A database in memory would end with it, and nobody waits for
+    /// that one: there the next turn rolls back.
+    fn drop(&mut self) {
+        if self.guard.open && !self.place.in_memory {
+            *self.guard = Slot::default();
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::error::{self, Place};
 use super::lane::Lane;
 use super::migrate::{self, MIGRATIONS};
 use super::options::{self, SqliteStoreBuilder, Synchronous, Target};
+use super::queue::Queue;
 use super::sql::Sql;
 use super::{Inner, SqliteStore};
 use crate::table::Table;
@@ -27,7 +28,8 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         Target::Memory => ":memory:".into(),
         Target::File(path) => path.display().to_string(),
     };
-    let place = Arc::new(Place { file, table: table.name().into(), busy_timeout: builder.busy_timeout });
+    let in_memory = target == Target::Memory;
+    let place = Arc::new(Place { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
     // In memory nobody else could make the tables.
@@ -43,7 +45,18 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     let readers = (0..readers).map(|_| Lane::new(reading.clone(), place.clone(), None)).collect();
     let writer = Lane::new(writing, place.clone(), Some(connection));
     let sql = Sql::new(&table, builder.clock.is_some());
-    Ok(SqliteStore(Arc::new(Inner { sql, place, writer, readers, next_reader: 0.into(), clock: builder.clock })))
+    Ok(SqliteStore(Arc::new(Inner {
+        sql,
+        place,
+        writer,
+        readers,
+        next_reader: 0.into(),
+        looks: Queue::default(),
+        writes: Queue::default(),
+        next_job: 0.into(),
+        news: 0.into(),
+        clock: builder.clock,
+    })))
 }
 
 /// The options of the connection that writes and of those that only read.

@@ -101,7 +101,7 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Connections that only read, for `peek` and listings, 1 to 64; opened when first needed. A database in
+    /// Connections that only read, for `peek`, listings and duplicates, 1 to 64; opened when first needed. A database in
     /// memory has none.
     ///
     /// # Default

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use idempotent_core::Record;
 use idempotent_core::protocol::{CRASHED, PARKED};
 
+use super::sight::Sight;
 use crate::row::{COLUMNS, FENCING_END, VERSION};
 use crate::table::Table;
 
@@ -21,6 +22,7 @@ const TICKS: i64 = 2_000;
 #[derive(Clone, Debug)]
 pub(super) struct Sql {
     pub(super) claim: Arc<str>,
+    pub(super) claim_new: Arc<str>,
     pub(super) look: Arc<str>,
     pub(super) renew: Arc<str>,
     pub(super) complete: Arc<str>,
@@ -39,7 +41,8 @@ impl Sql {
     pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
         let maker = Maker { table: table.quoted(), bound_clock };
         Self {
-            claim: maker.claim().into(),
+            claim: maker.claim(true).into(),
+            claim_new: maker.claim(false).into(),
             look: maker.look().into(),
             renew: maker.renew().into(),
             complete: maker.complete().into(),
@@ -54,14 +57,19 @@ impl Sql {
         }
     }
 
-    /// See [`Maker::look_all`].
-    pub(super) fn look_all(&self, count: usize) -> Arc<str> {
-        self.maker.look_all(count).into()
+    /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.
+    pub(super) fn look_all(&self, count: usize, begin: bool) -> Arc<str> {
+        let look = self.maker.look_all(count);
+        if begin { format!("BEGIN IMMEDIATE; {look}").into() } else { look.into() }
     }
 
-    /// See [`Maker::put_all`].
-    pub(super) fn put_all(&self, count: usize) -> Arc<str> {
-        self.maker.put_all(count).into()
+    /// See [`Maker::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
+    pub(super) fn put_all(&self, count: usize, commit: bool) -> Arc<str> {
+        match (count, commit) {
+            (0, _) => "COMMIT".into(),
+            (count, true) => format!("{}; COMMIT", self.maker.put_all(count)).into(),
+            (count, false) => self.maker.put_all(count).into(),
+        }
     }
 }
 
@@ -88,26 +96,33 @@ impl Maker {
     /// 3. a look at what stands there now. In WAL mode a reader waits for nobody, so an error of this trip is as
     ///    good as surely the error of a statement before.
     ///
-    /// Of four ways tried it was the one with the fastest duplicates, and within a tenth of the fastest fresh claim: a
-    /// look on a reader first makes fresh claims half again as slow, an upsert first makes duplicates up to three times
-    /// as slow. (A throwaway bench, not kept; `cargo xtask bench` is to have one.)
+    /// The rows are short, since each value of a row costs as much as a statement's search; the first one is a
+    /// [`Sight`]. What they cannot answer is looked at as a whole in another trip.
     ///
-    /// A trip costs more than a statement, and a duplicate that takes the write lock waits for other processes.
+    /// Without `look_first` the first of them is left out, for a key that is expected to be new. That saves a tenth
+    /// of a fresh claim; a duplicate sent so takes the write lock, is up to three times as slow, and may have to wait
+    /// for another process.
     ///
-    /// ?3 the time of a clock that was handed in: bound in any case, and named by each of the statements. sqlx
-    /// counts a number that one of several statements leaves out as a place of its own, and may then leave the
-    /// last one empty.
+    /// ?3 the time of a clock that was handed in: bound in any case. Each of the statements names the numbers from 1
+    /// on: sqlx counts one that is left out as a place of its own, and may then leave the last one empty.
     ///
     /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
-    fn claim(&self) -> String {
-        let (table, now, columns) = (&self.table, format!("coalesce(?3,{NOW})"), columns());
-        let (sound, free) = (sound(), claimable("n"));
-        let first = format!(
-            "SELECT {columns}, n, 0 FROM (SELECT {now} AS n) CROSS JOIN {table} \
-             WHERE id=?1 AND NOT coalesce(({sound}) AND {free}, 0)"
+    fn claim(&self, look_first: bool) -> String {
+        let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
+        let (sound, free) = (sound(), claimable(&now));
+        let (consumed, granted, wrote, other) = (Sight::CONSUMED, Sight::GRANTED, Sight::WROTE, Sight::OTHER);
+        let look = format!(
+            "SELECT CASE WHEN state=2 AND display IS NULL AND {sound} THEN {consumed} ELSE {other} END, \
+             fencing, fingerprint, value FROM {table} \
+             WHERE id=?1 AND CASE WHEN {free} THEN NOT coalesce({sound}, 0) ELSE 1 END"
         );
-        let last = format!("SELECT {columns}, {now}, changes() FROM {table} WHERE id=?1");
-        format!("{first}; {}; {last}", self.upsert(&now))
+        let result = format!(
+            "SELECT CASE WHEN state=1 AND owner=?2 AND {sound} THEN {granted} \
+             WHEN changes()>0 THEN {wrote} ELSE {other} END, fencing, attempt, taken_over FROM {table} \
+             WHERE id=?1"
+        );
+        let write = self.upsert(&now);
+        if look_first { format!("{look}; {write}; {result}") } else { format!("{write}; {result}") }
     }
 
     fn upsert(&self, now: &str) -> String {
@@ -142,7 +157,7 @@ impl Maker {
     }
 
     fn look(&self) -> String {
-        format!("SELECT {}, {}, 0 FROM {} WHERE id=?1", columns(), self.now(2), self.table)
+        format!("SELECT {}, {} FROM {} WHERE id=?1", columns(), self.now(2), self.table)
     }
 
     /// A write by the owner of a live lease or one that nobody took over. ?3 the grant's number, or NULL
@@ -176,11 +191,12 @@ impl Maker {
         self.update(&set, &now)
     }
 
-    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off
+    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off. With nothing left to remember it is deleted.
     fn vacate(&self) -> String {
         let now = self.now(8);
         let due = plus(&now, "?4");
-        let expires = plus(&due, "?5");
+        let forgotten = "?7>0 AND attempt<=1 AND taken_over IS NULL AND ?4=0";
+        let expires = format!("CASE WHEN {forgotten} THEN {now} ELSE {} END", plus(&due, "?5"));
         let set = format!(
             "state=0, owner=NULL, taken_over=CASE WHEN ?7>0 THEN taken_over END, attempt=max(attempt-?7,0), \
              until_at={due}, expires_at={expires}, error=?6, display=NULL"
@@ -209,7 +225,7 @@ impl Maker {
     /// ?1 behind this one, ?2 at most
     fn browse(&self) -> String {
         let (table, now, columns) = (&self.table, self.now(3), columns());
-        format!("SELECT {columns}, {now}, 0 FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
+        format!("SELECT {columns}, {now} FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
     }
 
     /// ?1 behind this one, ?2 at most: the last id looked at, how many, and how many of them are past their time
@@ -235,7 +251,7 @@ impl Maker {
     fn look_all(&self, count: usize) -> String {
         let now = if self.bound_clock { "?" } else { NOW };
         let places = vec!["?"; count].join(",");
-        format!("SELECT {}, n, 0 FROM (SELECT {now} AS n) LEFT JOIN {} ON id IN ({places})", columns(), self.table)
+        format!("SELECT {}, n FROM (SELECT {now} AS n) LEFT JOIN {} ON id IN ({places})", columns(), self.table)
     }
 
     /// Writes `count` whole records.

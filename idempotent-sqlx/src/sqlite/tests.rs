@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, StoreErrorKind,
+    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row};
@@ -13,11 +13,11 @@ use super::*;
 use crate::schema::Migration;
 use crate::table::Table;
 
-fn key(part: &str) -> Key {
+pub(super) fn key(part: &str) -> Key {
     Identity::new(Scene::Mq, "tests", part).key("test").unwrap()
 }
 
-fn request(part: &str) -> ClaimRequest {
+pub(super) fn request(part: &str) -> ClaimRequest {
     ClaimRequest {
         key: key(part),
         owner: OwnerToken(1),
@@ -30,7 +30,7 @@ fn request(part: &str) -> ClaimRequest {
     }
 }
 
-async fn open() -> (tempfile::TempDir, SqliteStore) {
+pub(super) async fn open() -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("records.db").to_str().unwrap()).await.unwrap();
     (folder, store)
@@ -103,8 +103,12 @@ async fn a_connection_that_was_lost_is_opened_again() {
     assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-    let turn = store.0.writer.turn().await.unwrap();
-    turn.end::<()>(&Err(store.0.place.error(sqlx::Error::WorkerCrashed)));
+    let mut turn = store.0.writer.turn().await.unwrap();
+    turn.begin();
+    let lost: Result<(), _> = turn.check(Err(sqlx::Error::WorkerCrashed));
+    let lost = turn.end(lost).await;
+    assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
+    drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
 }
 

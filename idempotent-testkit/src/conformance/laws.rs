@@ -24,7 +24,7 @@
 //! | complete again | `a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands`, `a_completion_whose_reply_was_lost_is_done_when_asked_again`, `racing_copies_of_one_completion_are_all_done` |
 //! | release | `a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace`, `a_vacant_key_is_delayed_until_its_time_and_then_acquired`, `a_release_repeated_by_its_owner_is_lost`, `a_release_whose_reply_was_lost_is_applied_once`, `of_a_late_renewal_or_release_and_a_takeover_one_wins` |
 //! | release of the last run | `a_buried_run_is_not_granted_again` |
-//! | release with a refund | `a_refunded_attempt_is_not_counted` |
+//! | release with a refund | `a_refunded_attempt_is_not_counted`, `a_refund_with_nothing_to_remember_leaves_no_trace`, `a_refunded_takeover_is_told_to_the_next_run` |
 //! | fail | `a_failed_key_answers_with_its_error`, `a_failed_key_is_remembered_for_its_memory_and_no_longer` |
 //! | abandon | `a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on`, `an_orphaned_key_counts_as_absent_past_lease_and_memory` |
 //! | forget | `a_settled_key_can_be_forgotten_by_its_number_only`, `a_held_key_is_forgotten_by_force_only`, `fencing_rises_over_forgetting` |

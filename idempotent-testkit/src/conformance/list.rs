@@ -38,6 +38,8 @@ macro_rules! __laws {
             One attempts []:
                 attempts_are_counted_over_vacancy_and_takeover
                 a_refunded_attempt_is_not_counted
+                a_refund_with_nothing_to_remember_leaves_no_trace
+                a_refunded_takeover_is_told_to_the_next_run
                 a_vacant_key_out_of_attempts_is_buried
                 an_expired_lease_out_of_attempts_is_buried
                 a_live_lease_on_its_last_attempt_is_in_flight

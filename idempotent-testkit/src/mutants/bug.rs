@@ -80,6 +80,10 @@ bugs! {
     AttemptCountedAtRelease,
     /// A refunded run counts all the same.
     RefundCounts,
+    /// A refund leaves a vacant record though there is nothing to remember.
+    RefundLeavesTrace,
+    /// A refund forgets what the run had taken over.
+    RefundHidesTakeover,
     /// No limit is taken for a limit of ten.
     NoLimitIsTen,
     /// Attempts are compared before the lease: a live holder of the last attempt is buried.

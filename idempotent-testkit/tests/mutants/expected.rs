@@ -49,6 +49,8 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
             &["attempts_are_counted_over_vacancy_and_takeover", "an_expired_lease_out_of_attempts_is_buried"]
         }
         Bug::RefundCounts => &["a_refunded_attempt_is_not_counted"],
+        Bug::RefundLeavesTrace => &["a_refund_with_nothing_to_remember_leaves_no_trace"],
+        Bug::RefundHidesTakeover => &["a_refunded_takeover_is_told_to_the_next_run"],
         Bug::NoLimitIsTen => &["without_a_limit_nothing_is_buried"],
         Bug::BuriesTheLiving => &["a_live_lease_on_its_last_attempt_is_in_flight"],
         Bug::FingerprintFirst => &[

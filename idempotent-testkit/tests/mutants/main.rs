@@ -6,9 +6,9 @@ mod matrix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use idempotent_testkit::Subject;
-use idempotent_testkit::conformance::{Need, Threads, hold, not_on_offer};
+use idempotent_testkit::conformance::{Need, Threads, hold, laws, not_on_offer};
 use idempotent_testkit::mutants::{Bug, Mutant};
+use idempotent_testkit::{Subject, VirtualClock};
 
 use self::expected::laws_about;
 use self::matrix::{broken, law};
@@ -57,6 +57,20 @@ fn a_difference_from_the_protocol_is_told_as_a_short_story() {
     }
     // A claim for long, and a renewal for less.
     assert!(said.contains("\n2 of its ") && !said.contains("   3. "), "it is not as short as it can be:\n{said}");
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
+    let told = |seed| {
+        let clock = VirtualClock::new();
+        let store = Mutant::new(Some(Bug::RenewalShortens), Arc::new(clock.clone()));
+        let build = || Subject::new(store).on_clock(clock);
+        let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, seed, 100).await;
+        let panic = catch_unwind(AssertUnwindSafe(|| hold(Threads::One, build, law))).expect_err("not caught");
+        panic.downcast_ref::<String>().unwrap().clone()
+    };
+    assert_eq!(told(1), told(1));
+    assert_ne!(told(1), told(2));
 }
 
 #[test]

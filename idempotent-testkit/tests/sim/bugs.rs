@@ -75,6 +75,8 @@ const APPLIED: &[(Bug, &str)] = &[
 
 /// Nothing that is wrong ever comes of it in a world, for this reason.
 const UNSEEN: &[(Bug, &str)] = &[
+    (Bug::RefundLeavesTrace, "a trace that says nothing hurts nobody"),
+    (Bug::RefundHidesTakeover, "what a run took over is told to its handler, not to a history"),
     (Bug::ErrorDropped, "texts of errors are for people; a history has none"),
     (Bug::NoLimitIsTen, "no key of a world is run ten times without a limit"),
     (Bug::PurgeForgetsNumber, "numbers are µs: it takes two grants and a purge within one"),

@@ -45,16 +45,21 @@ where
 
     /// Puts down each item that was handled. `inner` is what the runs inside the handler came to: nobody can tell
     /// which item they belong to, so a deferral puts off every item that failed.
-    pub(super) async fn settle(&mut self, ended: Ended<P::Value, P::Failure>, mine: Vec<Mine>, inner: Option<Outcome>) {
+    pub(super) async fn settle(
+        &mut self,
+        ended: Ended<P::Value, P::Failure>,
+        mine: Vec<Mine<'_>>,
+        inner: Option<Outcome>,
+    ) {
         let given = mine.len();
         match ended {
             Ended::Replies(replies) if replies.len() == given => self.put_down(replies, mine, inner).await,
             Ended::Replies(replies) => {
                 let answered = replies.len();
                 let error = "the batch handler did not answer for each item";
-                let released = mine.into_iter().map(|(at, mut attempt, report)| async move {
+                let released = mine.into_iter().map(|(at, mut attempt, mut report)| async move {
                     let outcome = attempt.delete(&report, Worth::AnotherRun, error.into(), None).await;
-                    attempt.end(report, outcome.clone());
+                    attempt.end(&mut report, outcome.clone());
                     (at, outcome)
                 });
                 for (at, outcome) in join_all(released).await {
@@ -63,18 +68,19 @@ where
                 }
             }
             Ended::Dropped(why) => {
-                for (at, mut attempt, report) in mine {
+                for (at, mut attempt, mut report) in mine {
                     let outcome = match why {
                         Dropped::LeaseLost => Outcome::LeaseLost,
                         Dropped::Closed => Outcome::Abandoned,
                     };
-                    let output = self.rules.reject(attempt.abandon(why, report));
+                    let output = self.rules.reject(attempt.abandon(why, &mut report));
                     self.told.insert(at, Answer { output, outcome });
                 }
             }
             Ended::Panicked(panic) => {
                 join_all(
-                    mine.into_iter().map(|(_, mut attempt, report)| async move { attempt.panicked(report).await }),
+                    mine.into_iter()
+                        .map(|(_, mut attempt, mut report)| async move { attempt.panicked(&mut report).await }),
                 )
                 .await;
                 resume_unwind(panic)
@@ -84,11 +90,16 @@ where
 
     /// All are judged before the first is put down. A panic in a rule is its own item's: the others are put down, and
     /// then it goes on.
-    async fn put_down(&mut self, replies: Vec<Split<P::Value, P::Failure>>, mine: Vec<Mine>, inner: Option<Outcome>) {
+    async fn put_down(
+        &mut self,
+        replies: Vec<Split<P::Value, P::Failure>>,
+        mine: Vec<Mine<'_>>,
+        inner: Option<Outcome>,
+    ) {
         let (rules, mut panicked) = (self.rules, None);
         let (mut judged, mut broken) = (Vec::new(), Vec::new());
         for (reply, (at, attempt, report)) in replies.into_iter().zip(mine) {
-            match judge(reply, rules, &attempt.terms, &report) {
+            match judge(reply, rules, attempt.terms(), &report) {
                 Ok(answer) => judged.push((at, attempt, report, answer)),
                 Err(panic) => {
                     panicked = Some(panic);
@@ -96,9 +107,9 @@ where
                 }
             }
         }
-        let settled = judged.into_iter().map(|(at, mut attempt, report, answer)| {
+        let settled = judged.into_iter().map(|(at, mut attempt, mut report, answer)| {
             let inner = inner.clone();
-            async move { (at, attempt.put_down(report, answer, inner, rules).await) }
+            async move { (at, attempt.put_down(&mut report, answer, inner, rules).await) }
         });
         for (at, PutDown { output, outcome, kept }) in join_all(settled).await {
             if outcome == Outcome::Ran {
@@ -106,22 +117,22 @@ where
             }
             self.told.insert(at, Answer { output, outcome });
         }
-        for (mut attempt, report) in broken {
-            attempt.panicked(report).await;
+        for (mut attempt, mut report) in broken {
+            attempt.panicked(&mut report).await;
         }
         if let Some(panic) = panicked {
             resume_unwind(panic)
         }
     }
 
-    pub(super) fn reject(&mut self, at: usize, rejection: Rejection, report: Report) {
+    pub(super) fn reject(&mut self, at: usize, rejection: Rejection, mut report: Report<'_>) {
         let outcome = Outcome::of(&rejection);
         report.end(outcome.clone());
         let output = self.rules.reject(rejection);
         self.told.insert(at, Answer { output, outcome });
     }
 
-    pub(super) fn replay(&mut self, at: usize, value: Option<Arc<[u8]>>, report: Report) {
+    pub(super) fn replay(&mut self, at: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
         match C::decode(value.as_deref()) {
             Ok(decoded) => {
                 report.end(Outcome::Replayed);
@@ -133,7 +144,7 @@ where
     }
 
     /// A duplicate of an earlier place.
-    pub(super) fn same(&mut self, at: usize, first: usize, report: Report) {
+    pub(super) fn same(&mut self, at: usize, first: usize, report: Report<'_>) {
         if let Some(kept) = self.done.get(&first) {
             let kept = kept.clone();
             return self.replay(at, kept, report);

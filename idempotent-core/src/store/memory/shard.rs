@@ -1,127 +1,149 @@
 //! One shard of the memory store: a map, and when to look at its keys again.
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
+use hashbrown::HashTable;
+
+use super::entry::{Entry, halves};
 use crate::protocol::purgeable;
 use crate::{Micros, Record, State};
 
 /// Enough that a shard grows in steps too small to be felt: a map of a million keys doubles 1,024 times a
 /// thousand entries instead of once a million.
 pub(super) const COUNT: usize = 1 << BITS;
-const BITS: u32 = 10;
+/// Few in this crate's own tests: there each lock is shuttle's, made anew for every order that is tried.
+const BITS: u32 = if cfg!(test) { 2 } else { 10 };
 
 /// Looked at with every step, so that expiry keeps up with claims.
 pub(super) const EXPIRED_A_STEP: usize = 2;
 
-/// The expiry wheel's tick.
+/// The tick keys are due by.
 const TICK_MICROS: u64 = 1_000_000;
 
 /// By the hash's highest bits; the map uses the lowest.
 pub(super) fn index(hash: u128) -> usize {
-    // 10 bits fit.
-    usize::try_from(hash >> (u128::BITS - BITS)).unwrap_or_default()
+    (hash >> (u128::BITS - BITS)) as usize
 }
 
+/// The entries lie in a list that grows by a quarter, and the map holds their places: empty buckets, half of a map,
+/// cost five bytes each and not a hundred.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    records: HashMap<u128, Slot, BuildHasherDefault<Spread>>,
-    /// Keys under the tick at which they are looked at again: the lease's end first, then the expiry.
-    due: BTreeMap<u64, Vec<u128>>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    record: Record,
-    /// Its place in `due`. One left behind by a record since removed has another tick, and is dropped.
-    tick: u64,
+    places: HashTable<u32>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    /// Places under the tick at which they are looked at again: the lease's end first, then the expiry. One that a
+    /// record since removed has left behind has another tick than its entry, and is dropped.
+    due: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
 impl Shard {
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.places.len()
     }
 
-    pub(super) fn get(&self, hash: u128) -> Option<&Record> {
-        self.records.get(&hash).map(|slot| &slot.record)
+    /// Where the key's entry lies, until the next removal.
+    pub(super) fn place(&self, hash: u128) -> Option<u32> {
+        let is = |place: &u32| self.entries[*place as usize].as_ref().is_some_and(|entry| entry.is(hash));
+        self.places.find(halves(hash)[0], is).copied()
     }
 
-    pub(super) fn put(&mut self, hash: u128, record: Record) {
-        if let Some(slot) = self.records.get_mut(&hash) {
-            // Due earlier than it was queued for: its old place is left behind.
-            if record.expires_at.0 / TICK_MICROS < slot.tick {
-                slot.tick = queue(&mut self.due, hash, record.expires_at);
-            }
-            slot.record = record;
-            return;
+    pub(super) fn record(&self, place: u32) -> Option<Record> {
+        self.entries[place as usize].as_ref().map(Entry::record)
+    }
+
+    /// Writes a record of the key whose entry lies there.
+    pub(super) fn replace(&mut self, place: u32, hash: u128, record: Record) {
+        let queued = self.entries[place as usize].as_ref().map_or(NEVER, |entry| entry.tick);
+        let due = tick(record.expires_at);
+        // Due earlier than it was queued for: its old place in the queue is left behind.
+        if due < queued {
+            self.queue(due, place);
         }
-        let look_again = match &record.state {
+        self.entries[place as usize] = Some(Entry::new(hash, record, due.min(queued)));
+    }
+
+    /// Writes a record of a key that has none.
+    pub(super) fn insert(&mut self, hash: u128, record: Record) {
+        let due = tick(match &record.state {
             State::Consuming { until, .. } => *until,
             _ => record.expires_at,
+        });
+        let entry = Some(Entry::new(hash, record, due));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                if self.entries.len() == self.entries.capacity() {
+                    self.entries.reserve_exact(a_quarter(self.entries.len()));
+                }
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
         };
-        let tick = queue(&mut self.due, hash, look_again);
-        self.records.insert(hash, Slot { record, tick });
+        let entries = &self.entries;
+        let spread = |place: &u32| entries[*place as usize].as_ref().map_or(0, Entry::spread);
+        self.places.insert_unique(halves(hash)[0], place, spread);
+        self.queue(due, place);
     }
 
-    /// Its place in the wheel stays until its tick.
+    /// What never expires is not looked at.
+    fn queue(&mut self, due: u32, place: u32) {
+        if due < NEVER {
+            if self.due.len() == self.due.capacity() {
+                self.due.reserve_exact(a_quarter(self.due.len()));
+            }
+            self.due.push(Reverse((due, place)));
+        }
+    }
+
+    /// Its place in the queue stays until its tick.
     pub(super) fn remove(&mut self, hash: u128) {
-        self.records.remove(&hash);
+        let entries = &self.entries;
+        let is = |place: &u32| entries[*place as usize].as_ref().is_some_and(|entry| entry.is(hash));
+        if let Ok(found) = self.places.find_entry(halves(hash)[0], is) {
+            let (place, _) = found.remove();
+            self.entries[place as usize] = None;
+            self.free.push(place);
+        }
     }
 
     /// Removes at most `at_most` keys whose time has passed, after at most `looks`.
     pub(super) fn expire(&mut self, now: Micros, at_most: usize, looks: usize) {
-        let before = self.records.len();
+        let before = self.len();
         for _ in 0..looks {
-            if before - self.records.len() >= at_most {
+            if before - self.len() >= at_most {
                 return;
             }
-            let Some(mut first) = self.due.first_entry() else { return };
-            let tick = *first.key();
-            if tick >= now.0 / TICK_MICROS {
+            // Its last moment has to be over, too.
+            let Some(Reverse((due, place))) = self.due.peek().copied().filter(|due| due.0.0 < tick(now)) else {
                 return;
-            }
-            let hash = first.get_mut().pop();
-            if first.get().is_empty() {
-                first.remove();
-            }
-            let Some(hash) = hash else { continue };
-            match self.records.get_mut(&hash) {
-                Some(slot) if slot.tick != tick => {}
-                Some(slot) if purgeable(&slot.record, now) => {
-                    self.records.remove(&hash);
-                }
-                Some(slot) => slot.tick = queue(&mut self.due, hash, slot.record.expires_at.max(now)),
-                None => {}
+            };
+            self.due.pop();
+            let Some(entry) = self.entries[place as usize].as_mut().filter(|entry| entry.tick == due) else { continue };
+            let record = entry.record();
+            if purgeable(&record, now) {
+                let hash = entry.hash();
+                self.remove(hash);
+            } else {
+                let again = tick(record.expires_at.max(now));
+                entry.tick = again;
+                self.queue(again, place);
             }
         }
     }
 }
 
-/// What never expires is not looked at.
-fn queue(due: &mut BTreeMap<u64, Vec<u128>>, hash: u128, at: Micros) -> u64 {
-    let tick = at.0 / TICK_MICROS;
-    if at < Micros::FOREVER {
-        due.entry(tick).or_default().push(hash);
-    }
-    tick
+/// The tick of what never expires.
+const NEVER: u32 = u32::MAX;
+
+/// A time past the last tick, in the year 2106, is never looked at; until then it would not be due.
+fn tick(at: Micros) -> u32 {
+    u32::try_from(at.0 / TICK_MICROS).unwrap_or(NEVER)
 }
 
-/// The key is a cryptographic hash already.
-#[derive(Default)]
-pub(super) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, hash: u128) {
-        // The low half is all the map needs.
-        self.0 = u64::try_from(hash & u128::from(u64::MAX)).unwrap_or_default();
-    }
+fn a_quarter(of: usize) -> usize {
+    (of / 4).max(4)
 }

@@ -1,8 +1,8 @@
 //! Runs are counted at the claim, so that a message that kills its process is buried too.
-use idempotent_core::{Claim, ClaimRequest, Dead, Fencing, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Dead, Fencing, Release, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
-use crate::conformance::subject::acquired;
+use crate::conformance::subject::{acquired, put_down};
 
 fn limited(s: &Subject, owner: u128, max_attempts: u32) -> ClaimRequest {
     ClaimRequest { max_attempts, ..s.ask(owner) }
@@ -33,6 +33,27 @@ pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
     assert_eq!(acquired(s.claim_by(7).await).attempt, 2);
     s.release(7, Verdict::Refund).await;
     assert_eq!(acquired(s.claim_by(8).await).attempt, 2);
+}
+
+pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
+    acquired(s.claim_by(1).await);
+    assert_eq!(s.release(1, Verdict::Refund).await, Settled::Done);
+    assert_eq!(s.peek().await, None);
+    acquired(s.claim_by(2).await);
+    let delayed = Release { delay: s.lease(), ..put_down(Verdict::Refund) };
+    assert_eq!(s.release_as(2, &delayed).await, Settled::Done);
+    assert_eq!(s.peek().await.map(|record| (record.state.kind(), record.attempt)), Some((StateKind::Vacant, 0)));
+}
+
+/// Whoever is next has to know that the effect of the run before may have happened.
+pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
+    let first = acquired(s.claim_by(1).await);
+    s.pass(s.lease()).await;
+    for owner in 2..5 {
+        let grant = acquired(s.claim_by(owner).await);
+        assert_eq!((grant.attempt, grant.taken_over), (2, Some(first.fencing)));
+        assert_eq!(s.release(owner, Verdict::Refund).await, Settled::Done);
+    }
 }
 
 #[track_caller]

@@ -90,6 +90,9 @@ pub(in crate::mutants) fn release(
     match bug {
         Some(Bug::UnconditionalDelete) if release.verdict == Verdict::Delete => return (Settled::Done, Write::Delete),
         Some(Bug::RefundCounts) if release.verdict == Verdict::Refund => release.verdict = Verdict::Vacate,
+        Some(Bug::RefundLeavesTrace) if release.verdict == Verdict::Refund => {
+            release.delay = release.delay.max(Duration::from_micros(1));
+        }
         _ => {}
     }
     let undone = found.map(undone);
@@ -97,6 +100,11 @@ pub(in crate::mutants) fn release(
     let (mut settled, mut write) = protocol::release(found, held, &release, now);
     match (bug, release.verdict, &mut write) {
         (Some(Bug::AttemptCountedAtRelease), Verdict::Vacate, Write::Put(record)) => record.attempt += 1,
+        (Some(Bug::RefundHidesTakeover), Verdict::Refund, Write::Put(record)) => {
+            if let State::Vacant { taken_over, .. } = &mut record.state {
+                *taken_over = None;
+            }
+        }
         (Some(Bug::DeletionForgetsNumber), Verdict::Delete, Write::Put(_)) => write = Write::Delete,
         (Some(Bug::RepeatedReleaseIsDone), ..)
             if !matches!(settled, Settled::Lost { now: StateKind::Consuming | StateKind::Consumed }) =>

@@ -1,0 +1,29 @@
+//! What a run costs beside the bare work: `cargo xtask bench core`.
+//!
+//! Each figure stands beside a floor: the same effect by hand, without any protection, measured in the same run and
+//! in turns with it, so that a noisy machine slows both. Ratios are medians over the rounds.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
+mod floors;
+mod heartbeat;
+mod keys;
+mod memory;
+mod report;
+mod rounds;
+mod sizes;
+mod sqlite;
+mod stalls;
+
+use crate::report::Report;
+
+fn main() {
+    let report = Report::from_args();
+    report.title();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        sizes::all(&report).await;
+        memory::all(&report).await;
+        stalls::all(&report).await;
+        heartbeat::all(&report).await;
+        sqlite::all(&report).await;
+    });
+}

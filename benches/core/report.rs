@@ -1,0 +1,151 @@
+//! One line for each figure: JSON objects with `--json`, a table without.
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::rounds::Rounds;
+
+pub struct Report {
+    json: bool,
+    /// Run by `cargo test`, not by `cargo bench`: each case once, to see that it works.
+    tried: bool,
+    /// Only cases whose "store case" has this in it.
+    only: Option<String>,
+}
+
+/// A figure, as design and documents name it.
+#[derive(Serialize)]
+pub struct Line {
+    pub bench: &'static str,
+    pub case: String,
+    pub store: Option<&'static str>,
+    pub concurrency: Option<usize>,
+    pub unit: &'static str,
+    pub value: f64,
+    pub floor: Option<f64>,
+    /// value / floor
+    pub ratio: Option<f64>,
+    pub goal: Option<String>,
+    pub met: Option<bool>,
+}
+
+/// What a figure is to come to.
+#[derive(Clone, Copy)]
+pub enum Goal {
+    None,
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// Medians of the rounds.
+#[derive(Clone, Copy)]
+pub struct Pair {
+    pub value: f64,
+    pub floor: f64,
+    pub ratio: f64,
+}
+
+impl Pair {
+    /// Runs a second, of ns a run.
+    pub fn rates(self) -> Self {
+        Self { value: 1e9 / self.value, floor: 1e9 / self.floor, ratio: 1.0 / self.ratio }
+    }
+}
+
+impl Report {
+    /// `cargo bench` adds `--bench`.
+    pub fn from_args() -> Self {
+        let mut arguments: Vec<_> = std::env::args().skip(1).collect();
+        let tried = !arguments.iter().any(|argument| argument == "--bench");
+        arguments.retain(|argument| argument != "--bench");
+        let json = arguments.iter().any(|argument| argument == "--json");
+        let only = arguments.into_iter().find(|argument| !argument.starts_with('-'));
+        Self { json, tried, only }
+    }
+
+    /// Above the first figure.
+    pub fn title(&self) {
+        if self.tried {
+            println!("each case once, to see that it works; `cargo xtask bench core` measures");
+        } else if !self.json {
+            println!("{:46} {:>13} {:>12} {:>8}  {:9} met", "core", "value", "floor", "ratio", "goal");
+        }
+    }
+
+    /// Keys that a store is measured with.
+    pub fn keys(&self) -> u64 {
+        if self.tried { 2_000 } else { 1_000_000 }
+    }
+
+    /// How often and how long, for each figure.
+    pub fn rounds(&self, rounds: u64, operations: u64, tasks: u64) -> Rounds {
+        if self.tried { Rounds { rounds: 1, operations: 128, tasks } } else { Rounds { rounds, operations, tasks } }
+    }
+
+    pub fn wants(&self, store: &str, case: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| format!("{store} {case}").contains(only))
+    }
+
+    /// A figure beside its floor: the goal is about the ratio.
+    pub fn pair(&self, at: (&'static str, &str, Option<usize>), unit: &'static str, pair: Pair, goal: Goal) {
+        let (floor, ratio) = (Some(pair.floor), Some(pair.ratio));
+        self.line(at, unit, pair.value, floor, ratio, goal);
+    }
+
+    /// A figure by itself.
+    pub fn value(&self, at: (&'static str, &str, Option<usize>), unit: &'static str, value: f64, goal: Goal) {
+        self.line(at, unit, value, None, None, goal);
+    }
+
+    fn line(
+        &self,
+        (store, case, concurrency): (&'static str, &str, Option<usize>),
+        unit: &'static str,
+        value: f64,
+        floor: Option<f64>,
+        ratio: Option<f64>,
+        goal: Goal,
+    ) {
+        let (store, case) = ((!store.is_empty()).then_some(store), case.to_owned());
+        let (goal, met) = goal.judge(ratio.unwrap_or(value));
+        if self.tried {
+            return println!("works: {} {case}", store.unwrap_or("executor"));
+        }
+        let line = Line { bench: "core", case, store, concurrency, unit, value, floor, ratio, goal, met };
+        if self.json {
+            println!("{}", serde_json::to_string(&line).unwrap());
+        } else {
+            println!("{}", line.row());
+        }
+    }
+}
+
+impl Goal {
+    fn judge(self, figure: f64) -> (Option<String>, Option<bool>) {
+        match self {
+            Self::None => (None, None),
+            Self::AtMost(most) => (Some(format!("<= {most}")), Some(figure <= most)),
+            Self::AtLeast(least) => (Some(format!(">= {least}")), Some(figure >= least)),
+        }
+    }
+}
+
+impl Line {
+    fn row(&self) -> String {
+        let at = self.concurrency.map_or_else(String::new, |tasks| format!(", {tasks} at once"));
+        let name = format!("{} {}{at}", self.store.unwrap_or("executor"), self.case);
+        let number = |figure: f64| match figure {
+            _ if figure >= 100.0 => format!("{figure:.0}"),
+            _ => format!("{figure:.2}"),
+        };
+        let floor = self.floor.map_or_else(String::new, number);
+        let ratio = self.ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}"));
+        let met = self.met.map_or("", |met| if met { "yes" } else { "NO" });
+        let value = format!("{} {}", number(self.value), self.unit);
+        format!("{name:46} {value:>13} {floor:>12} {ratio:>8}  {:9} {met}", self.goal.as_deref().unwrap_or(""))
+    }
+}
+
+pub fn nanos(time: Duration, operations: u64) -> f64 {
+    time.as_secs_f64() * 1e9 / operations as f64
+}

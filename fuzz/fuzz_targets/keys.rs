@@ -1,0 +1,8 @@
+//! What tells two calls apart.
+#![no_main]
+
+use idempotent_fuzz_bodies::keys::{Maker, hold};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    hold(&Maker::REAL, input);
+});

@@ -1,0 +1,91 @@
+//! How threads that wait and threads that settle may take turns.
+use std::sync::Arc;
+
+use shuttle::future::block_on;
+use shuttle::sync::Mutex;
+use shuttle::{check_dfs, check_random, thread};
+
+use super::Waiters;
+
+const KEY: u128 = 7;
+const RANDOM: usize = 2_000;
+
+/// What is waited for, and who waits.
+#[derive(Default)]
+struct World {
+    waiters: Arc<Waiters>,
+    settled: Mutex<bool>,
+}
+
+impl World {
+    fn is_settled(&self) -> bool {
+        *self.settled.lock().unwrap()
+    }
+
+    /// Watches first, then looks: as the executor does.
+    fn wait(&self) {
+        loop {
+            let watching = self.waiters.watch(KEY);
+            if self.is_settled() {
+                return;
+            }
+            block_on(watching);
+        }
+    }
+
+    fn settle(&self) {
+        *self.settled.lock().unwrap() = true;
+        self.waiters.wake(KEY);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiters.waiting() == 0 && self.waiters.bells().is_empty()
+    }
+}
+
+/// Threads that each do one thing, side by side; the world when all are done. One that is never woken is a deadlock,
+/// which shuttle tells.
+fn side_by_side<const N: usize>(parts: [fn(&World); N]) -> Arc<World> {
+    let world = Arc::new(World::default());
+    let threads = parts.map(|part| {
+        let world = world.clone();
+        thread::spawn(move || part(&world))
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world
+}
+
+#[test]
+fn whoever_watches_before_looking_is_woken_in_every_order() {
+    check_dfs(|| assert!(side_by_side([World::wait, World::settle]).is_empty()), None);
+}
+
+#[test]
+fn several_waiters_are_all_woken_and_none_is_left_behind() {
+    let world = || assert!(side_by_side([World::wait, World::wait, World::settle]).is_empty());
+    check_random(world, RANDOM);
+}
+
+#[test]
+fn a_waiter_that_gives_up_leaves_the_others_theirs() {
+    let give_up = |world: &World| drop(world.waiters.watch(KEY));
+    check_random(move || assert!(side_by_side([World::wait, give_up, World::settle]).is_empty()), RANDOM);
+}
+
+#[test]
+fn a_key_settled_twice_wakes_who_came_in_between() {
+    let world = || assert!(side_by_side([World::wait, World::settle, World::wait, World::settle]).is_empty());
+    check_random(world, RANDOM);
+}
+
+/// That these can go red: who looks first and watches then misses what happens in between.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_looks_before_watching_is_found_asleep() {
+    let looks_first = |world: &World| {
+        if !world.is_settled() {
+            block_on(world.waiters.watch(KEY));
+        }
+    };
+    check_dfs(move || drop(side_by_side([looks_first, World::settle])), None);
+}

@@ -1,0 +1,236 @@
+//! A request of one key: what the protocol decides on it, and how it is sent where it comes alone.
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, OnExpiry, Record, Release, Settled, State, StateKind,
+    StoreError, Verdict,
+};
+
+use super::lane::{Query, Turn, query};
+use super::sight::Sight;
+use super::{SqliteStore, error, id, owner};
+use crate::answer;
+use crate::row::{self, micros, signed};
+
+/// So many new keys in a row, and the next is expected to be new.
+const MANY: u32 = 8;
+
+/// What one call of the store asks for.
+pub(super) trait Ask: Clone + Send + Sync + 'static {
+    /// What it is told.
+    type Told: Send + Sync + 'static;
+    /// Whether it may be answered without a write.
+    const MAY_BE_A_DUPLICATE: bool = false;
+
+    fn key(&self) -> &Key;
+
+    /// The protocol's decision.
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Self::Told, Write);
+
+    /// Sends it in a statement of its own.
+    fn alone(
+        &self,
+        store: &SqliteStore,
+        turn: &mut Turn<'_>,
+    ) -> impl Future<Output = Result<Self::Told, StoreError>> + Send;
+}
+
+impl Ask for ClaimRequest {
+    type Told = Claim;
+    const MAY_BE_A_DUPLICATE: bool = true;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Claim, Write) {
+        protocol::claim(found, self, now)
+    }
+
+    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Claim, StoreError> {
+        // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock.
+        let news = store.0.news.load(Ordering::Relaxed);
+        let mut look_first = news < MANY;
+        let answered = |answer| {
+            let news = if matches!(answer, Claim::Acquired(_)) { news.saturating_add(1) } else { 0 };
+            store.0.news.store(news, Ordering::Relaxed);
+            Ok(answer)
+        };
+        for _ in 0..answer::TRIES {
+            let sql = if look_first { &store.0.sql.claim } else { &store.0.sql.claim_new };
+            let claim = query(sql)
+                .bind(id(&self.key))
+                .bind(owner(self.owner.0))
+                .bind(store.0.clock.as_ref().map(|clock| signed(clock.wall())))
+                .bind(micros(self.lease))
+                .bind(self.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
+                .bind(i64::from(self.max_attempts))
+                .bind(self.on_expiry == OnExpiry::Park)
+                .bind(micros(self.memory))
+                .bind(self.key.name().to_owned())
+                .bind(self.display.clone());
+            let row = match turn.first(claim).await {
+                // Another process has the lock, and a duplicate needs none.
+                Err(error) if !look_first && error::is_lock(&error) => {
+                    let found = store.look(turn, &self.key).await?;
+                    let kept = found.and_then(|(record, now)| answer::claim(&record, false, self, now));
+                    return kept.ok_or(error);
+                }
+                row => row?,
+            };
+            look_first = true;
+            let Some(row) = row else { continue };
+            let wrote = match Sight::read(&row, self).map_err(|error| store.0.place.error(error))? {
+                Sight::Told(answer) => return answered(answer),
+                Sight::Look { wrote } => wrote,
+            };
+            let Some((record, now)) = store.look(turn, &self.key).await? else { continue };
+            if let Some(answer) = answer::claim(&record, wrote, self, now) {
+                return answered(answer);
+            }
+        }
+        Err(answer::outrun())
+    }
+}
+
+/// A renewal.
+impl Ask for (Held, Duration) {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+        protocol::renew(found, &self.0, self.1, now)
+    }
+
+    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+        let (held, lease) = self;
+        store.settle(turn, self, || held_query(&store.0.sql.renew, held).bind(micros(*lease))).await
+    }
+}
+
+impl Ask for (Held, Completion) {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+        protocol::complete(found, &self.0, &self.1, now)
+    }
+
+    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+        let (held, completion) = self;
+        let write = || {
+            let query = held_query(&store.0.sql.complete, held).bind(completion.value.clone());
+            query.bind(micros(completion.retain))
+        };
+        store.settle(turn, self, write).await
+    }
+}
+
+impl Ask for (Held, Release) {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    /// A deleted record stays behind as a tombstone past its time, as with the statement: until the purge it
+    /// keeps the fencing number.
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+        let (held, release) = self;
+        match (protocol::release(found, held, release, now), found) {
+            ((settled, Write::Delete), Some(record)) => {
+                let error = release.error.clone();
+                let state = State::Vacant { not_before: now, error, taken_over: None };
+                let gone = Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() };
+                (settled, Write::Put(gone))
+            }
+            (decision, _) => decision,
+        }
+    }
+
+    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+        let (held, release) = self;
+        let sql = &store.0.sql;
+        let (delay, memory) = (micros(release.delay), micros(release.memory));
+        let error = || release.error.clone();
+        let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
+        let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
+        let write = || match release.verdict {
+            Verdict::Delete => held_query(&sql.delete, held).bind(error()),
+            Verdict::Vacate => vacate(0),
+            Verdict::Refund => vacate(1),
+            Verdict::Fail => end(StateKind::Failed),
+            Verdict::Bury => end(StateKind::Dead),
+        };
+        store.settle(turn, self, write).await
+    }
+}
+
+/// An operator's.
+#[derive(Clone)]
+pub(super) struct Forget {
+    pub(super) key: Key,
+    pub(super) expected: Fencing,
+    pub(super) force: bool,
+    pub(super) memory: Duration,
+}
+
+impl Ask for Forget {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+        protocol::forget(found, self.expected, self.force, self.memory, now)
+    }
+
+    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+        let write = || {
+            // A number that no column holds is no grant's.
+            let fencing = i64::try_from(self.expected.0).unwrap_or(-1);
+            let query = query(&store.0.sql.forget).bind(id(&self.key)).bind(fencing);
+            query.bind(self.force).bind(micros(self.memory))
+        };
+        store.settle(turn, self, write).await
+    }
+}
+
+impl SqliteStore {
+    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
+    async fn settle<A: Ask<Told = Settled>>(
+        &self,
+        turn: &mut Turn<'_>,
+        ask: &A,
+        write: impl Fn() -> Query + Send,
+    ) -> Result<Settled, StoreError> {
+        for _ in 0..answer::TRIES {
+            if turn.execute(self.timed(write())).await? > 0 {
+                return Ok(Settled::Done);
+            }
+            let Some((record, now)) = self.look(turn, ask.key()).await? else {
+                return Ok(Settled::Lost { now: StateKind::Absent });
+            };
+            if let Some(settled) = answer::kept(ask.decide(Some(&record), now)) {
+                return Ok(settled);
+            }
+        }
+        Err(answer::outrun())
+    }
+}
+
+fn held_query(sql: &Arc<str>, held: &Held) -> Query {
+    // A number that no column holds is no grant's.
+    let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
+    query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
+}

@@ -1,0 +1,114 @@
+//! A call that waits for its answer, whatever its kind.
+use async_trait::async_trait;
+use idempotent_core::protocol::Write;
+use idempotent_core::{Key, Micros, Record, StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use super::SqliteStore;
+use super::ask::Ask;
+use super::lane::Turn;
+use crate::answer;
+
+#[async_trait]
+pub(super) trait Job: Send + Sync {
+    fn key(&self) -> &Key;
+    /// Its number in the queues.
+    fn number(&self) -> u64;
+    /// Takes the protocol's answer.
+    fn step(&mut self, found: Option<&Record>, now: Micros) -> Write;
+    /// Takes it only if the record stays as it is.
+    fn look(&mut self, found: Option<&Record>, now: Micros);
+    fn fail(&mut self, error: StoreError);
+    /// Sends it in a statement of its own.
+    async fn alone(&mut self, store: &SqliteStore, turn: &mut Turn<'_>);
+    /// Hands the answer to the caller, if there is one by now.
+    fn tell(&mut self);
+    /// Whether the caller waits no more.
+    fn is_left(&self) -> bool;
+}
+
+/// An [`Ask`] with the place of its answer.
+pub(super) struct Asked<A: Ask> {
+    ask: A,
+    pub(super) told: Option<Result<A::Told, StoreError>>,
+    caller: Option<oneshot::Sender<Result<A::Told, StoreError>>>,
+    number: u64,
+}
+
+impl<A: Ask> Asked<A> {
+    /// One whose answer is read from it.
+    pub(super) fn new(ask: A) -> Self {
+        Self { ask, told: None, caller: None, number: 0 }
+    }
+
+    /// One whose answer is sent.
+    pub(super) fn queued(ask: A, number: u64, caller: oneshot::Sender<Result<A::Told, StoreError>>) -> Self {
+        Self { ask, told: None, caller: Some(caller), number }
+    }
+}
+
+#[async_trait]
+impl<A: Ask> Job for Asked<A> {
+    fn key(&self) -> &Key {
+        self.ask.key()
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn step(&mut self, found: Option<&Record>, now: Micros) -> Write {
+        let (told, write) = self.ask.decide(found, now);
+        self.told = Some(Ok(told));
+        write
+    }
+
+    fn look(&mut self, found: Option<&Record>, now: Micros) {
+        self.told = answer::kept(self.ask.decide(found, now)).map(Ok);
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.told = Some(Err(error));
+    }
+
+    async fn alone(&mut self, store: &SqliteStore, turn: &mut Turn<'_>) {
+        self.told = Some(self.ask.alone(store, turn).await);
+    }
+
+    fn tell(&mut self) {
+        if let Some(told) = self.told.take()
+            && let Some(caller) = self.caller.take()
+        {
+            // A caller that went away wants no answer.
+            let _ = caller.send(told);
+        }
+    }
+
+    fn is_left(&self) -> bool {
+        self.caller.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+}
+
+/// Tells all of them the same.
+pub(super) fn fail(jobs: &mut [&mut dyn Job], error: &StoreError) {
+    let (kind, text) = parts(error);
+    for job in jobs {
+        job.fail(again(kind, &text));
+    }
+}
+
+/// An error's kind and text: errors cannot be cloned, and one answers for several calls.
+pub(super) fn parts(error: &StoreError) -> (StoreErrorKind, String) {
+    let text = error.to_string();
+    let shown = format!("{}: ", error.kind());
+    (error.kind(), text.strip_prefix(&shown).unwrap_or_default().to_owned())
+}
+
+pub(super) fn again(kind: StoreErrorKind, text: &str) -> StoreError {
+    StoreError::new(kind).because(text)
+}
+
+/// The error of a call whose runtime ended before there was an answer.
+pub(super) fn gone(kind: StoreErrorKind) -> StoreError {
+    StoreError::new(kind).because("the runtime that ran this call has ended: try again")
+}

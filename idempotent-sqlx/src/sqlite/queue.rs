@@ -1,0 +1,208 @@
+//! Calls that come while the connection is in use: whoever serves the queue takes all that wait in one
+//! transaction, so that they share one write of the log, and one `fsync`.
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use super::ask::Ask;
+use super::job::{self, Asked, Job};
+use super::lane::Turn;
+use super::{SqliteStore, error};
+
+/// The most calls of one transaction: other processes wait for the lock as long as it takes.
+const MOST: usize = 256;
+
+/// Calls in the order they came. A task of its own serves it while there is something in it, so that a caller that
+/// is dropped takes nobody else's answer with it.
+#[derive(Default)]
+pub(super) struct Queue(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Box<dyn Job>>,
+    served: bool,
+}
+
+/// Which of a store's queues.
+#[derive(Clone, Copy, Debug)]
+enum Line {
+    /// Claims that a reader may answer: a duplicate waits for no writer.
+    Looks,
+    /// What may have to be written.
+    Writes,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing under this lock panics halfway.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody serves it. Then a call that goes ahead alone would only break the next group up.
+    pub(super) fn is_served(&self) -> bool {
+        self.lock().served
+    }
+
+    /// Whether the service goes on: judged under the lock under which a caller begins one.
+    fn goes_on(&self) -> bool {
+        let mut waiting = self.lock();
+        waiting.served = !waiting.jobs.is_empty();
+        waiting.served
+    }
+
+    /// Those at its front that are still waited for.
+    fn take(&self) -> Vec<Box<dyn Job>> {
+        let mut waiting = self.lock();
+        let end = waiting.jobs.len().min(MOST);
+        waiting.jobs.drain(..end).filter(|job| !job.is_left()).collect()
+    }
+
+    /// Takes a call out again; says whether it was there.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut waiting = self.lock();
+        let before = waiting.jobs.len();
+        waiting.jobs.retain(|job| job.number() != number);
+        waiting.jobs.len() < before
+    }
+}
+
+#[cfg(test)]
+impl Queue {
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.lock();
+        f.debug_struct("Queue").field("waiting", &waiting.jobs.len()).field("served", &waiting.served).finish()
+    }
+}
+
+impl SqliteStore {
+    /// Sends a call: at once where nobody is before it.
+    pub(super) async fn call<A: Ask>(&self, ask: A) -> Result<A::Told, StoreError> {
+        let inner = &self.0;
+        let free = if inner.writes.is_served() { None } else { inner.writer.free().await? };
+        match free {
+            Some(mut turn) => ask.alone(self, &mut turn).await,
+            None if A::MAY_BE_A_DUPLICATE && !inner.readers.is_empty() => self.wait(Line::Looks, ask).await,
+            None => self.wait(Line::Writes, ask).await,
+        }
+    }
+
+    async fn wait<A: Ask>(&self, line: Line, ask: A) -> Result<A::Told, StoreError> {
+        let inner = &self.0;
+        let number = inner.next_job.fetch_add(1, Ordering::Relaxed);
+        let (caller, mut told) = oneshot::channel();
+        self.push(line, [Box::new(Asked::queued(ask, number, caller)) as Box<dyn Job>]);
+        loop {
+            match tokio::time::timeout(inner.writer.patience(), &mut told).await {
+                // Without an answer it was in a group when its runtime ended.
+                Ok(told) => return told.unwrap_or_else(|_| Err(job::gone(StoreErrorKind::Ambiguous))),
+                Err(_) if inner.looks.withdraw(number) || inner.writes.withdraw(number) => {
+                    return Err(inner.writer.no_turn());
+                }
+                // It is being done.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn queue(&self, line: Line) -> &Queue {
+        match line {
+            Line::Looks => &self.0.looks,
+            Line::Writes => &self.0.writes,
+        }
+    }
+
+    fn push(&self, line: Line, jobs: impl IntoIterator<Item = Box<dyn Job>>) {
+        let mut waiting = self.queue(line).lock();
+        waiting.jobs.extend(jobs);
+        if !waiting.served && !waiting.jobs.is_empty() {
+            waiting.served = true;
+            tokio::spawn(Service { store: self.clone(), line, ended: false }.run());
+        }
+    }
+
+    /// One group.
+    async fn serve(&self, line: Line) {
+        let turn = match line {
+            Line::Looks => self.reader().await,
+            Line::Writes => self.0.writer.turn().await,
+        };
+        // Only now: what came while the connection was in use goes with them.
+        let mut taken = self.queue(line).take();
+        let mut jobs: Vec<&mut dyn Job> = taken.iter_mut().map(|job| &mut **job as &mut dyn Job).collect();
+        match (line, turn) {
+            _ if jobs.is_empty() => {}
+            // What cannot be read goes on to the writer, which says why.
+            (Line::Looks, Ok(mut turn)) => drop(self.look_at(&mut turn, &mut jobs).await),
+            (Line::Looks, Err(_)) => {}
+            (Line::Writes, Ok(mut turn)) => self.write(&mut turn, &mut jobs).await,
+            (Line::Writes, Err(error)) => job::fail(&mut jobs, &error),
+        }
+        taken.iter_mut().for_each(|job| job.tell());
+        if let Line::Looks = line {
+            self.push(Line::Writes, taken.into_iter().filter(|job| !job.is_left()));
+        }
+    }
+
+    async fn write(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) {
+        if let [job] = jobs {
+            return job.alone(self, turn).await;
+        }
+        let Err(error) = self.transact(turn, jobs).await else { return };
+        // One that does not fit, say, is not to spoil the others. Where something may have been done, or where all
+        // that comes of it is to wait for the lock once more, all are told the same.
+        let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
+        if !surely_nothing || error::is_lock(&error) {
+            return job::fail(jobs, &error);
+        }
+        for job in jobs {
+            job.alone(self, turn).await;
+        }
+    }
+}
+
+/// What serves a queue until it is empty.
+struct Service {
+    store: SqliteStore,
+    line: Line,
+    ended: bool,
+}
+
+impl Service {
+    async fn run(mut self) {
+        while self.store.queue(self.line).goes_on() {
+            self.store.serve(self.line).await;
+            // Those that were answered come back with their next call before the next group is taken.
+            tokio::task::yield_now().await;
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for Service {
+    /// Where the runtime ends first: the next call begins another service.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut left = {
+            let mut waiting = self.store.queue(self.line).lock();
+            waiting.served = false;
+            std::mem::take(&mut waiting.jobs)
+        };
+        for job in &mut left {
+            job.fail(job::gone(StoreErrorKind::NotApplied));
+            job.tell();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a claim sees of its key in one trip: enough for a grant and for a duplicate of what is done.
+use std::sync::Arc;
+
+use idempotent_core::protocol;
+use idempotent_core::{Claim, ClaimRequest, Fencing, Fingerprint, Grant, Micros, OwnerToken, Record, State};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+/// The short row of a claim's statements.
+pub(super) enum Sight {
+    /// The answer.
+    Told(Claim),
+    /// The whole record must be looked at. `wrote` says that the claim's own statement wrote it.
+    Look { wrote: bool },
+}
+
+impl Sight {
+    /// A sound record that is done and within its time; then fencing number, fingerprint and value follow.
+    pub(super) const CONSUMED: i64 = 2;
+    /// The key is the claim's own; then fencing number, attempt and what was taken over follow.
+    pub(super) const GRANTED: i64 = 1;
+    /// The claim wrote something else than a grant: it buried the key.
+    pub(super) const WROTE: i64 = -1;
+    /// Something else stands there.
+    pub(super) const OTHER: i64 = 0;
+
+    pub(super) fn read(row: &SqliteRow, request: &ClaimRequest) -> Result<Self, sqlx::Error> {
+        let fencing = || Ok::<_, sqlx::Error>(Fencing(row.try_get::<i64, _>(1)?.unsigned_abs()));
+        Ok(match row.try_get::<i64, _>(0)? {
+            Self::CONSUMED => Self::Told(consumed(fencing()?, row.try_get(2)?, row.try_get(3)?, request)),
+            Self::GRANTED => Self::Told(Claim::Acquired(Grant {
+                fencing: fencing()?,
+                attempt: u32::try_from(row.try_get::<i64, _>(2)?).unwrap_or(u32::MAX),
+                lease: request.lease,
+                taken_over: row.try_get::<Option<i64>, _>(3)?.map(|fencing| Fencing(fencing.unsigned_abs())),
+            })),
+            wrote => Self::Look { wrote: wrote == Self::WROTE },
+        })
+    }
+}
+
+/// What the protocol says to it: only the fingerprint is left to be compared.
+fn consumed(fencing: Fencing, fingerprint: Option<&[u8]>, value: Option<&[u8]>, request: &ClaimRequest) -> Claim {
+    let fingerprint = fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint::from_bytes);
+    let state = State::Consumed { owner: OwnerToken(0), value: value.map(Arc::from) };
+    let (then, end) = (Micros(0), Micros(u64::MAX));
+    let record = Record {
+        fencing,
+        attempt: 0,
+        fingerprint,
+        state,
+        expires_at: end,
+        first_seen: then,
+        updated_at: then,
+        display: None,
+    };
+    protocol::claim(Some(&record), request, then).0
+}

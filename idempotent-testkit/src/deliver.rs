@@ -1,0 +1,208 @@
+//! One delivery, made several times.
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use idempotent_core::Outcome;
+
+/// What one delivery gave its caller, and what it came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Delivery<T> {
+    /// What the handler's caller got.
+    pub answer: T,
+    /// What the run came to, as [`Outcome::capture`] tells it; `None` if there was no run to be seen.
+    pub outcome: Option<Outcome>,
+}
+
+/// Two deliveries of one message, one after the other; see [`run_twice`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Twice<T> {
+    /// The one that should run.
+    pub first: Delivery<T>,
+    /// Its duplicate.
+    pub second: Delivery<T>,
+}
+
+/// Deliveries of one message side by side; see [`run_at_once`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AtOnce<T> {
+    /// In the order they were begun.
+    pub deliveries: Vec<Delivery<T>>,
+}
+
+/// Delivers the same message twice: calls `handler`, waits for its end, calls it again.
+///
+/// `handler` is a closure that calls an annotated function with equal arguments each time. The executor is the one
+/// it would find anyhow: in scope, installed, or by `with = …`.
+///
+/// ```
+/// use idempotent::{Rejection, idempotent};
+/// use idempotent_testkit::{MockExecutor, run_twice};
+///
+/// #[idempotent(key = order, scope = "charge")]
+/// async fn charge(order: &str, cents: u64) -> Result<u64, Rejection> {
+///     Ok(cents)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let twice = MockExecutor::new().scope(run_twice(|| charge("o-17", 500))).await;
+/// twice.assert_ran_once();
+/// assert_eq!(twice.second.answer.unwrap(), 500); // replayed
+/// # }
+/// ```
+///
+/// # Cancellation
+/// Dropping it drops the delivery that is under way.
+pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> Twice<T> {
+    Twice { first: Delivery::of(handler()).await, second: Delivery::of(handler()).await }
+}
+
+/// Delivers the same message `n` times at once: all calls of `handler` are begun before any is waited for, and take
+/// turns at their awaits.
+///
+/// A handler that never waits is over before the second delivery begins, which then meets a consumed key, not one
+/// in flight.
+///
+/// # Cancellation
+/// Dropping it drops all deliveries.
+pub async fn run_at_once<T>(n: usize, handler: impl AsyncFn() -> T) -> AtOnce<T> {
+    let mut running: Vec<Running<'_, T>> = (0..n).map(|_| Running::Going(Box::pin(Delivery::of(handler())))).collect();
+    poll_fn(|cx| {
+        let mut all = Poll::Ready(());
+        for run in &mut running {
+            if let Running::Going(delivery) = run {
+                match delivery.as_mut().poll(cx) {
+                    Poll::Ready(delivery) => *run = Running::Done(delivery),
+                    Poll::Pending => all = Poll::Pending,
+                }
+            }
+        }
+        all
+    })
+    .await;
+    let done = |run| match run {
+        Running::Done(delivery) => Some(delivery),
+        Running::Going(_) => None,
+    };
+    AtOnce { deliveries: running.into_iter().filter_map(done).collect() }
+}
+
+enum Running<'a, T> {
+    Going(Pin<Box<dyn Future<Output = Delivery<T>> + 'a>>),
+    Done(Delivery<T>),
+}
+
+impl<T> Delivery<T> {
+    pub(crate) async fn of(handler: impl Future<Output = T>) -> Self {
+        let (answer, outcome) = Outcome::capture(handler).await;
+        Self { answer, outcome }
+    }
+
+    /// The handler ran to its end, in this delivery.
+    fn ran(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Ran))
+    }
+
+    /// The outcome's name, for texts; answers are not shown, they may be anything.
+    pub(crate) fn named(&self) -> Named<'_> {
+        Named(self.outcome.as_ref())
+    }
+}
+
+/// An outcome by its name.
+pub(crate) struct Named<'a>(Option<&'a Outcome>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(outcome) => write!(f, "`{}`", outcome.name()),
+            None => f.write_str("nothing"),
+        }
+    }
+}
+
+impl<T> Twice<T> {
+    /// The handler ran in the first delivery, and the second got what was recorded.
+    ///
+    /// # Panics
+    /// If not. The text says what is likely to be wrong, and what to do.
+    #[track_caller]
+    pub fn assert_ran_once(&self) {
+        let Self { first, second } = self;
+        if !first.ran() {
+            fail(&format!("the first delivery did not run: it came to {}; {}", first.named(), remedy(first)));
+        }
+        match second.outcome {
+            Some(Outcome::Replayed | Outcome::ConsumedWithoutResult) => {}
+            Some(Outcome::Ran) => fail(&format!("the second delivery ran again: {UNLIKE}")),
+            _ => fail(&format!("the second delivery came to {}; {}", second.named(), remedy(second))),
+        }
+    }
+}
+
+impl<T> AtOnce<T> {
+    /// The handler ran in exactly one delivery, and each of the others got what was recorded or was told to come
+    /// back later.
+    ///
+    /// # Panics
+    /// If not. The text says what is likely to be wrong, and what to do.
+    #[track_caller]
+    pub fn assert_ran_once(&self) {
+        let mut ran = 0;
+        for (at, delivery) in self.deliveries.iter().enumerate() {
+            match delivery.outcome {
+                Some(Outcome::Ran) => ran += 1,
+                Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => {}
+                _ => fail(&format!("delivery {} came to {}; {}", at + 1, delivery.named(), remedy(delivery))),
+            }
+        }
+        match ran {
+            1 => {}
+            0 => fail(&format!("none of {} deliveries ran; {ELSEWHERE}", self.deliveries.len())),
+            _ => fail(&format!("{ran} of {} deliveries ran: {UNLIKE}", self.deliveries.len())),
+        }
+    }
+}
+
+const UNLIKE: &str = "their keys differ, or their executors' stores do. Make the key of what all copies of a message \
+     have in common, such as an id in it, and not of a time, a counter or a delivery's tag; and deliver both to one \
+     executor";
+
+const ELSEWHERE: &str =
+    "its key was used before, or is in use: begin each test with an executor and a store of its own, or with a new key";
+
+/// What to do about a delivery that came to this, where a run or a duplicate was wanted.
+fn remedy<T>(delivery: &Delivery<T>) -> &'static str {
+    match &delivery.outcome {
+        None => {
+            "no run was seen: the handler has no `#[idempotent(…)]`, or is called in a task of its own \
+             (`Executor::detach` instead of `tokio::spawn` takes the scope along)"
+        }
+        Some(Outcome::NoExecutor) => {
+            "there is no executor: wrap the test in `MockExecutor::new().scope(…)` or `executor.scope(…)`, or pass \
+             one by `with = …`"
+        }
+        Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => ELSEWHERE,
+        Some(Outcome::Released { .. } | Outcome::Failed | Outcome::Dead { .. }) => {
+            "the handler failed: see its answer, and give it what it needs to succeed"
+        }
+        Some(Outcome::BadKey) => "the key is missing, empty or too long: the answer says which part",
+        Some(Outcome::Mismatch) => {
+            "the fingerprint differs between deliveries of one message: leave out of it what changes, such as a time \
+             or an attempt"
+        }
+        Some(Outcome::Nested) => "the handler is called inside a run of its own key",
+        Some(_) => "its answer says why",
+    }
+}
+
+#[track_caller]
+#[allow(clippy::panic, reason = "an assertion of a test")]
+pub(crate) fn fail(text: &str) -> ! {
+    panic!("{text}")
+}

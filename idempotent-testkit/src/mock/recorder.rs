@@ -1,0 +1,93 @@
+//! Writes down how each delivery ended.
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idempotent_core::{Event, Fencing, Key, Observer, Outcome, Run, Scene};
+
+/// One delivery that has ended, in the log of a [`MockExecutor`](crate::MockExecutor).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Of the handler.
+    pub scene: Scene,
+    /// Of the handler.
+    pub scope: String,
+    /// Hashed, as [`Identity::key`](idempotent_core::Identity::key) gives it; `None` if it was not usable.
+    pub key: Option<Key>,
+    /// Which run of the key; `None` if the key was not granted.
+    pub attempt: Option<u32>,
+    /// The grant's number; `None` if the key was not granted.
+    pub fencing: Option<Fencing>,
+    /// Whether it took over from a worker that let its lease run out.
+    pub took_over: bool,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// From the call to here, by the mock's clock.
+    pub elapsed: Duration,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.scope, self.outcome.name())?;
+        if let Some(attempt) = self.attempt {
+            write!(f, ", attempt {attempt}")?;
+        }
+        if self.took_over {
+            f.write_str(", took over")?;
+        }
+        match &self.key {
+            Some(key) => write!(f, ", {key}"),
+            None => f.write_str(", no usable key"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorder(Arc<Mutex<Notes>>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// Grants under way that were taken over: told at the claim, wanted at the end.
+    took_over: HashMap<(Key, Fencing), bool>,
+    ended: Vec<Ended>,
+}
+
+impl Recorder {
+    pub(super) fn ended(&self) -> Vec<Ended> {
+        self.notes().ended.clone()
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Recorder {
+    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+        let grant = run.key.cloned().zip(run.fencing);
+        match event {
+            Event::Claimed { taken_over } => {
+                if let Some(grant) = grant {
+                    self.notes().took_over.insert(grant, taken_over.is_some());
+                }
+            }
+            Event::Ended { outcome, elapsed } => {
+                let mut notes = self.notes();
+                let took_over = grant.is_some_and(|grant| notes.took_over.remove(&grant).unwrap_or_default());
+                notes.ended.push(Ended {
+                    scene: run.scene.clone(),
+                    scope: run.scope.to_owned(),
+                    key: run.key.cloned(),
+                    attempt: run.attempt,
+                    fencing: run.fencing,
+                    took_over,
+                    outcome: (*outcome).clone(),
+                    elapsed: *elapsed,
+                });
+            }
+            _ => {}
+        }
+    }
+}

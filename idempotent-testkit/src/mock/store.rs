@@ -1,0 +1,89 @@
+//! A store that answers as a test says.
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Completion, Held, InFlight, Key, Record, Release, Settled, Store, StoreError,
+};
+
+use crate::{FaultStore, VirtualClock};
+
+/// Scripted answers to claims before those of the store underneath. Its abilities are that store's.
+#[derive(Clone, Debug)]
+pub(super) struct Scripted {
+    inner: FaultStore,
+    clock: VirtualClock,
+    answers: Arc<Mutex<VecDeque<Claim>>>,
+}
+
+impl Scripted {
+    pub(super) fn new(inner: FaultStore, clock: VirtualClock) -> Self {
+        Self { inner, clock, answers: Arc::default() }
+    }
+
+    pub(super) fn script(&self, answer: Claim) {
+        self.answers().push_back(answer);
+    }
+
+    pub(super) fn inner(&self) -> &FaultStore {
+        &self.inner
+    }
+
+    fn answers(&self) -> MutexGuard<'_, VecDeque<Claim>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if answer.as_ref().is_err_and(StoreError::is_worth_a_retry) {
+            self.pass_time();
+        }
+        answer
+    }
+
+    /// The executor asks again after a pause of a second at most; see to it that the pause ends.
+    fn pass_time(&self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let clock = self.clock.clone();
+            runtime.spawn(async move { clock.advance(LONGEST_PAUSE).await });
+        }
+    }
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Store for Scripted {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let scripted = self.answers().pop_front();
+        match scripted {
+            Some(busy @ Claim::InFlight(InFlight::Busy)) => {
+                self.pass_time();
+                Ok(busy)
+            }
+            Some(answer) => Ok(answer),
+            None => self.heard(self.inner.claim(request).await),
+        }
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.inner.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.heard(self.inner.complete(held, completion).await)
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.heard(self.inner.release(held, release).await)
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.inner.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        self.inner.abilities()
+    }
+}

@@ -1,0 +1,83 @@
+//! Each fuzz target on its corpus, and on 20,000 inputs made of it by chance that repeats. `FUZZ_INPUTS=1000000` makes
+//! more; `fuzz/` has the targets for cargo-fuzz, which looks for inputs that go new ways.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, missing_docs)]
+mod mutate;
+mod red;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use idempotent_fuzz_bodies::{ALL, Body};
+
+use self::mutate::Mutator;
+
+/// The ways the inputs of a target must go: a run in which nothing got far proves nothing.
+fn ways(target: &str) -> BTreeMap<&'static str, u32> {
+    let corpus = corpus(target);
+    let body = ALL.iter().find(|(name, _)| *name == target).unwrap().1;
+    let inputs = std::env::var("FUZZ_INPUTS").map_or(20_000, |text| text.parse().unwrap());
+    let mut ways = BTreeMap::new();
+    for input in &corpus {
+        *ways.entry(feed(target, body, input)).or_default() += 1;
+    }
+    let mut mutator = Mutator::new(1, corpus);
+    for _ in 0..inputs {
+        *ways.entry(feed(target, body, &mutator.next())).or_default() += 1;
+    }
+    eprintln!("{target}: {ways:?}");
+    ways
+}
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort(); // by name: the same run on every machine
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+fn feed(target: &str, body: Body, input: &[u8]) -> &'static str {
+    /// Says what to do, should the body panic.
+    struct Shown<'a>(&'a str, &'a [u8]);
+    impl Drop for Shown<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                let (target, input) = (self.0, self.1);
+                let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+                eprintln!("{target} fails for \"{}\"; to keep it:", input.escape_ascii());
+                eprintln!("  echo {hex} | xxd -r -p > tests/fuzz/corpus/{target}/NAME");
+            }
+        }
+    }
+    let _shown = Shown(target, input);
+    body(input)
+}
+
+fn each_way_was_gone(target: &str, wanted: &[&str]) {
+    let ways = ways(target);
+    for way in wanted {
+        assert!(ways.get(way).is_some_and(|count| *count >= 20), "`{way}` is hardly met: {ways:?}");
+    }
+}
+
+#[test]
+fn records_are_read_as_they_were_written_or_refused_by_their_field() {
+    let wanted = ["read", "read of a newer minor version", "corrupt", "unknown version"];
+    each_way_was_gone("record_bytes", &wanted);
+}
+
+#[test]
+fn durations_mean_the_same_in_policy_attribute_and_print() {
+    each_way_was_gone("durations", &["read", "refused", "out of the attribute's range"]);
+}
+
+#[test]
+fn keys_are_equal_if_and_only_if_all_their_parts_are() {
+    each_way_was_gone("keys", &["a key", "empty", "too long", "without a name"]);
+}
+
+#[test]
+fn policies_are_refused_by_the_setting_or_judged_by_the_rules() {
+    each_way_was_gone("policy", &["sound", "unsound", "refused by its setting", "not JSON"]);
+}

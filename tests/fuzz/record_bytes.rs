@@ -1,0 +1,191 @@
+//! The stored form of a record: what is written is read back, and what is read is written back, byte for byte.
+use std::sync::Arc;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use idempotent_core::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind};
+use sha2::{Digest, Sha256};
+
+/// What is under test.
+#[derive(Debug)]
+pub struct Form {
+    /// [`Record::to_bytes`]
+    pub encode: fn(&Record) -> Vec<u8>,
+    /// [`Record::from_bytes`]
+    pub decode: fn(&[u8]) -> std::result::Result<Record, StoreError>,
+}
+
+impl Form {
+    /// The one that stores use.
+    pub const REAL: Self = Self { encode: Record::to_bytes, decode: Record::from_bytes };
+}
+
+/// The input as it stands, as a body whose checksum is put right, and as the fields of a record to be written.
+pub fn hold(form: &Form, input: &[u8]) -> &'static str {
+    read(form, input);
+    if let Ok(record) = drawn(&mut Unstructured::new(input)) {
+        written(form, &record);
+    }
+    read(form, &sealed(input))
+}
+
+fn read(form: &Form, bytes: &[u8]) -> &'static str {
+    match (form.decode)(bytes) {
+        Ok(record) => {
+            record.check().expect("what is read keeps the rules");
+            let again = (form.encode)(&record);
+            assert_eq!((form.decode)(&again).expect("what is written is read"), record);
+            // A newer minor version may have said more behind it; else there is one form for each record.
+            let (body, again) = (&bytes[4..bytes.len() - 4], &again[4..again.len() - 4]);
+            assert!(body.starts_with(again), "what is read is written back as it was");
+            if bytes[3] == 0 {
+                assert_eq!(body.len(), again.len(), "nothing is left over");
+                "read"
+            } else {
+                "read of a newer minor version"
+            }
+        }
+        Err(error) => refused(bytes, &error),
+    }
+}
+
+fn written(form: &Form, record: &Record) {
+    let found = (form.decode)(&(form.encode)(record));
+    match at_fault(record) {
+        None => assert_eq!(&found.expect("what is written is read"), record),
+        Some(field) => {
+            let error = found.expect_err("what the rules refuse is not read");
+            assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+            assert!(error.to_string().contains(&format!("field `{field}`")), "{field}: {error}");
+        }
+    }
+}
+
+/// The first field, in the order they are stored, that no record may have so; then what is wrong by two together.
+fn at_fault(record: &Record) -> Option<&'static str> {
+    let its = match record.state {
+        State::Vacant { not_before, .. } => ("not_before", not_before),
+        State::Consuming { until, .. } => ("until", until),
+        _ => ("", Micros(0)),
+    };
+    let times =
+        [("expires_at", record.expires_at), ("first_seen", record.first_seen), ("updated_at", record.updated_at), its];
+    if let Some((field, _)) = times.into_iter().find(|(_, time)| *time > Micros::FOREVER) {
+        return Some(field);
+    }
+    match record.state {
+        _ if record.fencing.0 >= 1 << 53 => Some("fencing"),
+        State::Consuming { until, .. } if until > record.updated_at + Record::LONGEST_LEASE => Some("until"),
+        _ => None,
+    }
+}
+
+/// The whole text is known: so it names the field, and shows nothing of the record.
+fn refused(bytes: &[u8], error: &StoreError) -> &'static str {
+    let text = error.to_string();
+    match error.kind() {
+        StoreErrorKind::Foreign => {
+            assert!(!bytes.starts_with(b"id"));
+            assert_eq!(text, "what is there is not ours and is left as it is: it does not begin as a record does");
+            "foreign"
+        }
+        StoreErrorKind::UnknownVersion => {
+            assert_ne!(bytes[2], 1);
+            let (major, minor) = (bytes[2], bytes[3]);
+            let known = "the record is of a newer version and is left as it is: found version";
+            assert_eq!(text, format!("{known} {major}.{minor}, supported is 1.0"));
+            "unknown version"
+        }
+        StoreErrorKind::Corrupt => {
+            let rest = text.strip_prefix("the record cannot be read and is left as it is: field `").unwrap();
+            let (field, what) = rest.split_once("` ").unwrap();
+            assert!(FIELDS.contains(&field), "{text}");
+            let state = bytes.get(4).map(|state| format!("is {state}, known are 0 to 4"));
+            assert!(REASONS.contains(&what) || (field == "state" && Some(what) == state.as_deref()), "{text}");
+            "corrupt"
+        }
+        _ => panic!("{text}"),
+    }
+}
+
+const FIELDS: [&str; 17] = [
+    "version",
+    "checksum",
+    "state",
+    "fencing",
+    "attempt",
+    "expires_at",
+    "first_seen",
+    "updated_at",
+    "fingerprint",
+    "display",
+    "not_before",
+    "taken_over",
+    "error",
+    "owner",
+    "until",
+    "value",
+    "end",
+];
+
+const REASONS: [&str; 8] = [
+    "is cut off",
+    "does not match: bytes are missing or changed",
+    "has bytes left over",
+    "is past the end of time",
+    "is missing",
+    "is not UTF-8",
+    "is 2^53 or more",
+    "lies more than 31 days behind the record's last write",
+];
+
+/// As a writer that knows what it does would seal it, to get past the checksum.
+#[must_use]
+pub fn sealed(input: &[u8]) -> Vec<u8> {
+    let mut bytes = match input.strip_prefix(b"id") {
+        Some(_) => input[..input.len().saturating_sub(4).max(2)].to_vec(),
+        None => [&[b'i', b'd', 1, 0], input].concat(),
+    };
+    bytes.extend(&Sha256::digest(&bytes)[..4]);
+    bytes
+}
+
+fn drawn(from: &mut Unstructured<'_>) -> Result<Record> {
+    let updated_at = time(from)?;
+    Ok(Record {
+        // Mostly below 2^53.
+        fencing: Fencing(u64::arbitrary(from)? >> from.int_in_range(8..=40)?),
+        attempt: from.arbitrary()?,
+        fingerprint: Option::<[u8; Fingerprint::LEN]>::arbitrary(from)?.map(|mut bytes| {
+            bytes[0] = bytes[0].max(1); // 0 says that there is none
+            Fingerprint::from_bytes(bytes)
+        }),
+        expires_at: time(from)?,
+        first_seen: time(from)?,
+        updated_at,
+        display: Option::<&str>::arbitrary(from)?.map(Arc::from),
+        state: state(from, updated_at)?,
+    })
+}
+
+fn state(from: &mut Unstructured<'_>, updated_at: Micros) -> Result<State> {
+    let taken_over =
+        |from: &mut Unstructured<'_>| Ok(Option::<u64>::arbitrary(from)?.filter(|number| *number > 0).map(Fencing));
+    let owner = OwnerToken(from.arbitrary()?);
+    Ok(match from.int_in_range(0..=4)? {
+        0 => State::Vacant { not_before: time(from)?, taken_over: taken_over(from)?, error: from.arbitrary()? },
+        1 => {
+            let until =
+                Micros(updated_at.0.saturating_add(u64::from(u32::arbitrary(from)?) << from.int_in_range(0..=16)?));
+            State::Consuming { owner, until, taken_over: taken_over(from)? }
+        }
+        2 => State::Consumed { owner, value: Option::<&[u8]>::arbitrary(from)?.map(Arc::from) },
+        3 => State::Failed { error: from.arbitrary()? },
+        _ => State::Dead { error: from.arbitrary()? },
+    })
+}
+
+/// Any; one in eight lies past the end of time.
+fn time(from: &mut Unstructured<'_>) -> Result<Micros> {
+    let past: u8 = from.arbitrary()?;
+    Ok(Micros(u64::arbitrary(from)? >> 1 | u64::from(past % 8 == 7) << 63))
+}

@@ -1,0 +1,103 @@
+//! Each body notices what is wrong: a wrong form, reader, maker or judge fails it.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use idempotent_core::{Identity, Policy, Record, Scene, StoreError, StoreErrorKind};
+use idempotent_fuzz_bodies::durations::Reader;
+use idempotent_fuzz_bodies::keys::{Fields, Maker};
+use idempotent_fuzz_bodies::policy::Judge;
+use idempotent_fuzz_bodies::record_bytes::Form;
+use idempotent_fuzz_bodies::{durations, keys, policy, record_bytes};
+
+use super::corpus;
+use super::mutate::Mutator;
+
+/// Within 20,000 inputs.
+fn is_noticed(target: &str, body: impl Fn(&[u8]) -> &'static str) -> bool {
+    let corpus = corpus(target);
+    let fails = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| body(input))).is_err();
+    let mut mutator = Mutator::new(1, corpus.clone());
+    corpus.iter().any(|input| fails(input)) || (0..20_000).any(|_| fails(&mutator.next()))
+}
+
+#[test]
+fn a_wrong_form_of_records_is_noticed() {
+    let forgetful = |record: &Record| Record { display: None, ..record.clone() }.to_bytes();
+    let swapping = |record: &Record| {
+        let (first_seen, updated_at) = (record.updated_at, record.first_seen);
+        Record { first_seen, updated_at, ..record.clone() }.to_bytes()
+    };
+    let leaking = |bytes: &[u8]| {
+        Record::from_bytes(bytes)
+            .map_err(|_| StoreError::new(StoreErrorKind::Corrupt).because(bytes.escape_ascii().to_string()))
+    };
+    let lenient = |bytes: &[u8]| match Record::from_bytes(bytes) {
+        Err(error) if error.to_string().contains("`end`") => {
+            Record::from_bytes(&record_bytes::sealed(&[&bytes[..bytes.len() - 5], &[0; 4]].concat()))
+        }
+        other => other,
+    };
+    let trusting = |bytes: &[u8]| {
+        let _length = bytes[bytes.len() - 8];
+        Record::from_bytes(bytes)
+    };
+    for form in [
+        Form { encode: forgetful, ..Form::REAL },
+        Form { encode: swapping, ..Form::REAL },
+        Form { decode: leaking, ..Form::REAL },
+        Form { decode: lenient, ..Form::REAL },
+        Form { decode: trusting, ..Form::REAL },
+    ] {
+        assert!(is_noticed("record_bytes", |input| record_bytes::hold(&form, input)), "{form:?}");
+    }
+}
+
+#[test]
+fn a_wrong_reader_of_durations_is_noticed() {
+    let in_seconds: fn(&str) -> Result<Policy, String> = |text| {
+        let policy = (Reader::REAL.lease)(text)?;
+        match humantime::parse_duration(text) {
+            Ok(duration) => Ok(Policy::new().lease(std::time::Duration::from_secs(duration.as_secs()))),
+            Err(_) => Ok(policy),
+        }
+    };
+    let silent: fn(&str) -> Result<Policy, String> = |text| (Reader::REAL.lease)(text).map_err(|_| "bad".to_owned());
+    let wrapping: fn(&str) -> Result<Policy, String> =
+        |text| (Reader::REAL.lease)(text).or_else(|_| (Reader::REAL.lease)("1s"));
+    for lease in [in_seconds, silent, wrapping] {
+        assert!(is_noticed("durations", |input| durations::hold(&Reader { lease }, input)));
+    }
+}
+
+#[test]
+fn a_wrong_maker_of_keys_is_noticed() {
+    // Joined by a separator instead of prefixed by their lengths.
+    let joining = |fields: &Fields| {
+        (Maker::REAL.key)(fields)?;
+        Identity::new(Scene::Named(fields.scene.clone().into()), fields.scope.clone(), &fields.parts.join(&b':'))
+            .tenant(&fields.tenant.as_ref().map(|tenant| tenant.join(&b':')).unwrap_or_else(|| b"none".to_vec()))
+            .key(&fields.namespace)
+    };
+    let cutting = |fields: &Fields| {
+        let mut fields = fields.clone();
+        fields.parts.iter_mut().for_each(|part| part.truncate(300));
+        (Maker::REAL.key)(&fields)
+    };
+    let folding = |fields: &Fields| {
+        let mut fields = fields.clone();
+        fields.parts.iter_mut().for_each(|part| part.make_ascii_lowercase());
+        fields.scope = fields.scope.trim().to_owned();
+        (Maker::REAL.key)(&fields)
+    };
+    for key in [joining, cutting, folding] {
+        assert!(is_noticed("keys", |input| keys::hold(&Maker { key }, input)));
+    }
+}
+
+#[test]
+fn a_wrong_judge_of_policies_is_noticed() {
+    let agreeing = Judge { check: |_, _| Ok(()), ..Judge::REAL };
+    let deaf = Judge { read: |json| Ok(serde_json::from_slice(json).unwrap_or_default()), ..Judge::REAL };
+    for judge in [agreeing, deaf] {
+        assert!(is_noticed("policy", |input| policy::hold(&judge, input)), "{judge:?}");
+    }
+}

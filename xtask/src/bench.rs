@@ -1,0 +1,124 @@
+//! `cargo xtask bench NAME`: what it costs, beside a floor of the same run.
+mod figures;
+mod page;
+mod plot;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use self::figures::Figure;
+use crate::tools::{Done, cargo, root};
+
+/// The benches of each name, in the order they are run.
+const CORE: [&str; 2] = ["core", "heap"];
+
+/// What is asked for beside the name.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    json: bool,
+    write: bool,
+    only: Option<String>,
+}
+
+impl Options {
+    /// # Errors
+    /// The argument that was not understood.
+    pub(crate) fn parse<'a>(arguments: &[&'a str]) -> Result<Self, &'a str> {
+        let mut options = Self::default();
+        for argument in arguments {
+            match *argument {
+                "--json" => options.json = true,
+                "--write" => options.write = true,
+                only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
+                unknown => return Err(unknown),
+            }
+        }
+        // A page of some of the figures would take the others away.
+        match (options.write, &options.only) {
+            (true, Some(_)) => Err("--write"),
+            _ => Ok(options),
+        }
+    }
+}
+
+/// A goal that is missed is printed as missed, and is no failure: this machine may not be the one to judge by.
+pub(crate) fn core(options: &Options) -> Done {
+    let mut run = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-rs"])?;
+    run.args(CORE.iter().flat_map(|bench| ["--bench", bench])).arg("--").args(&options.only);
+    if !options.write {
+        run.args(options.json.then_some("--json"));
+        return Ok(run.status()?.success());
+    }
+    let lines = output(run.arg("--json"))?;
+    let figures = lines.lines().map(Figure::parse).collect::<Result<Vec<_>, _>>()?;
+    write(&root()?.join("docs"), &lines, &figures)?;
+    print!("{lines}");
+    Ok(true)
+}
+
+fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {
+    let output = run.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err("the benches did not run to their end".into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The figures, the page's table of them, and its plots.
+fn write(docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = docs.join("benchmarks");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("core.jsonl"), lines)?;
+    plot::against_goals(figures, &folder.join("core-goals.svg"))?;
+    plot::beside_floors(figures, &folder.join("core-floors.svg"))?;
+    let page = docs.join("benchmarks.md");
+    std::fs::write(&page, page::with_table(&std::fs::read_to_string(&page)?, figures)?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_what_is_none_is_told() {
+        let only = Options { json: true, only: Some("fresh".into()), ..Options::default() };
+        assert_eq!(Options::parse(&["--json", "fresh"]), Ok(only));
+        assert_eq!(Options::parse(&["--jsn"]), Err("--jsn"));
+        assert_eq!(Options::parse(&["fresh", "duplicate"]), Err("duplicate"));
+        assert_eq!(Options::parse(&["fresh", "--write"]), Err("--write"));
+    }
+
+    /// The page is written by `--write` and by nothing else.
+    #[test]
+    fn the_page_says_what_was_measured() {
+        let docs = root().unwrap().join("docs");
+        let lines = std::fs::read_to_string(docs.join("benchmarks/core.jsonl")).unwrap();
+        let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
+        let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
+        assert_eq!(page::with_table(&page, &figures).unwrap(), page, "`cargo xtask bench core --write` anew");
+    }
+
+    #[test]
+    fn plots_show_every_figure_that_has_a_goal_or_a_floor() {
+        let line = |ratio: f64, met: bool| {
+            format!(
+                r#"{{"bench":"core","case":"fresh","store":"memory","concurrency":64,"unit":"ns","value":1500.0,
+                "floor":500.0,"ratio":{ratio},"goal":"<= 5","met":{met}}}"#
+            )
+        };
+        let figures = [Figure::parse(&line(3.0, true)).unwrap(), Figure::parse(&line(7.5, false)).unwrap()];
+        let folder = std::env::temp_dir().join(format!("idempotent-plots-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let svg = |name: &str, plot: plot::Plot| {
+            plot(&figures, &folder.join(name)).unwrap();
+            std::fs::read_to_string(folder.join(name)).unwrap()
+        };
+        let (goals, floors) = (svg("goals.svg", plot::against_goals), svg("floors.svg", plot::beside_floors));
+        std::fs::remove_dir_all(&folder).unwrap();
+        for text in ["memory fresh, 64 at once", "3.00 (goal &lt;= 5)", "7.50 (goal &lt;= 5), missed"] {
+            assert!(goals.contains(text), "{text} is missing in {goals}");
+        }
+        assert!(floors.contains("1500 ns") && floors.contains("500 ns"), "{floors}");
+    }
+}

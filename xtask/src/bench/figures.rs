@@ -1,0 +1,97 @@
+//! What the benches print: one JSON object a line.
+use serde_json::Value;
+
+/// A figure, beside its floor if it has one.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) value: f64,
+    pub(crate) floor: Option<f64>,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) goal: Option<Goal>,
+    pub(crate) met: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Figure {
+    /// # Errors
+    /// The line that is none, and why.
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
+        let wrong = |what: &str| format!("a bench printed `{line}`: {what}");
+        let object: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
+        let text = |name: &str| object[name].as_str().map(str::to_owned);
+        let number = |name: &str| object[name].as_f64();
+        let at = object["concurrency"].as_u64().map_or_else(String::new, |tasks| format!(", {tasks} at once"));
+        let store = text("store").unwrap_or_else(|| "executor".to_owned());
+        let case = text("case").ok_or_else(|| wrong("no `case`"))?;
+        let goal = text("goal").map(|goal| Goal::parse(&goal).ok_or_else(|| wrong("a `goal` is `<= 5` or `>= 0.9`")));
+        Ok(Self {
+            name: format!("{store} {case}{at}"),
+            unit: text("unit").ok_or_else(|| wrong("no `unit`"))?,
+            value: number("value").ok_or_else(|| wrong("no `value`"))?,
+            floor: number("floor"),
+            ratio: number("ratio"),
+            goal: goal.transpose()?,
+            met: object["met"].as_bool(),
+        })
+    }
+
+    /// What the goal is about.
+    pub(crate) fn judged(&self) -> f64 {
+        self.ratio.unwrap_or(self.value)
+    }
+}
+
+impl Goal {
+    fn parse(text: &str) -> Option<Self> {
+        let (sign, number) = text.split_once(' ')?;
+        let number = number.parse().ok()?;
+        match sign {
+            "<=" => Some(Self::AtMost(number)),
+            ">=" => Some(Self::AtLeast(number)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(limit) => write!(f, "<= {limit}"),
+            Self::AtLeast(limit) => write!(f, ">= {limit}"),
+        }
+    }
+}
+
+/// With as many digits as can be trusted.
+pub(crate) fn rounded(figure: f64) -> String {
+    match figure {
+        _ if figure >= 100.0 => format!("{figure:.0}"),
+        _ if figure >= 1.0 => format!("{figure:.2}"),
+        _ => format!("{figure:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_figure_is_told_with_the_reason() {
+        for (line, why) in [
+            ("warning: x", "expected value"),
+            (r#"{"case":"fresh"}"#, "no `unit`"),
+            (r#"{"case":"fresh","unit":"ns"}"#, "no `value`"),
+            (r#"{"case":"fresh","unit":"ns","value":1,"goal":"5"}"#, "a `goal` is"),
+        ] {
+            let error = Figure::parse(line).unwrap_err();
+            assert!(error.contains(why) && error.contains(line), "{error}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The table in `docs/benchmarks.md`.
+use super::figures::{Figure, rounded};
+
+const BEGIN: &str = "<!-- core: written by `cargo xtask bench core --write` -->\n";
+const END: &str = "<!-- /core -->\n";
+
+/// The page with its table made anew.
+///
+/// # Errors
+/// If the page has no place for one.
+pub(crate) fn with_table(page: &str, figures: &[Figure]) -> Result<String, String> {
+    let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", BEGIN.trim_end(), END.trim_end());
+    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok(format!("{before}{BEGIN}{}{END}{after}", table(figures)))
+}
+
+fn table(figures: &[Figure]) -> String {
+    let mut table = String::from("| figure | value | floor | ratio | goal | met |\n|---|---|---|---|---|---|\n");
+    for figure in figures {
+        let number = |figure: Option<f64>| figure.map_or_else(String::new, rounded);
+        let goal = figure.goal.map_or_else(String::new, |goal| goal.to_string());
+        let met = figure.met.map_or("", |met| if met { "yes" } else { "**no**" });
+        let (value, floor, ratio) = (rounded(figure.value), number(figure.floor), number(figure.ratio));
+        table += &format!("| {} | {value} {} | {floor} | {ratio} | {goal} | {met} |\n", figure.name, figure.unit);
+    }
+    table
+}

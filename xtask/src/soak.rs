@@ -1,0 +1,12 @@
+//! What takes too long for CI.
+use crate::tools::{Done, cargo, stream};
+
+/// The largest variants of the model check, one after the other: each uses all cores it is given.
+pub(crate) fn model() -> Done {
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-model", "--test", "variants"])?;
+    command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
+    let mut checked = 0;
+    let status = stream(&mut command, |line| checked += usize::from(line.contains(" unique ")))?;
+    println!("xtask soak: {checked} variants of the model checked");
+    Ok(status.success() && checked > 0)
+}
