@@ -135,6 +135,30 @@ impl VirtualClock {
         self.settle().await;
     }
 
+    /// As [`advance`](Self::advance), but all timers of one instant fire before anything runs, so that what they wake
+    /// runs side by side; until `timers` is used up, one for each.
+    pub(crate) async fn advance_by_timers(&self, by: Duration, timers: &mut u64) {
+        self.settle().await;
+        let target = self.elapsed().saturating_add(by);
+        while *timers > 0 && self.fire_next(target) {
+            *timers -= 1;
+            let now = self.elapsed();
+            while self.fire_next(now) {
+                *timers = timers.saturating_sub(1);
+            }
+            self.settle().await;
+        }
+        if *timers > 0 {
+            self.timers().move_to(target);
+        }
+        self.settle().await;
+    }
+
+    /// By how many µs this handle's wall clock is wrong.
+    pub(crate) fn wall_offset(&self) -> i64 {
+        self.wall_offset.load(Ordering::SeqCst)
+    }
+
     /// Moves time by `by` at one blow, as for a process that was stopped: all timers due on the way fire late.
     /// Nothing runs until the caller waits; see [`settle`](Self::settle).
     pub fn jump(&self, by: Duration) {

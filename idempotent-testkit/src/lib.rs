@@ -13,6 +13,8 @@
 //! | know which laws there are | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
+//! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
+//! | judge what real processes did to a store | [`history`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
 pub mod conformance;
@@ -20,8 +22,10 @@ mod crash;
 mod deliver;
 mod entropy;
 mod fault;
+pub mod history;
 mod mock;
 pub mod mutants;
+pub mod sim;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};

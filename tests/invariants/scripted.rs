@@ -11,7 +11,7 @@ use idempotent::{
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
 
-use crate::process::{ProcessClock, Wire};
+use idempotent_testkit::sim::{ProcessClock, Wire};
 
 const LEASE: Duration = Duration::from_secs(30);
 

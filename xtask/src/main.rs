@@ -5,6 +5,7 @@ mod check;
 mod fix;
 mod outside;
 mod setup;
+mod sim;
 mod soak;
 mod test;
 mod tools;
@@ -17,13 +18,14 @@ cargo xtask COMMAND
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
   test extras       the sets of tests that take longer; there are none yet
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
+  sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   soak model        what takes too long for CI: the largest variants of the model check
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
-const COMMANDS: [&str; 6] = ["test", "check", "soak", "fix", "bench", "setup"];
+const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 1] = ["model"];
 const BENCHES: [&str; 1] = ["core"];
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["test", "--", ref filter @ ..] => test::all(filter),
         ["test", "extras"] => test::extras(),
         ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
+        ["sim", ref arguments @ ..] => return sim::run(arguments),
         ["check"] => check::all(),
         ["soak", "model"] => soak::model(),
         ["soak"] => return incomplete("soak", &SOAKS),

@@ -1,28 +1,37 @@
 //! What the seeds have seen: a check of what never happens proves nothing.
 use std::collections::BTreeMap;
 
-use idempotent::{Claim, Settled, StoreErrorKind};
-use idempotent_testkit::Answer;
+use idempotent_core::{Claim, Settled};
 
-use crate::history::{History, What};
+use super::events::{Told, What};
+use crate::history::check::Report;
 
-#[derive(Debug, Default)]
+/// How often what has happened, right or wrong.
+#[derive(Clone, Debug, Default)]
 pub struct Coverage(BTreeMap<String, u64>);
 
-/// What must have happened, each more than once.
+/// What must have happened.
 const WANTED: &[&str] = &[
-    "takeover",
+    "takeovers",
+    "unknowns",
     "late completion refused",
     "late renewal refused",
     "grant to a run that is over",
-    "lost reply: Claim",
-    "lost reply: Renew",
-    "lost reply: Complete",
-    "lost reply: Release",
-    "hung: Claim",
-    "hung: Renew",
-    "hung: Complete",
-    "hung: Release",
+    "lost request: claim",
+    "lost reply: claim",
+    "lost reply: renew",
+    "lost reply: complete",
+    "lost reply: release",
+    "silence: claim",
+    "silence: renew",
+    "silence: complete",
+    "silence: release",
+    "refused: claim",
+    "late: claim",
+    "copy: claim",
+    "copy: renew",
+    "copy: complete",
+    "copy: release",
     "release: Delete",
     "release: Vacate",
     "release: Refund",
@@ -30,6 +39,8 @@ const WANTED: &[&str] = &[
     "release: Bury",
     "effect after the lease was lost",
     "effect refused",
+    "forgotten",
+    "purged",
     "ended: ran",
     "ended: replayed",
     "ended: released",
@@ -52,27 +63,40 @@ const WANTED: &[&str] = &[
     "chaos: stop",
     "chaos: jump",
     "chaos: store down",
+    "chaos: store clock",
+    "chaos: worker clock",
 ];
 
 impl Coverage {
+    pub(super) fn of(told: &Told, report: &Report) -> Self {
+        let mut coverage = Self::default();
+        coverage.add(told);
+        let counts = &report.counts;
+        for (what, times) in [
+            ("takeovers", counts.takeovers),
+            ("unknowns", counts.unknowns),
+            ("kills", counts.kills),
+            ("grants", counts.grants),
+            ("effects beyond the first", counts.repeated_effects),
+        ] {
+            *coverage.0.entry(what.to_owned()).or_default() += times;
+        }
+        coverage
+    }
+
     fn count(&mut self, what: impl Into<String>) {
         *self.0.entry(what.into()).or_default() += 1;
     }
 
-    pub fn add(&mut self, history: &History) {
+    fn add(&mut self, told: &Told) {
         let mut owners = BTreeMap::new();
-        for event in &history.events {
+        for event in &told.events {
             match &event.what {
                 What::Claim(claimed) => {
                     let Claim::Acquired(grant) = &claimed.answer else { continue };
-                    if owners
-                        .insert((claimed.key, claimed.owner.0), grant.fencing)
-                        .is_some_and(|old| old != grant.fencing)
-                    {
+                    let before = owners.insert((claimed.key, claimed.owner.0), grant.fencing);
+                    if before.is_some_and(|old| old != grant.fencing) {
                         self.count("grant to a run that is over");
-                    }
-                    if grant.taken_over.is_some() {
-                        self.count("takeover");
                     }
                 }
                 What::Complete { answer: Settled::Lost { .. }, .. } => self.count("late completion refused"),
@@ -83,29 +107,35 @@ impl Coverage {
                 What::HandlerEnd { how, .. } => self.count(format!("handler: {how:?}")),
                 What::Ended { outcome, .. } => self.count(format!("ended: {}", outcome.name())),
                 What::Chaos(what) => self.count(format!("chaos: {what}")),
-                _ => {}
-            }
-        }
-        for call in &history.calls {
-            let applied = !matches!(call.applied, None | Some(Answer::Error(_)));
-            match call.answer {
-                Some(Answer::Error(StoreErrorKind::Ambiguous)) if applied => {
-                    self.count(format!("lost reply: {:?}", call.verb));
-                }
-                None if applied => self.count(format!("hung: {:?}", call.verb)),
+                What::Fault { fault, verb } => self.count(format!("{fault}: {verb}")),
+                What::Together => self.count("batch"),
+                What::Forgotten { .. } => self.count("forgotten"),
+                What::Purged { .. } => self.count("purged"),
                 _ => {}
             }
         }
     }
 
-    pub fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         for (what, times) in other.0 {
             *self.0.entry(what).or_default() += times;
         }
     }
 
-    /// What is wanted and never happened.
+    /// What happened, by name, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(what, times)| (what.as_str(), *times))
+    }
+
+    /// How often it happened.
+    #[must_use]
+    pub fn times(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+
+    /// What has to happen in a campaign that proves something, and never did.
+    #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
-        WANTED.iter().filter(|what| !self.0.contains_key(**what)).copied().collect()
+        WANTED.iter().filter(|what| self.times(what) == 0).copied().collect()
     }
 }

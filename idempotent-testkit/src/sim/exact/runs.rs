@@ -1,163 +1,14 @@
-//! The invariants of protocol.md §2.7, one pure function each. They know nothing of how a store or the executor
-//! decides; each looks after its own breach and leaves the others' to the others.
+//! I7 to I14: what the runs did, what they were told, and how it ended.
 use std::collections::{BTreeMap, BTreeSet};
 
-use idempotent::{Claim, Disposition, InFlight, Outcome, Settled, Verdict};
+use idempotent_core::{Claim, Disposition, InFlight, Outcome, Settled, Verdict};
 
-use crate::history::{History, How, What};
-use crate::ledger::{Phase, later, walk};
-
-pub type Check = fn(&History) -> Result<(), String>;
-
-pub const ALL: &[(&str, Check)] = &[
-    ("I1", i01_one_holder),
-    ("I2", i02_no_foreign_release),
-    ("I3", i03_no_completion_by_a_superseded_owner),
-    ("I4", i04_consumed_is_never_undone),
-    ("I4b", i04b_no_grant_within_retention),
-    ("I5", i05_the_first_result_stands),
-    ("I6", i06_fencing_rises),
-    ("I7", i07_no_late_effect_on_a_fenced_resource),
-    ("I8", i08_settled_only_when_known),
-    ("I9", i09_consumed_means_done),
-    ("I10", i10_every_run_has_a_cause),
-    ("I11", i11_effects_have_grants),
-    ("I12", i12_another_payload_is_no_duplicate),
-    ("I13", i13_everything_ends),
-    ("I14", i14_an_owner_in_its_lease_is_heard),
-    ("one outcome", one_outcome),
-];
-
-pub fn violations(history: &History) -> Vec<(&'static str, String)> {
-    ALL.iter().filter_map(|(name, check)| check(history).err().map(|error| (*name, error))).collect()
-}
-
-fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(text()) }
-}
-
-/// By the store's answers; and by the executor's word: while a lease says that it is not lost, nobody else has it.
-pub fn i01_one_holder(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| match &event.what {
-        What::Claim(claimed) if matches!(claimed.answer, Claim::Acquired(_)) => match before.live_holder(event.at) {
-            Some(other) if other.owner != claimed.owner => Err(format!("granted beside {other:?}")),
-            _ => Ok(()),
-        },
-        What::Effect { fencing: Some(fencing), believes: true, .. } => {
-            let holds = before.live_holder(event.at).is_some_and(|grant| grant.fencing == *fencing);
-            ensure(holds, || format!("the lease says it holds, the store says {:?} {:?}", before.phase, before.last()))
-        }
-        _ => Ok(()),
-    })
-    .map(drop)
-}
-
-pub fn i02_no_foreign_release(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| match &event.what {
-        // One of a consumed record is I4's.
-        What::Release { owner, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
-            ensure(before.repeats(event.at, *owner), || {
-                format!("released, but it is {:?} of {:?}", before.phase, before.last())
-            })
-        }
-        _ => Ok(()),
-    })
-    .map(drop)
-}
-
-pub fn i03_no_completion_by_a_superseded_owner(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| match &event.what {
-        What::Complete { owner, answer: Settled::Done, .. } => {
-            let its_own = before.last().is_some_and(|grant| grant.owner == *owner);
-            let stands = before.holder(event.at).is_some() || before.consumed(event.at).is_some();
-            ensure(its_own && stands, || format!("completed, but it is {:?} of {:?}", before.phase, before.last()))
-        }
-        What::Renew { owner, answer: Settled::Done, .. } => {
-            // One of a consumed record is I4's.
-            let its_own = before.repeats(event.at, *owner) || before.consumed(event.at).is_some();
-            ensure(its_own, || format!("renewed, but it is {:?} of {:?}", before.phase, before.last()))
-        }
-        _ => Ok(()),
-    })
-    .map(drop)
-}
-
-/// Within the retention a consumed key is told to be consumed, and nothing else becomes of it.
-pub fn i04_consumed_is_never_undone(history: &History) -> Result<(), String> {
-    let mut completing = BTreeSet::new();
-    walk(history, |_, before, event| {
-        let consumed = before.consumed(event.at).is_some();
-        match &event.what {
-            What::Release { answer: Settled::Done, .. } | What::Renew { answer: Settled::Done, .. } if consumed => {
-                Err(format!("consumed, yet done: {:?}", before.last()))
-            }
-            What::Claim(claimed) if consumed => match &claimed.answer {
-                // The others' to judge: I4b, I12.
-                Claim::Consumed(_) | Claim::Mismatch | Claim::Acquired(_) => Ok(()),
-                other => Err(format!("consumed, yet told {other:?}")),
-            },
-            What::Complete { owner, .. } => {
-                completing.insert(owner.0);
-                Ok(())
-            }
-            // The executor's part: whoever has asked for a completion never takes the marker back.
-            What::Release { owner, .. } if completing.contains(&owner.0) && !history.plan.release_on_cancel => {
-                Err("released by an owner that had sent its completion".to_owned())
-            }
-            _ => Ok(()),
-        }
-    })
-    .map(drop)
-}
-
-pub fn i04b_no_grant_within_retention(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| match &event.what {
-        What::Claim(claimed) if matches!(claimed.answer, Claim::Acquired(_)) => {
-            ensure(before.consumed(event.at).is_none(), || "granted though consumed".to_owned())
-        }
-        _ => Ok(()),
-    })
-    .map(drop)
-}
-
-/// What duplicates are told by the store, and what callers get from their executor, is the first result.
-pub fn i05_the_first_result_stands(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| match &event.what {
-        What::Claim(claimed) => match (&claimed.answer, before.consumed(event.at)) {
-            (Claim::Consumed(told), Some(value)) => {
-                let fencing = before.last().map(|grant| grant.fencing);
-                let same = told.value == *value && Some(told.fencing) == fencing;
-                ensure(same, || format!("the first result was {value:?} of {fencing:?}"))
-            }
-            (Claim::Consumed(_), None) => Err(format!("told consumed, but it is {:?}", before.phase)),
-            _ => Ok(()),
-        },
-        What::Delivered { value: Some(value), outcome: Some(Outcome::Ran | Outcome::Replayed), .. } => {
-            let bytes = serde_json::to_vec(value).unwrap();
-            let known = before.completed.iter().any(|(_, first)| first.as_deref() == Some(&bytes[..]));
-            ensure(known, || "this result was never stored".to_owned())
-        }
-        _ => Ok(()),
-    })
-    .map(drop)
-}
-
-/// And a claim said twice is granted once.
-pub fn i06_fencing_rises(history: &History) -> Result<(), String> {
-    walk(history, |_, before, event| {
-        let What::Claim(claimed) = &event.what else { return Ok(()) };
-        let (Claim::Acquired(grant), Some(last)) = (&claimed.answer, before.last()) else { return Ok(()) };
-        if before.repeats(event.at, claimed.owner) {
-            let same = (grant.fencing, grant.attempt) == (last.fencing, last.attempt);
-            return ensure(same, || format!("the same claim was granted as {last:?}"));
-        }
-        ensure(grant.fencing > last.fencing, || format!("an earlier grant is {last:?}"))
-    })
-    .map(drop)
-}
+use super::ensure;
+use crate::sim::events::{How, Told, What};
+use crate::sim::ledger::{Phase, later, walk};
 
 /// None is let in late, and none that is current is refused.
-pub fn i07_no_late_effect_on_a_fenced_resource(history: &History) -> Result<(), String> {
+pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<(), String> {
     let mut highest = BTreeMap::new();
     walk(history, |_, before, event| {
         let What::Effect { key, fencing: Some(fencing), accepted, .. } = &event.what else { return Ok(()) };
@@ -178,7 +29,7 @@ pub fn i07_no_late_effect_on_a_fenced_resource(history: &History) -> Result<(), 
 
 /// An outcome is told only of what the store has said, and a delivery is settled only by such an outcome. A run
 /// without protection is the exception that its policy asks for: it is acknowledged, and nothing is recorded.
-pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
+pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> {
     let mut replayed: BTreeMap<u128, u64> = BTreeMap::new();
     walk(history, |_, before, event| match &event.what {
         What::Ended { key: Some(key), fencing, outcome } => {
@@ -187,10 +38,10 @@ pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
                     let replayed = replayed.entry(*key).or_default();
                     *replayed += 1;
                     // A copy inside a batch gets the result of the first without asking the store.
-                    *replayed <= before.told_consumed || (history.plan.batched > 0 && !before.completed.is_empty())
+                    *replayed <= before.told_consumed || (history.plan.batched() && !before.completed.is_empty())
                 }
                 // Nothing is recorded of a run without protection.
-                Outcome::Failed if fencing.is_none() && history.plan.unprotected => true,
+                Outcome::Failed if fencing.is_none() && history.plan.unprotected() => true,
                 other => before.knows(*fencing, other),
             };
             ensure(known, || format!("the store never said so; it is {:?} of {:?}", before.phase, before.last()))
@@ -201,7 +52,7 @@ pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
                     Some(Outcome::Ran | Outcome::Replayed | Outcome::ConsumedWithoutResult) => {
                         !before.completed.is_empty()
                     }
-                    Some(Outcome::Unprotected) => history.plan.unprotected,
+                    Some(Outcome::Unprotected) => history.plan.unprotected(),
                     _ => false,
                 },
                 Disposition::DeadLetter { .. } => {
@@ -218,7 +69,7 @@ pub fn i08_settled_only_when_known(history: &History) -> Result<(), String> {
 
 /// By the owner, not by the grant: a copy of its claim that comes late, after the record is gone, makes a grant
 /// that nobody runs, and then a late copy of its completion may find its owner there again.
-pub fn i09_consumed_means_done(history: &History) -> Result<(), String> {
+pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| match &event.what {
         What::Effect { key, fencing: Some(fencing), accepted: true, .. } => {
@@ -240,7 +91,7 @@ pub fn i09_consumed_means_done(history: &History) -> Result<(), String> {
 /// A grant follows the end of the one before: its lease ran out, its owner released it, or its record's time is
 /// over. A grant beside a live holder is I1's, one of a consumed key I4b's. And an owner releases only what has not
 /// started or has failed.
-pub fn i10_every_run_has_a_cause(history: &History) -> Result<(), String> {
+pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
     let ends: BTreeMap<_, _> = history
         .events
         .iter()
@@ -258,6 +109,16 @@ pub fn i10_every_run_has_a_cause(history: &History) -> Result<(), String> {
                 _ => true,
             };
             ensure(ended, || format!("granted though {:?}", before.phase))?;
+            if let Some(vacant) = before.vacant(event.at) {
+                ensure(vacant.not_before <= event.at, || format!("granted too soon: {vacant:?}"))?;
+                ensure(grant.attempt == vacant.attempt + 1, || format!("the count went wrong: {vacant:?}"))?;
+            }
+            // A takeover goes on counting, whatever else is forgotten.
+            let over = before.holder(event.at).filter(|_| !before.repeats(event.at, claimed.owner));
+            if let Some(over) = over.filter(|over| over.until <= event.at) {
+                ensure(!claimed.parks, || format!("taken over from {over:?}, and nobody may"))?;
+                ensure(grant.attempt == over.attempt + 1, || format!("not counted: {over:?}"))?;
+            }
             let most = claimed.max_attempts;
             ensure(most == 0 || grant.attempt <= most, || format!("attempt {} of {most}", grant.attempt))
         }
@@ -267,7 +128,7 @@ pub fn i10_every_run_has_a_cause(history: &History) -> Result<(), String> {
                 None => Ok(()),
                 Some((ended, how)) if *ended > place => Err(format!("released while its handler ran: {how:?}")),
                 Some((_, How::Failed | How::Panicked)) => Ok(()),
-                _ if history.plan.release_on_cancel => Ok(()),
+                _ if history.plan.release_on_cancel() => Ok(()),
                 Some((_, how)) => Err(format!("released though its handler ended so: {how:?}")),
             }
         }
@@ -277,12 +138,12 @@ pub fn i10_every_run_has_a_cause(history: &History) -> Result<(), String> {
 }
 
 /// At most one for each grant; runs without protection have none.
-pub fn i11_effects_have_grants(history: &History) -> Result<(), String> {
+pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| {
         let What::Effect { key, fencing, .. } = &event.what else { return Ok(()) };
         let Some(fencing) = fencing else {
-            return ensure(history.plan.unprotected, || "a run without a lease".to_owned());
+            return ensure(history.plan.unprotected(), || "a run without a lease".to_owned());
         };
         let granted = before.grants.iter().any(|grant| grant.fencing == *fencing);
         ensure(granted, || "never granted".to_owned())?;
@@ -292,7 +153,7 @@ pub fn i11_effects_have_grants(history: &History) -> Result<(), String> {
 }
 
 /// Neither by the store nor, in the end, by the executor; and the same payload is never told to be another.
-pub fn i12_another_payload_is_no_duplicate(history: &History) -> Result<(), String> {
+pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) => {
             let stands = match before.phase {
@@ -310,8 +171,9 @@ pub fn i12_another_payload_is_no_duplicate(history: &History) -> Result<(), Stri
                 _ => Ok(()),
             }
         }
-        What::Delivered { value: Some(value), payload, .. } if history.plan.fingerprints => {
-            ensure(value.starts_with(&format!("{payload} ")), || "another payload's result".to_owned())
+        What::Delivered { value: Some(value), payload, .. } if history.plan.compares() => {
+            let its_own = value.is_empty() || value.starts_with(&format!("{payload} "));
+            ensure(its_own, || "another payload's result".to_owned())
         }
         _ => Ok(()),
     })
@@ -319,7 +181,7 @@ pub fn i12_another_payload_is_no_duplicate(history: &History) -> Result<(), Stri
 }
 
 /// Every delivery is settled in time, every key of one has an end, and nobody waits for a lease that is over.
-pub fn i13_everything_ends(history: &History) -> Result<(), String> {
+pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
     ensure(history.unsettled.is_empty(), || format!("never settled: {}", history.unsettled.join(", ")))?;
     let keys = walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };
@@ -332,7 +194,7 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
     for (key, standing) in keys {
         let settled_otherwise = history.events.iter().any(|event| match &event.what {
             What::Delivered { key: of, outcome: Some(outcome), disposition, .. } if *of == key => {
-                let bare = history.plan.unprotected && *outcome == Outcome::Failed;
+                let bare = history.plan.unprotected() && *outcome == Outcome::Failed;
                 let put_off = matches!(disposition, Disposition::Retry { .. });
                 !(bare || put_off || matches!(outcome, Outcome::Unprotected | Outcome::Mismatch))
             }
@@ -347,7 +209,7 @@ pub fn i13_everything_ends(history: &History) -> Result<(), String> {
 }
 
 /// Late or not: whom nobody took over from is never refused while its record is remembered.
-pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), String> {
+pub(super) fn i14_an_owner_in_its_lease_is_heard(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| {
         if let What::Ended {
             outcome: Outcome::LeaseLost | Outcome::Unrecorded | Outcome::StoreDown(_), fencing, ..
@@ -355,7 +217,7 @@ pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), Strin
         {
             // Where nothing goes wrong, the executor hears its store, and keeps its lease as long as it may.
             let mut grants = before.grants.iter().filter(|grant| Some(grant.fencing) == *fencing);
-            let capped = grants.any(|grant| later(grant.at, history.plan.max_run) <= event.at);
+            let capped = grants.any(|grant| later(grant.at, history.plan.shortest_run()) <= event.at);
             return ensure(capped || !history.plan.is_harmless(), || "given up for nothing".to_owned());
         }
         let Some(grant) = before.holder(event.at) else { return Ok(()) };
@@ -376,25 +238,4 @@ pub fn i14_an_owner_in_its_lease_is_heard(history: &History) -> Result<(), Strin
         ensure(!refused, || format!("refused, though it holds it: {grant:?}"))
     })
     .map(drop)
-}
-
-/// Exactly one terminal outcome for each run, told to the counters and to the observer; one end of each delivery.
-pub fn one_outcome(history: &History) -> Result<(), String> {
-    let mut ends = BTreeSet::new();
-    for event in &history.events {
-        match &event.what {
-            What::Chaos("AN UNEXPECTED PANIC") => return Err("something panicked".to_owned()),
-            What::StoreError { kind, .. } => return Err(format!("the store itself failed: {kind}")),
-            What::Delivered { delivery, disposition, .. } if !matches!(disposition, Disposition::Retry { .. }) => {
-                ensure(ends.insert(*delivery), || format!("delivery {delivery} is settled twice"))?;
-            }
-            _ => {}
-        }
-    }
-    for (worker, (begun, ended, told)) in &history.counts {
-        ensure(begun == ended && ended == told, || {
-            format!("worker {worker}: {begun} runs, {ended} ended, {told} told to the observer")
-        })?;
-    }
-    Ok(())
 }

@@ -3,26 +3,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{Claim, Fencing, Fingerprint, Grant, Outcome, OwnerToken, Settled, Verdict};
+use idempotent_core::{Claim, Fencing, Fingerprint, Grant, Outcome, OwnerToken, Settled, Verdict};
 
-use crate::history::{Claimed, Event, History, What};
+use super::events::{Claimed, Event, Told, What};
+use crate::VirtualClock;
 
 #[derive(Clone, Debug)]
-pub struct Granted {
-    pub owner: OwnerToken,
-    pub fencing: Fencing,
-    pub attempt: u32,
-    pub at: u64,
-    pub fingerprint: Option<Fingerprint>,
+pub(super) struct Granted {
+    pub(super) owner: OwnerToken,
+    pub(super) fencing: Fencing,
+    pub(super) attempt: u32,
+    pub(super) at: u64,
+    pub(super) fingerprint: Option<Fingerprint>,
     /// The lease's end, as far as renewals were answered.
-    pub until: u64,
+    pub(super) until: u64,
     /// After the lease's end it is remembered this long.
-    pub memory: Duration,
+    pub(super) memory: Duration,
 }
 
 /// What a key was last told to be in.
 #[derive(Clone, Debug, Default)]
-pub enum Phase {
+pub(super) enum Phase {
     /// Never claimed, or released.
     #[default]
     Free,
@@ -39,34 +40,43 @@ pub enum Phase {
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vacant {
+    pub(super) not_before: u64,
+    pub(super) attempt: u32,
+    until: u64,
+}
+
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
-    pub phase: Phase,
+pub(super) struct Standing {
+    pub(super) phase: Phase,
     /// Every grant so far; the last one is the one the phase is about.
-    pub grants: Vec<Granted>,
+    pub(super) grants: Vec<Granted>,
     /// First completions: grant and value.
-    pub completed: Vec<(Fencing, Option<Arc<[u8]>>)>,
+    pub(super) completed: Vec<(Fencing, Option<Arc<[u8]>>)>,
     /// Releases that were done: grant and verdict.
-    pub released: Vec<(Fencing, Verdict)>,
+    pub(super) released: Vec<(Fencing, Verdict)>,
+    /// What is remembered of a key that was given back.
+    pub(super) vacant: Option<Vacant>,
     /// Claims answered so.
-    pub told_consumed: u64,
-    pub told_failed: u64,
-    pub told_dead: Vec<Fencing>,
-    pub told_mismatch: u64,
+    pub(super) told_consumed: u64,
+    pub(super) told_failed: u64,
+    pub(super) told_dead: Vec<Fencing>,
+    pub(super) told_mismatch: u64,
 }
 
 /// `at` and `by`, as a record counts.
-pub fn later(at: u64, by: Duration) -> u64 {
+pub(super) fn later(at: u64, by: Duration) -> u64 {
     at.saturating_add(u64::try_from(by.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
 }
 
 impl Standing {
-    pub fn last(&self) -> Option<&Granted> {
+    pub(super) fn last(&self) -> Option<&Granted> {
         self.grants.last()
     }
 
     /// Who holds it, in its lease or late, as long as that is remembered.
-    pub fn holder(&self, at: u64) -> Option<&Granted> {
+    pub(super) fn holder(&self, at: u64) -> Option<&Granted> {
         match self.phase {
             Phase::Held => self.last().filter(|grant| later(grant.until, grant.memory) > at),
             _ => None,
@@ -74,12 +84,17 @@ impl Standing {
     }
 
     /// Who holds it and is in its lease.
-    pub fn live_holder(&self, at: u64) -> Option<&Granted> {
+    pub(super) fn live_holder(&self, at: u64) -> Option<&Granted> {
         self.holder(at).filter(|grant| grant.until > at)
     }
 
+    /// Given back, and that is remembered.
+    pub(super) fn vacant(&self, at: u64) -> Option<Vacant> {
+        self.vacant.filter(|vacant| vacant.until > at)
+    }
+
     /// Within the retention.
-    pub fn consumed(&self, at: u64) -> Option<&Option<Arc<[u8]>>> {
+    pub(super) fn consumed(&self, at: u64) -> Option<&Option<Arc<[u8]>>> {
         match &self.phase {
             Phase::Consumed { value, until } if *until > at => Some(value),
             _ => None,
@@ -87,12 +102,12 @@ impl Standing {
     }
 
     /// Whether this answer to a claim repeats the grant in force.
-    pub fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
+    pub(super) fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
         self.holder(at).is_some_and(|grant| grant.owner == owner)
     }
 
     /// Whether the store has said what this outcome says of the grant, or of the key.
-    pub fn knows(&self, fencing: Option<Fencing>, outcome: &Outcome) -> bool {
+    pub(super) fn knows(&self, fencing: Option<Fencing>, outcome: &Outcome) -> bool {
         let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
         match outcome {
             Outcome::Ran => self.completed.iter().any(|(by, _)| Some(*by) == fencing),
@@ -119,6 +134,7 @@ impl Standing {
                     memory,
                 });
                 self.phase = Phase::Held;
+                self.vacant = None;
             }
             Claim::Consumed(_) => self.told_consumed += 1,
             Claim::Failed { .. } => self.told_failed += 1,
@@ -131,6 +147,7 @@ impl Standing {
                 };
                 if !stays {
                     self.phase = Phase::Dead { until: later(at, claimed.memory) };
+                    self.vacant = None;
                 }
             }
             _ => {}
@@ -151,8 +168,18 @@ impl Standing {
                 self.completed.push((fencing, done.value.clone()));
                 self.phase = Phase::Consumed { value: done.value.clone(), until: later(at, done.retain) };
             }
-            What::Release { verdict, memory, answer: Settled::Done, .. } => {
+            What::Release { verdict, delay, memory, answer: Settled::Done, .. } => {
                 let until = later(at, *memory);
+                let attempt = self.last().map_or(0, |grant| grant.attempt);
+                let vacant = |attempt| {
+                    let not_before = later(at, *delay);
+                    Some(Vacant { not_before, attempt, until: later(not_before, *memory) })
+                };
+                self.vacant = match verdict {
+                    Verdict::Vacate => vacant(attempt),
+                    Verdict::Refund => vacant(attempt.saturating_sub(1)),
+                    Verdict::Delete | Verdict::Fail | Verdict::Bury => None,
+                };
                 let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
                 self.released.push((fencing, *verdict));
                 self.phase = match verdict {
@@ -161,14 +188,18 @@ impl Standing {
                     Verdict::Bury => Phase::Dead { until },
                 };
             }
+            What::Forgotten { seen, .. } if self.last().is_some_and(|grant| grant.fencing == *seen) => {
+                self.phase = Phase::Free;
+                self.vacant = None;
+            }
             _ => {}
         }
     }
 }
 
 /// Goes through a history; `check` sees each event that has a key, its place, and how its key stood before it.
-pub fn walk(
-    history: &History,
+pub(super) fn walk(
+    history: &Told,
     mut check: impl FnMut(usize, &Standing, &Event) -> Result<(), String>,
 ) -> Result<BTreeMap<u128, Standing>, String> {
     let mut keys: BTreeMap<u128, Standing> = BTreeMap::new();
@@ -176,7 +207,7 @@ pub fn walk(
         let Some(key) = event.what.key() else { continue };
         let standing = keys.entry(key).or_default();
         check(place, standing, event).map_err(|error| {
-            let ms = (event.at - idempotent_testkit::VirtualClock::START.0) as f64 / 1000.0;
+            let ms = event.at.saturating_sub(VirtualClock::START.0) / 1_000;
             format!("{error}; event {place} at {ms} ms, key {:04x}: {:?}", key >> 112, event.what)
         })?;
         standing.apply(event.at, &event.what);

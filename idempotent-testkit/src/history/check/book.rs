@@ -1,0 +1,337 @@
+//! A history, key by key: who was granted what, and when each of it may and must have begun and ended.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Judge;
+use crate::history::{History, Kind, Label, Line, Token};
+
+/// Later than everything.
+pub(super) const NEVER: u64 = u64::MAX;
+
+pub(super) struct Book<'a> {
+    pub(super) lines: &'a [Line],
+    pub(super) keys: BTreeMap<&'a str, Key<'a>>,
+    /// The first crash after which a call may be on the wire that nobody wrote down.
+    pub(super) hides_from: u64,
+    /// Effects were read back at the end, of some key.
+    pub(super) has_truth: bool,
+    pub(super) has_effects: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Key<'a> {
+    pub(super) lines: Vec<(usize, &'a Line)>,
+    /// In the order of their first line.
+    pub(super) grants: Vec<Grant<'a>>,
+    pub(super) consumptions: Vec<Consumption<'a>>,
+    pub(super) truth: Option<&'a [Token]>,
+    /// Claims whose fate is unknown, by token.
+    pub(super) unheard: BTreeMap<Token, u64>,
+}
+
+/// What one owner was granted under one number.
+pub(super) struct Grant<'a> {
+    pub(super) token: Token,
+    pub(super) fence: u64,
+    /// The line that says so first.
+    pub(super) place: usize,
+    /// Applied no earlier, no later.
+    pub(super) from: u64,
+    pub(super) by: u64,
+    pub(super) lease: Option<u64>,
+    pub(super) fp: Option<&'a str>,
+    /// Answered renewals: `t0`, `t`, and the lease asked for.
+    pub(super) renewals: Vec<(u64, u64, Option<u64>)>,
+    /// A renewal may come at any time.
+    renewed_unheard: bool,
+    /// Its owner may have ended it from here on.
+    pub(super) own_end_from: u64,
+    /// Somebody may have: the owner, an operator, or a loss.
+    pub(super) end_from: u64,
+    /// Its owner has surely given it back by then, or has completed it.
+    pub(super) ended_by: u64,
+}
+
+/// A completion, all its copies together.
+pub(super) struct Consumption<'a> {
+    pub(super) token: Token,
+    pub(super) fence: Option<u64>,
+    /// Applied no earlier.
+    pub(super) from: u64,
+    /// The answered copy, and when it was answered.
+    pub(super) ok: Option<(usize, u64)>,
+    pub(super) retain: Option<u64>,
+    /// What may have been stored first.
+    pub(super) results: BTreeSet<Option<&'a str>>,
+    copies: Vec<&'a Line>,
+    /// An operator or a loss may have undone it from here on.
+    pub(super) undone_from: u64,
+}
+
+fn ms(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
+}
+
+impl<'a> Book<'a> {
+    pub(super) fn of(judge: &Judge, history: &'a History) -> Self {
+        let lines = &history.lines[..];
+        let crashes = || lines.iter().filter(|line| judge.hides && line.event == Kind::Crash);
+        let crashed: BTreeSet<&Label> = crashes().map(|line| &line.worker).collect();
+        let mut keys: BTreeMap<&str, Key<'_>> = BTreeMap::new();
+        for (place, line) in lines.iter().enumerate() {
+            if let Some(key) = &line.key {
+                keys.entry(key).or_default().lines.push((place, line));
+            }
+        }
+        for key in keys.values_mut() {
+            key.read(&crashed);
+        }
+        Self {
+            lines,
+            keys,
+            hides_from: crashes().map(|line| line.t0).min().unwrap_or(NEVER),
+            has_truth: lines.iter().any(|line| line.event == Kind::EffectTruth),
+            has_effects: lines.iter().any(|line| line.event == Kind::Effect),
+        }
+    }
+}
+
+impl Line {
+    /// Whether it is about this grant, as far as it says.
+    fn is_of(&self, token: Token, fence: u64) -> bool {
+        self.token == Some(token) && self.fence.is_none_or(|number| number == fence)
+    }
+}
+
+/// Ends a lease, if it is applied.
+fn may_end(kind: Kind) -> bool {
+    is_given_back(kind) || matches!(kind, Kind::ReleaseUnknown | Kind::CompleteOk | Kind::CompleteUnknown)
+}
+
+/// The owner put the key down without completing it.
+pub(super) fn is_given_back(kind: Kind) -> bool {
+    matches!(kind, Kind::Released | Kind::Failed | Kind::Dead)
+}
+
+/// Somebody other than an owner took the record away.
+pub(super) fn is_undone(kind: Kind) -> bool {
+    matches!(kind, Kind::Forget | Kind::RecordLost)
+}
+
+impl<'a> Key<'a> {
+    fn read(&mut self, crashed: &BTreeSet<&Label>) {
+        for (place, line) in &self.lines {
+            match (line.event, line.token) {
+                (Kind::ClaimUnknown, Some(token)) => {
+                    let from = self.unheard.entry(token).or_insert(line.t0);
+                    *from = line.t0.min(*from);
+                }
+                (Kind::CompleteOk | Kind::CompleteUnknown, Some(token)) => {
+                    let known =
+                        self.consumptions.iter_mut().find(|done| (done.token, done.fence) == (token, line.fence));
+                    match known {
+                        Some(done) => done.add(*place, line),
+                        None => self.consumptions.push(Consumption::of(*place, line, token)),
+                    }
+                }
+                (Kind::EffectTruth, _) => self.truth = line.tokens.as_deref(),
+                _ => {}
+            }
+        }
+        self.read_grants(crashed);
+        for done in &mut self.consumptions {
+            let undone = self.lines.iter().filter(|(_, line)| is_undone(line.event) && line.t >= done.from);
+            done.undone_from = undone.map(|(_, line)| line.t0).min().unwrap_or(NEVER);
+        }
+    }
+
+    fn read_grants(&mut self, crashed: &BTreeSet<&Label>) {
+        for (place, line) in &self.lines {
+            let (Kind::ClaimWon, Some(token), Some(fence)) = (line.event, line.token, line.fence) else { continue };
+            match self.grants.iter_mut().find(|grant| (grant.token, grant.fence) == (token, fence)) {
+                Some(grant) => (grant.from, grant.by) = (grant.from.min(line.t0), grant.by.min(line.t)),
+                None => {
+                    let mut grant = Grant::of(*place, line, token, fence);
+                    grant.from = grant.from.min(self.unheard.get(&token).copied().unwrap_or(NEVER));
+                    if crashed.contains(&line.worker) {
+                        grant.own_end_from = grant.from;
+                        grant.renewed_unheard = true;
+                    }
+                    self.grants.push(grant);
+                }
+            }
+        }
+        for grant in &mut self.grants {
+            for (_, line) in &self.lines {
+                grant.read(line);
+            }
+        }
+    }
+
+    /// Those this line may be about.
+    pub(super) fn grants_of(&self, line: &Line) -> Vec<&Grant<'a>> {
+        self.grants.iter().filter(|grant| line.token.is_some_and(|_| line.is_of(grant.token, grant.fence))).collect()
+    }
+
+    /// Whether this line's owner may hold the key under a number that the line does not tell.
+    pub(super) fn is_vague(&self, line: &Line) -> bool {
+        let Some(token) = line.token else { return true };
+        let grants = self.grants.iter().filter(|grant| grant.token == token).count();
+        line.fence.is_none() && (grants > 1 || self.unheard.contains_key(&token))
+    }
+
+    /// A grant, other than `of`, that was surely made after these and before `line` was begun.
+    pub(super) fn superseding(&self, of: &[&Grant<'a>], line: &Line) -> Option<&Grant<'a>> {
+        let last = of.iter().map(|grant| grant.by).max()?;
+        self.grants.iter().find(|other| {
+            let another = !of.iter().any(|grant| (grant.token, grant.fence) == (other.token, other.fence));
+            another && other.from > last && other.by < line.t0
+        })
+    }
+
+    /// When an operator or a loss may first have taken away what stood at `from`.
+    pub(super) fn undone_from(&self, from: u64) -> u64 {
+        let undone = self.lines.iter().filter(|(_, line)| is_undone(line.event) && line.t >= from);
+        undone.map(|(_, line)| line.t0).min().unwrap_or(NEVER)
+    }
+
+    pub(super) fn takeovers(&self) -> u64 {
+        let mut grants: Vec<_> = self.grants.iter().collect();
+        grants.sort_by_key(|grant| grant.fence);
+        let pairs = grants.windows(2).filter(|pair| {
+            let ended =
+                self.lines.iter().any(|(_, line)| may_end(line.event) && line.is_of(pair[0].token, pair[0].fence));
+            !ended && pair[0].token != pair[1].token && self.undone_from(pair[0].from) > pair[1].by
+        });
+        pairs.count() as u64
+    }
+
+    /// What the resource holds, or what the workers say: token and step.
+    pub(super) fn effects(&self) -> Vec<(Option<Token>, Option<&Label>)> {
+        match self.truth {
+            Some(tokens) => tokens.iter().map(|token| (Some(*token), None)).collect(),
+            None => {
+                let effects = self.lines.iter().filter(|(_, line)| line.event == Kind::Effect);
+                effects.map(|(_, line)| (line.token, line.step.as_ref())).collect()
+            }
+        }
+    }
+
+    /// By its workers' lines a handler has several effects.
+    pub(super) fn has_steps(&self) -> bool {
+        self.lines.iter().any(|(_, line)| line.step.is_some())
+    }
+
+    pub(super) fn repeated_effects(&self) -> u64 {
+        if self.truth.is_some() && self.has_steps() {
+            return 0;
+        }
+        let effects = self.effects();
+        let steps: BTreeSet<_> = effects.iter().map(|(_, step)| step).collect();
+        (effects.len() - steps.len()) as u64
+    }
+}
+
+impl<'a> Grant<'a> {
+    fn of(place: usize, line: &'a Line, token: Token, fence: u64) -> Self {
+        Self {
+            token,
+            fence,
+            place,
+            from: line.t0,
+            by: line.t,
+            lease: line.lease_ms.map(ms),
+            fp: line.fp.as_deref(),
+            renewals: Vec::new(),
+            renewed_unheard: false,
+            own_end_from: NEVER,
+            end_from: NEVER,
+            ended_by: NEVER,
+        }
+    }
+
+    fn read(&mut self, line: &Line) {
+        if is_undone(line.event) && line.t >= self.from {
+            self.end_from = self.end_from.min(line.t0);
+        }
+        if !line.is_of(self.token, self.fence) {
+            return;
+        }
+        match line.event {
+            Kind::RenewOk => self.renewals.push((line.t0, line.t, line.lease_ms.map(ms))),
+            Kind::RenewUnknown => self.renewed_unheard = true,
+            kind if may_end(kind) => {
+                self.own_end_from = self.own_end_from.min(line.t0);
+                if !kind.is_unknown() && line.fence.is_some() {
+                    self.ended_by = self.ended_by.min(line.t);
+                }
+            }
+            _ => {}
+        }
+        self.end_from = self.end_from.min(self.own_end_from);
+    }
+
+    /// Whether its lease surely lasts through the whole of `from ..= by`, if nobody ends it and it was granted by then.
+    pub(super) fn lasts(&self, judge: &Judge, from: u64, by: u64) -> bool {
+        let end = |begun: u64, lease: u64| begun.saturating_add(lease).saturating_sub(judge.doubt(lease));
+        self.lease.is_some_and(|lease| by < end(self.from, lease))
+            || self.renewals.iter().any(|(t0, t, lease)| *t < from && lease.is_some_and(|lease| by < end(*t0, lease)))
+    }
+
+    /// When its lease is surely over, by itself.
+    pub(super) fn over_by(&self, judge: &Judge) -> u64 {
+        if self.renewed_unheard {
+            return NEVER;
+        }
+        let end = |applied_by: u64, lease: Option<u64>| match lease {
+            Some(lease) => applied_by.saturating_add(lease).saturating_add(judge.doubt(lease)),
+            None => NEVER,
+        };
+        let renewed = self.renewals.iter().map(|(_, t, lease)| end(*t, *lease));
+        renewed.fold(end(self.by, self.lease), u64::max)
+    }
+}
+
+impl<'a> Consumption<'a> {
+    fn of(place: usize, line: &'a Line, token: Token) -> Self {
+        let mut done = Self {
+            token,
+            fence: line.fence,
+            from: line.t0,
+            ok: None,
+            retain: line.retain_ms.map(ms),
+            results: BTreeSet::new(),
+            copies: Vec::new(),
+            undone_from: NEVER,
+        };
+        done.add(place, line);
+        done
+    }
+
+    fn add(&mut self, place: usize, line: &'a Line) {
+        self.from = self.from.min(line.t0);
+        self.retain = self.retain.or(line.retain_ms.map(ms));
+        self.copies.push(line);
+        if line.event == Kind::CompleteOk && self.ok.is_none_or(|(_, by)| line.t < by) {
+            self.ok = Some((place, line.t));
+        }
+        // Asked again after an answer the first result stands.
+        let first_by = self.ok.map_or(NEVER, |(_, by)| by);
+        let first = self.copies.iter().filter(|copy| copy.t0 <= first_by);
+        self.results = first.map(|copy| copy.result.as_deref()).collect();
+    }
+
+    /// Surely consumed from the first to the second.
+    pub(super) fn stands(&self, judge: &Judge) -> Option<(u64, u64)> {
+        let ((_, by), retain) = (self.ok?, self.retain?);
+        let over = self.from.saturating_add(retain).saturating_sub(judge.doubt(retain));
+        Some((by, over.min(self.undone_from)))
+    }
+
+    /// Its retention is surely over by then.
+    pub(super) fn over_by(&self, judge: &Judge) -> u64 {
+        match (self.ok, self.retain) {
+            (Some((_, by)), Some(retain)) => by.saturating_add(retain).saturating_add(judge.doubt(retain)),
+            _ => NEVER,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The invariants over what only a simulator knows: the order in which the store applied what it was asked, and what
+//! the executor made of it. One pure function each. They know nothing of how a store or the executor decides; each
+//! looks after its own breach and leaves the others' to the others.
+mod records;
+#[cfg(test)]
+mod red;
+mod runs;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use idempotent_core::Disposition;
+
+use self::records::{
+    i01_one_holder, i02_no_foreign_release, i03_no_completion_by_a_superseded_owner, i04_consumed_is_never_undone,
+    i04b_no_grant_within_retention, i05_the_first_result_stands, i06_fencing_rises,
+};
+use self::runs::{
+    i07_no_late_effect_on_a_fenced_resource, i08_settled_only_when_known, i09_consumed_means_done,
+    i10_every_run_has_a_cause, i11_effects_have_grants, i12_another_payload_is_no_duplicate, i13_everything_ends,
+    i14_an_owner_in_its_lease_is_heard,
+};
+use super::events::{Told, What};
+
+pub(super) type Check = fn(&Told) -> Result<(), String>;
+
+pub(super) const ALL: &[(&str, Check)] = &[
+    ("I1", i01_one_holder),
+    ("I2", i02_no_foreign_release),
+    ("I3", i03_no_completion_by_a_superseded_owner),
+    ("I4", i04_consumed_is_never_undone),
+    ("I4b", i04b_no_grant_within_retention),
+    ("I5", i05_the_first_result_stands),
+    ("I6", i06_fencing_rises),
+    ("I7", i07_no_late_effect_on_a_fenced_resource),
+    ("I8", i08_settled_only_when_known),
+    ("I9", i09_consumed_means_done),
+    ("I10", i10_every_run_has_a_cause),
+    ("I11", i11_effects_have_grants),
+    ("I12", i12_another_payload_is_no_duplicate),
+    ("I13", i13_everything_ends),
+    ("I14", i14_an_owner_in_its_lease_is_heard),
+    ("one outcome", one_outcome),
+    ("no spinning", no_spinning),
+];
+
+pub(super) fn violations(history: &Told) -> Vec<(&'static str, String)> {
+    ALL.iter().filter_map(|(name, check)| check(history).err().map(|error| (*name, error))).collect()
+}
+
+fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(text()) }
+}
+
+/// Exactly one terminal outcome for each run, told to the counters and to the observer; one end of each delivery.
+pub(super) fn one_outcome(history: &Told) -> Result<(), String> {
+    let mut ends = BTreeSet::new();
+    for event in &history.events {
+        match &event.what {
+            What::Chaos("AN UNEXPECTED PANIC") => return Err("something panicked".to_owned()),
+            What::StoreError { kind, .. } => return Err(format!("the store itself failed: {kind}")),
+            What::Purged { failed: true } => return Err("the store's purge failed".to_owned()),
+            What::Delivered { delivery, disposition, .. } if !matches!(disposition, Disposition::Retry { .. }) => {
+                ensure(ends.insert(*delivery), || format!("delivery {delivery} is settled twice"))?;
+            }
+            _ => {}
+        }
+    }
+    for (worker, (begun, ended, told)) in &history.counts {
+        ensure(begun == ended && ended == told, || {
+            format!("worker {worker}: {begun} runs, {ended} ended, {told} told to the observer")
+        })?;
+    }
+    Ok(())
+}
+
+/// Claims by one token in one instant, copies included: who asks again waits a while first.
+const AT_ONCE: usize = 8;
+
+pub(super) fn no_spinning(history: &Told) -> Result<(), String> {
+    let mut at_once = BTreeMap::new();
+    for event in &history.events {
+        if let What::Claim(claimed) = &event.what {
+            *at_once.entry((event.at, claimed.owner.0)).or_insert(0_usize) += 1;
+        }
+    }
+    let most = at_once.into_values().max().unwrap_or_default();
+    ensure(most <= AT_ONCE, || format!("one run asked {most} times in one instant"))
+}

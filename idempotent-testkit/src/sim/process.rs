@@ -1,0 +1,208 @@
+//! A worker's process as the others see it: it can be stopped for a while, and it can die with requests on the wire.
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, Store, StoreError,
+    Timer, Watch, Watching,
+};
+
+use super::ask::{Answers, Ask, Carries, all_ambiguous, store_that_carries};
+use super::events::Recorder;
+use crate::VirtualClock;
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A world is one thread, and no panic of its own is survived in it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clock of a process that can be stopped: right, but while the process is stopped no timer of it fires, as
+/// under SIGSTOP. Its wall clock is wrong by as much as you like.
+#[derive(Clone, Debug)]
+pub struct ProcessClock {
+    time: VirtualClock,
+    wall: VirtualClock,
+    stopped_until: Arc<Mutex<Instant>>,
+}
+
+impl ProcessClock {
+    /// By this clock, with a wall clock that is wrong by `skew` µs.
+    #[must_use]
+    pub fn new(time: &VirtualClock, skew: i64) -> Self {
+        let stopped_until = Arc::new(Mutex::new(time.now()));
+        Self { time: time.clone(), wall: time.skewed(skew), stopped_until }
+    }
+
+    /// Nothing of this process runs on before that much time has passed.
+    pub fn stop_for(&self, pause: Duration) {
+        let until = self.time.now() + pause;
+        let mut stopped = lock(&self.stopped_until);
+        *stopped = (*stopped).max(until);
+    }
+
+    /// Somebody sets its wall clock: wrong by `skew` µs from now on, either way.
+    pub fn set_wall(&self, skew: i64) {
+        self.wall.set_wall_offset(skew);
+    }
+
+    /// Ends when the process runs.
+    pub(super) async fn running(&self) {
+        loop {
+            let until = *lock(&self.stopped_until);
+            if until <= self.time.now() {
+                return;
+            }
+            self.time.sleep_until(until).await;
+        }
+    }
+
+    /// A pause of something in this process.
+    ///
+    /// # Cancellation
+    /// Dropping it ends the pause.
+    pub async fn sleep(&self, pause: Duration) {
+        self.sleep_until(self.now() + pause).await;
+    }
+}
+
+impl Clock for ProcessClock {
+    fn now(&self) -> Instant {
+        self.time.now()
+    }
+
+    fn wall(&self) -> Micros {
+        self.wall.wall()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Timer {
+        let (clock, first) = (self.clone(), self.time.sleep_until(deadline));
+        Box::pin(async move {
+            first.await;
+            clock.running().await;
+        })
+    }
+}
+
+/// A process's way to its store. What it has sent is under way, whether it still waits for an answer or not; a
+/// stopped process neither sends nor hears.
+///
+/// Abilities: watch and batch where the store has them.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    inner: Arc<dyn Store>,
+    clock: ProcessClock,
+    dead: Arc<AtomicBool>,
+    under_way: Arc<UnderWay>,
+    /// Which incarnation writes the history.
+    recorder: Option<(u32, Recorder)>,
+}
+
+/// Sent, and not answered.
+#[derive(Debug, Default)]
+struct UnderWay {
+    calls: Mutex<BTreeMap<u64, (u64, Vec<Ask>)>>,
+    sent: AtomicU64,
+}
+
+impl Wire {
+    /// From a process with this clock to `store`.
+    #[must_use]
+    pub fn new(store: impl Store, clock: &ProcessClock) -> Self {
+        let (dead, under_way) = Default::default();
+        Self { inner: Arc::new(store), clock: clock.clone(), dead, under_way, recorder: None }
+    }
+
+    /// Writes down what this incarnation asks and hears.
+    pub(super) fn recorded(self, incarnation: u32, recorder: &Recorder) -> Self {
+        Self { recorder: Some((incarnation, recorder.clone())), ..self }
+    }
+
+    /// The process is gone. What it has sent may still arrive.
+    pub fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.forget_what_is_under_way();
+    }
+
+    /// Nobody will hear of it any more.
+    pub(super) fn forget_what_is_under_way(&self) {
+        let calls = std::mem::take(&mut *lock(&self.under_way.calls));
+        for (t0, asks) in calls.into_values() {
+            self.write(t0, &asks, &all_ambiguous(&asks, "nobody heard"));
+        }
+    }
+
+    async fn alive(&self) {
+        self.clock.running().await;
+        if self.dead.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+    }
+
+    fn write(&self, t0: u64, asks: &[Ask], answers: &Answers) {
+        let Some((incarnation, recorder)) = &self.recorder else { return };
+        for (ask, answer) in asks.iter().zip(answers) {
+            recorder.line(*incarnation, |line| ask.line(line, answer).map(|line| crate::history::Line { t0, ..line }));
+        }
+    }
+
+    fn send(&self, asks: &[Ask]) -> Sent<'_> {
+        let number = self.under_way.sent.fetch_add(1, Ordering::SeqCst);
+        let t0 = self.recorder.as_ref().map_or(0, |(_, recorder)| recorder.now());
+        lock(&self.under_way.calls).insert(number, (t0, asks.to_vec()));
+        Sent { wire: self, number }
+    }
+}
+
+/// Dropped unheard its fate is unknown.
+struct Sent<'a> {
+    wire: &'a Wire,
+    number: u64,
+}
+
+impl Sent<'_> {
+    fn heard(&self, answers: &Answers) {
+        if let Some((t0, asks)) = lock(&self.wire.under_way.calls).remove(&self.number) {
+            self.wire.write(t0, &asks, answers);
+        }
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let unheard = lock(&self.wire.under_way.calls).remove(&self.number);
+        if let Some((t0, asks)) = unheard {
+            self.wire.write(t0, &asks, &all_ambiguous(&asks, "given up"));
+        }
+    }
+}
+
+impl Carries for Wire {
+    async fn carry(&self, asks: Vec<Ask>, together: bool) -> Answers {
+        self.alive().await;
+        let sent = self.send(&asks);
+        let store = self.inner.clone();
+        let call = tokio::spawn(async move { super::ask::ask(&*store, &asks, together).await });
+        let Ok(answers) = call.await else {
+            // The runtime is going down.
+            return pending().await;
+        };
+        self.alive().await;
+        sent.heard(&answers);
+        answers
+    }
+}
+store_that_carries!(Wire);
+
+impl Watch for Wire {
+    fn watch(&self, key: &Key) -> Watching {
+        let Some(watch) = self.inner.abilities().watch else { return Box::pin(pending()) };
+        let (wire, watching) = (self.clone(), watch.watch(key));
+        Box::pin(async move {
+            watching.await;
+            wire.alive().await;
+        })
+    }
+}
