@@ -96,7 +96,7 @@ fn at(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Micros) -> Micro
 fn granted(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, grant: &mut Grant, record: &mut Record) {
     match bug {
         Bug::FencingStartsAnew => record.fencing = Fencing(record.attempt.into()),
-        Bug::FencingInNanos => record.fencing = Fencing(record.fencing.0 * 1_000),
+        Bug::FencingInNanos => record.fencing = Fencing(record.fencing.0.saturating_mul(1_000)),
         Bug::TakeoverKeepsNumber => {
             record.fencing = grant.taken_over.unwrap_or(record.fencing);
         }
