@@ -2,6 +2,8 @@
 mod ask;
 mod batch;
 mod browse;
+#[cfg(test)]
+mod ending_tests;
 mod error;
 #[cfg(test)]
 mod group_tests;

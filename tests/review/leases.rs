@@ -280,7 +280,7 @@ fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
 
 /// Without a limit nothing counts attempts, and what was taken over is to be known all the same.
 #[test]
-fn r20_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
+fn r80_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
     on_memory(async |world| {
         let [dead, deaf, last] = ["a", "b", "c"].map(|name| world.worker(name, Policy::new()));
         let run = dead.spawn("k", &Job::takes(secs(600))).await;

@@ -6,6 +6,7 @@ mod common;
 
 mod batches;
 mod chaos;
+mod clocks;
 mod edges;
 mod leases;
 mod rules;

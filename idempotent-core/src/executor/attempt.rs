@@ -23,7 +23,6 @@ pub(super) struct Attempt<'e> {
     prepared: Box<Prepared>,
     pub(super) guard: OnDrop<'e>,
     heartbeat: Option<Ticket<'e>>,
-    granted_at: Instant,
 }
 
 /// Why a handler is dropped.
@@ -42,7 +41,7 @@ impl<'e> Attempt<'e> {
         granted_at: Instant,
     ) -> Self {
         let heartbeat = Some(executor.0.wheel.add(&lease, granted_at));
-        Self { executor, lease, prepared, guard, heartbeat, granted_at }
+        Self { executor, lease, prepared, guard, heartbeat }
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -63,7 +62,8 @@ impl<'e> Attempt<'e> {
         Fut: Future<Output = R>,
     {
         let (run, handler) = handler.take();
-        if let Some(rejection) = self.too_late(self.granted_at) {
+        // Looked at anew: an observer has been told meanwhile, and may have taken its time.
+        if let Some(rejection) = self.too_late(self.executor.0.clock.now()) {
             Box::pin(self.give_back()).await;
             return handler.come_back_later(report, rejection);
         }

@@ -59,6 +59,10 @@ impl<'e> Report<'e> {
 
     pub(super) fn granted(&mut self, grant: &Grant) {
         (self.attempt, self.fencing) = (Some(grant.attempt), Some(grant.fencing));
+        if let Some(span) = &self.span {
+            span.record("attempt", grant.attempt);
+            span.record("fencing", grant.fencing.0);
+        }
         self.event(&Event::Claimed { taken_over: grant.taken_over });
     }
 
@@ -98,6 +102,9 @@ impl<'e> Report<'e> {
     fn tell(&self, outcome: Outcome) {
         let inner = &self.executor.0;
         inner.counters.ended(&outcome);
+        if let Some(span) = &self.span {
+            span.record("outcome", outcome.name());
+        }
         let elapsed = inner.clock.now().saturating_duration_since(self.began);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {

@@ -129,10 +129,14 @@ impl Attempt<'_> {
     {
         let now = self.executor.0.clock.now();
         let until = self.lease.guard().max(now + self.lease.length() / 10);
-        match self.executor.before(patience(now, until), again()).await {
+        let first = patience(now, until);
+        let clock = &self.executor.0.clock;
+        match self.executor.before(first, again()).await {
             Some(Ok(settled)) => (Ok(settled), false),
             // Cut off by the end of a drain: there is no time for another.
-            None if self.executor.0.gate.has_reached(Phase::Closed) => (Err(no_answer("before the drain's end")), true),
+            None if self.executor.0.gate.has_reached(Phase::Closed) && clock.now() < first => {
+                (Err(no_answer("before the drain's end")), true)
+            }
             other => Box::pin(self.insist_again(report, step, again, until, other)).await,
         }
     }

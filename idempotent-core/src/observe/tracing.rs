@@ -24,11 +24,6 @@ pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
     (!span.is_disabled()).then_some(span)
 }
 
-/// Whether there is a span to record in. Asked first, since to look for it costs more than all the rest.
-fn is_on() -> bool {
-    tracing::span_enabled!(target: "idempotent", tracing::Level::DEBUG)
-}
-
 /// For the benchmark: what a run that goes well asks of `tracing`.
 pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
     let span = span(scene, scope);
@@ -46,11 +41,6 @@ impl Observer for Tracing {
         let key = run.key.map(field::display);
         match event {
             Event::Claimed { taken_over } => {
-                if is_on() {
-                    let span = Span::current();
-                    span.record("attempt", run.attempt);
-                    span.record("fencing", run.fencing.map(|fencing| fencing.0));
-                }
                 if let Some(previous) = taken_over {
                     warn!(target: "idempotent", scope = run.scope, key, %previous,
                         "taken over: the last run let its lease run out, its effect may have happened");
@@ -69,12 +59,7 @@ impl Observer for Tracing {
             Event::ResultNotKept { reason } => {
                 warn!(target: "idempotent", scope = run.scope, key, reason, "the result is not kept for replay");
             }
-            Event::Ended { outcome, elapsed } => {
-                if is_on() {
-                    Span::current().record("outcome", outcome.name());
-                }
-                ended(run, outcome, *elapsed);
-            }
+            Event::Ended { outcome, elapsed } => ended(run, outcome, *elapsed),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Ask for ClaimRequest {
                 Err(error) if !look_first && error::is_lock(&error) => {
                     let found = store.look(turn, &self.key).await?;
                     let kept = found.and_then(|(record, now)| answer::claim(&record, false, self, now));
-                    return kept.ok_or(error);
+                    return kept.map_or(Err(error), answered);
                 }
                 row => row?,
             };

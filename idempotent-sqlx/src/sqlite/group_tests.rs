@@ -30,7 +30,7 @@ impl Clock for Ticking {
     }
 }
 
-fn held(part: &str) -> Held {
+pub(super) fn held(part: &str) -> Held {
     Held::unanswered(key(part), OwnerToken(1))
 }
 

@@ -125,10 +125,13 @@ impl SqliteStore {
     fn push(&self, line: Line, jobs: impl IntoIterator<Item = Box<dyn Job>>) {
         let mut waiting = self.queue(line).lock();
         waiting.jobs.extend(jobs);
-        if !waiting.served && !waiting.jobs.is_empty() {
-            waiting.served = true;
-            tokio::spawn(Service { store: self.clone(), line, ended: false }.run());
+        if waiting.served || waiting.jobs.is_empty() {
+            return;
         }
+        waiting.served = true;
+        // Spawned with the lock let go: a runtime that is ending drops the task at once, and that takes the lock.
+        drop(waiting);
+        tokio::spawn(Service { store: self.clone(), line, ended: false }.run());
     }
 
     /// One group.

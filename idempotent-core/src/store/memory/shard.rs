@@ -93,9 +93,19 @@ impl Shard {
     fn queue(&mut self, due: u32, place: u32) {
         if due < NEVER {
             if self.due.len() == self.due.capacity() {
+                self.tidy();
                 self.due.reserve_exact(a_quarter(self.due.len()));
             }
             self.due.push(Reverse((due, place)));
+        }
+    }
+
+    /// Forgets what removed records have left behind in the queue, once that is most of it: keys that come and go
+    /// within a tick would fill it, whatever the bound on entries.
+    fn tidy(&mut self) {
+        if self.due.len() > 4 * self.entries.len() {
+            let due = self.entries.iter().zip(0..).filter_map(|(entry, place)| Some((entry.as_ref()?.tick, place)));
+            self.due = due.filter(|(tick, _)| *tick < NEVER).map(Reverse).collect();
         }
     }
 
@@ -146,4 +156,51 @@ fn tick(at: Micros) -> u32 {
 
 fn a_quarter(of: usize) -> usize {
     (of / 4).max(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fencing, OwnerToken};
+
+    const SECOND: u64 = TICK_MICROS;
+
+    fn consuming(until: u64) -> Record {
+        Record {
+            fencing: Fencing(1),
+            attempt: 1,
+            fingerprint: None,
+            state: State::Consuming { owner: OwnerToken(1), until: Micros(until), taken_over: None },
+            expires_at: Micros(until + 60 * SECOND),
+            first_seen: Micros(0),
+            updated_at: Micros(0),
+            display: None,
+        }
+    }
+
+    #[test]
+    fn keys_that_come_and_go_do_not_fill_the_queue() {
+        let mut shard = Shard::default();
+        for hash in 0..100_000 {
+            shard.insert(hash, consuming(3_600 * SECOND));
+            shard.remove(hash);
+        }
+        assert!(shard.len() == 0 && shard.due.len() < 64, "{} left behind", shard.due.len());
+    }
+
+    #[test]
+    fn what_stays_is_looked_at_in_its_time_though_the_queue_was_tidied() {
+        let mut shard = Shard::default();
+        shard.insert(7, consuming(10 * SECOND));
+        for hash in 100..10_000 {
+            shard.insert(hash, consuming(3_600 * SECOND));
+            shard.remove(hash);
+        }
+        shard.expire(Micros(12 * SECOND), 10, 10);
+        assert!(shard.place(7).is_some(), "only its lease is over");
+        shard.expire(Micros(69 * SECOND), 10, 10);
+        assert!(shard.place(7).is_some(), "a second too early");
+        shard.expire(Micros(72 * SECOND), 10, 10);
+        assert_eq!((shard.place(7), shard.due.iter().filter(|due| due.0.0 < 100).count()), (None, 0));
+    }
 }
