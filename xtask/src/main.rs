@@ -29,57 +29,79 @@ const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "se
 const SOAKS: [&str; 1] = ["model"];
 const BENCHES: [&str; 1] = ["core"];
 
-/// A command that was not understood; its text goes to stderr, above the usage.
+/// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = match arguments[..] {
-        [] | ["help" | "-h" | "--help"] => {
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(mistake) => {
+            eprintln!("xtask: {mistake}; `cargo xtask help` lists all commands");
+            ExitCode::from(MISUSED)
+        }
+    }
+}
+
+/// # Errors
+/// What was not understood, and what would be.
+fn run(arguments: &[&str]) -> Result<ExitCode, String> {
+    let asks_for_help = |argument: &&str| matches!(*argument, "help" | "-h" | "--help");
+    let done = match *arguments {
+        [] | ["help" | "-h" | "--help", ..] => {
             println!("{USAGE}");
-            return ExitCode::SUCCESS;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // It has more to say of itself.
+        ["sim", ref arguments @ ..] => return Ok(sim::run(arguments)),
+        ["test", "--", ref filter @ ..] => test::all(filter),
+        [_, ref rest @ ..] if rest.iter().any(asks_for_help) => {
+            println!("{USAGE}");
+            return Ok(ExitCode::SUCCESS);
         }
         ["test"] => test::all(&[]),
-        ["test", "--", ref filter @ ..] => test::all(filter),
         ["test", "extras"] => test::extras(),
-        ["test", unknown, ..] => return misused(unknown, &["extras", "--"]),
-        ["sim", ref arguments @ ..] => return sim::run(arguments),
+        ["test", other, ..] => {
+            return Err(format!(
+                "{}; to run only some tests: `cargo xtask test -- {other}`",
+                unknown(other, &["extras"])
+            ));
+        }
         ["check"] => check::all(),
         ["soak", "model"] => soak::model(),
-        ["soak"] => return incomplete("soak", &SOAKS),
-        ["soak", "model", unknown, ..] => return misused(unknown, &[]),
-        ["soak", unknown, ..] => return misused(unknown, &SOAKS),
+        ["soak"] => return Err(incomplete("soak", &SOAKS)),
+        ["soak", "model", other, ..] => return Err(unknown(other, &[])),
+        ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
-        ["bench", "core", ref options @ ..] => match bench::Options::parse(options) {
-            Ok(options) => bench::core(&options),
-            Err(unknown) => return misused(unknown, &["--json", "--write"]),
-        },
-        ["bench"] => return incomplete("bench", &BENCHES),
-        ["bench", unknown, ..] => return misused(unknown, &BENCHES),
+        ["bench", "core", ref options @ ..] => bench::core(&bench::Options::parse(options)?),
+        ["bench"] => return Err(incomplete("bench", &BENCHES)),
+        ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
-        ["check" | "fix" | "setup", unknown, ..] => return misused(unknown, &[]),
-        [unknown, ..] => return misused(unknown, &COMMANDS),
+        ["check" | "fix" | "setup", other, ..] => return Err(unknown(other, &[])),
+        [other, ..] => return Err(unknown(other, &COMMANDS)),
     };
-    match done {
+    Ok(match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("xtask: {e}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
-fn misused(unknown: &str, known: &[&str]) -> ExitCode {
-    let hint = suggestion(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    eprintln!("xtask: unknown argument `{unknown}`{hint}\n\n{USAGE}");
-    ExitCode::from(MISUSED)
+fn unknown(word: &str, known: &[&str]) -> String {
+    let hint = match (suggestion(word, known), known) {
+        (Some(near), _) => format!("; did you mean `{near}`?"),
+        (None, []) => "; nothing is expected here".to_owned(),
+        (None, known) => format!("; known here: {}", known.join(", ")),
+    };
+    format!("unknown argument `{word}`{hint}")
 }
 
-fn incomplete(command: &str, known: &[&str]) -> ExitCode {
-    eprintln!("xtask: `{command}` needs one of: {}\n\n{USAGE}", known.join(", "));
-    ExitCode::from(MISUSED)
+fn incomplete(command: &str, known: &[&str]) -> String {
+    format!("`{command}` needs one of: {}", known.join(", "))
 }
 
 /// The nearest of the known words, if it is near.
@@ -93,6 +115,7 @@ fn suggestion<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -102,5 +125,22 @@ mod tests {
         assert_eq!(suggestion("chek", &COMMANDS), Some("check"));
         assert_eq!(suggestion("modle", &SOAKS), Some("model"));
         assert_eq!(suggestion("publish", &COMMANDS), None);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_what_is_known() {
+        for (arguments, told) in [
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core"),
+            (&["bench"], "`bench` needs one of: core"),
+            (&["test", "b12"], "`cargo xtask test -- b12`"),
+            (&["tset"], "did you mean `test`?"),
+            (&["check", "now"], "unknown argument `now`; nothing is expected here"),
+            (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
+            (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
+            (&["bench", "core", "--json", "--write"], "leave `--json` out"),
+        ] {
+            let mistake = run(arguments).unwrap_err();
+            assert!(mistake.contains(told), "{arguments:?}: {mistake}");
+        }
     }
 }
