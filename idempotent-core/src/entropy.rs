@@ -19,8 +19,10 @@ pub struct EntropyError(pub String);
 
 /// The operating system's generator.
 ///
-/// Drawn for 64 tokens at once and kept in each thread, since asking it costs more than a claim in memory. A process
-/// that was forked off draws anew: two children must not have the same tokens.
+/// Drawn for 64 tokens at once and kept in each thread, since asking it costs more than a claim in memory. What a thread
+/// has not used yet is copied when that thread forks its process: parent and child would then have the same tokens. A
+/// server that forks workers, without starting a program anew, from a thread that has run handlers needs an
+/// [`Entropy`] of its own, or a thread of its own to fork from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsEntropy;
 
@@ -28,18 +30,17 @@ pub struct OsEntropy;
 const DRAWN: usize = 64;
 
 thread_local! {
-    /// Tokens not given out yet, and the process that drew them.
-    static DRAW: RefCell<(u32, Vec<u128>)> = const { RefCell::new((0, Vec::new())) };
+    /// Tokens not given out yet.
+    static DRAW: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Entropy for OsEntropy {
     fn bits(&self) -> Result<u128, EntropyError> {
         // A thread that is ending has no store any more: it draws for itself.
-        let kept = DRAW.try_with(|drawn| {
-            let (by, tokens) = &mut *drawn.borrow_mut();
-            let own = std::process::id();
-            if tokens.is_empty() || *by != own {
-                (*by, *tokens) = (own, draw(DRAWN)?);
+        let kept = DRAW.try_with(|tokens| {
+            let mut tokens = tokens.borrow_mut();
+            if tokens.is_empty() {
+                *tokens = draw(DRAWN)?;
             }
             Ok(tokens.pop())
         });

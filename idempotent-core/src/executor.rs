@@ -69,6 +69,9 @@ struct Inner {
     store: Arc<dyn Store>,
     namespace: Box<str>,
     policies: HashMap<Scene, Policy>,
+    /// The policies in force for the scenes that come built in: every run asks for one.
+    mq: Policy,
+    rest: Policy,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     observer: Arc<dyn Observer>,
@@ -173,7 +176,8 @@ impl Executor {
         Fut: Future<Output = R>,
     {
         match self.claim(prepared, &frame, &mut report).await {
-            Ok(attempt) => attempt.proceed(frame, &mut report, handler).await,
+            // Boxed, as its end is: three small pieces cost less than one that allocators take for large.
+            Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
             Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
                 Ok(value) => {
                     report.end(Outcome::Replayed);
@@ -209,8 +213,14 @@ impl Executor {
 
     /// The policy in force for a scene: the executor's over the scene's default.
     pub fn policy(&self, scene: &Scene) -> Policy {
-        let scene = scene.clone().canonical();
-        self.0.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
+        match scene {
+            Scene::Mq => self.0.mq,
+            Scene::Rest => self.0.rest,
+            Scene::Named(_) => {
+                let scene = scene.clone().canonical();
+                self.0.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
+            }
+        }
     }
 
     fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, Rejection> {

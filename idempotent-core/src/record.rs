@@ -22,8 +22,9 @@ impl Add<Duration> for Micros {
     type Output = Self;
 
     fn add(self, by: Duration) -> Self {
-        let micros = by.as_nanos().div_ceil(1_000);
-        let by = u64::try_from(micros).unwrap_or(u64::MAX);
+        // Every step adds some: not by 128 bits.
+        let part = u64::from(by.subsec_nanos().div_ceil(1_000));
+        let by = by.as_secs().saturating_mul(1_000_000).saturating_add(part);
         Self(self.0.saturating_add(by)).min(Self::FOREVER)
     }
 }

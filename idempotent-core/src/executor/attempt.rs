@@ -78,7 +78,7 @@ impl<'e> Attempt<'e> {
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
         match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
-            Ok(judged) => self.put_down(report, judged, inner.take(), &handler).await.output,
+            Ok(judged) => Box::pin(self.put_down(report, judged, inner.take(), &handler)).await.output,
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)

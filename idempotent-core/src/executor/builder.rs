@@ -109,9 +109,12 @@ impl ExecutorBuilder {
         let Self { store, namespace, policies, clock, entropy, observer, .. } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let wheel = Wheel::new(store.clone(), clock.clone(), observer.clone());
+        let of = |scene| policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene));
         Executor(Arc::new(Inner {
             store,
             namespace,
+            mq: of(Scene::Mq),
+            rest: of(Scene::Rest),
             policies,
             clock,
             entropy,
