@@ -68,6 +68,10 @@ bugs! {
     ReadingCounts,
     /// Has written, and says no.
     DoneAndDenied,
+    /// Says yes, and has written nothing: a lost commit.
+    SaidAndNotDone,
+    /// Writes twice to a key, and refuses from then on.
+    RefusesTheThird,
     /// Times end in the year 9999.
     NoTimeWithoutEnd,
 }
@@ -118,6 +122,9 @@ impl Mutant {
     }
 
     fn may(&self, seen: Version, found: Version, next: Option<&Record>) -> bool {
+        if self.has(Bug::RefusesTheThird) && found == 2 {
+            return false;
+        }
         seen == found
             || match self.bug {
                 Some(Bug::SwapIgnoresVersion) => true,
@@ -160,6 +167,7 @@ impl Mutant {
     fn write(&self, inside: &mut Inside, key: &Key, next: Option<&Record>) {
         let found = self.version(inside, key);
         match next {
+            _ if self.has(Bug::SaidAndNotDone) => {}
             Some(next) => {
                 let version = self.next_version(inside, found, next);
                 inside.rows.insert(self.place(key), (version, self.kept(next.clone())));

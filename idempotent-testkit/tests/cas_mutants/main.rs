@@ -95,10 +95,24 @@ caught! {
         One versions::reading_changes_nothing;
     a_swap_that_is_done_and_denied_is_caught: DoneAndDenied by
         One swaps::a_swap_with_the_version_just_read_writes;
+    a_swap_that_is_said_and_not_done_is_caught: SaidAndNotDone by
+        One swaps::a_swap_with_the_version_just_read_writes
+        Many races::of_racing_swaps_with_one_version_one_wins
+        Many races::a_read_gives_the_record_and_the_version_of_one_moment;
+    a_backend_that_refuses_for_ever_is_caught: RefusesTheThird by
+        One swaps::a_swap_with_the_version_just_read_writes
+        Many races::no_update_is_lost_among_racing_ones;
     an_end_where_there_is_none_is_caught: NoTimeWithoutEnd by
         One records::a_record_without_an_end_comes_back_as_it_was;
     a_clock_that_goes_back_is_caught: TwoClocks by
         One records::time_does_not_go_back;
+}
+
+#[test]
+fn readers_of_a_swap_that_wrote_nothing_are_not_kept_waiting() {
+    let law = laws::races::a_read_gives_the_record_and_the_version_of_one_moment;
+    let said = broken(Bug::SaidAndNotDone, Threads::Many, law).unwrap();
+    assert!(said.contains("the last write was not seen: swap said true and wrote nothing"), "{said}");
 }
 
 #[test]
