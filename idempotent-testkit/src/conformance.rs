@@ -1,5 +1,6 @@
 //! The laws every store has to keep, as named tests made by one line.
 mod cas;
+mod clock;
 mod damage;
 pub mod laws;
 mod limit;
@@ -53,7 +54,7 @@ where
 {
     limit::run(name, threads, async {
         let subject = build().await;
-        law(&subject).await;
+        clock::blamed(law(&subject), async || clock::of_store(&subject).await).await;
     });
 }
 

@@ -5,7 +5,7 @@ mod subject;
 pub use self::list::{CasLaw, all};
 pub use self::subject::{CasSource, CasSubject};
 pub(crate) use self::subject::{Hand, held};
-use super::{Threads, limit};
+use super::{Threads, clock, limit};
 
 /// Holds one law against a freshly built backend, on a runtime of its own.
 /// [`cas_conformance!`](crate::cas_conformance!) does this for all of them.
@@ -32,7 +32,7 @@ fn hold_cas_named<B, Form: ?Sized>(
 {
     limit::run(name, threads, async {
         let subject = build().subject().await;
-        law(&subject).await;
+        clock::blamed(law(&subject), async || clock::of_backend(&subject).await).await;
     });
 }
 

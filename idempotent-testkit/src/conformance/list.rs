@@ -74,6 +74,7 @@ macro_rules! __laws {
                 an_orphaned_key_counts_as_absent_past_lease_and_memory
                 a_renewed_key_keeps_its_memory;
             One ends [clock]:
+                the_store_lives_by_the_clock_it_was_given
                 a_lease_ends_to_the_ms
                 a_renewed_lease_ends_to_the_ms
                 a_delay_ends_to_the_ms

@@ -62,6 +62,8 @@ bugs! {
     TimesInMillis,
     /// Its own time is in ms.
     NowInMillis,
+    /// Looks at its clock once, when it is opened.
+    ClockReadOnce,
     /// Two servers answer in turn, and their clocks differ.
     TwoClocks,
     /// Reading counts as a write.
@@ -179,6 +181,7 @@ impl Mutant {
 
     fn now(&self, reads: u64) -> Micros {
         match self.clock.wall() {
+            _ if self.has(Bug::ClockReadOnce) => VirtualClock::START,
             now if self.has(Bug::NowInMillis) => Micros(now.0 / 1_000),
             now if self.has(Bug::TwoClocks) => Micros(now.0 + reads % 2 * 50_000),
             now => now,

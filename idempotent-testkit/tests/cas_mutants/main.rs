@@ -91,6 +91,8 @@ caught! {
         One records::records_of_every_state_come_back_as_they_were;
     a_clock_in_milliseconds_is_caught: NowInMillis by
         One records::time_passes_in_microseconds;
+    a_clock_that_stands_is_caught: ClockReadOnce by
+        One records::time_passes_in_microseconds;
     reading_that_counts_is_caught: ReadingCounts by
         One versions::reading_changes_nothing;
     a_swap_that_is_done_and_denied_is_caught: DoneAndDenied by
@@ -113,6 +115,15 @@ fn readers_of_a_swap_that_wrote_nothing_are_not_kept_waiting() {
     let law = laws::races::a_read_gives_the_record_and_the_version_of_one_moment;
     let said = broken(Bug::SaidAndNotDone, Threads::Many, law).unwrap();
     assert!(said.contains("the last write was not seen: swap said true and wrote nothing"), "{said}");
+}
+
+#[test]
+fn a_law_that_breaks_for_the_clock_says_so_and_one_that_breaks_for_its_unit_does_not() {
+    let law = laws::records::time_passes_in_microseconds;
+    let said = broken(Bug::ClockReadOnce, Threads::One, law).unwrap();
+    assert!(said.starts_with("the backend does not live by the clock given to `on_clock`"), "{said}");
+    let said = broken(Bug::NowInMillis, Threads::One, law).unwrap();
+    assert!(said.contains("is it not in µs?"), "{said}");
 }
 
 #[test]

@@ -85,6 +85,18 @@ fn a_law_whose_need_is_missing_says_how_to_offer_it_or_to_leave_it_out() {
 }
 
 #[test]
+fn a_law_that_breaks_for_the_clock_says_so() {
+    let on_another_clock = || Subject::new(idempotent_core::MemoryStore::new()).on_clock(VirtualClock::new());
+    for name in ["a_lease_ends_to_the_ms", "an_absent_key_is_acquired", "the_store_lives_by_the_clock_it_was_given"] {
+        let panic = catch_unwind(|| law(name).hold(on_another_clock)).expect_err("it passed");
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert!(said.starts_with("the store does not live by the clock given to `on_clock`"), "{name}: {said}");
+    }
+    let said = broken(law("a_lease_ends_to_the_ms"), Some(Bug::LateEnd)).expect("caught");
+    assert!(!said.contains("on_clock"), "its clock is right: {said}");
+}
+
+#[test]
 fn what_is_left_out_though_it_is_there_is_told() {
     let build = || Mutant::subject(None);
     let panic = catch_unwind(|| not_on_offer(build, &[Need::Second, Need::Batch])).expect_err("it passed");

@@ -33,6 +33,35 @@ async fn at_the_end_of(
     }
 }
 
+/// The first to look at where laws about time are broken.
+pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
+    let clock = s.exact_clock();
+    let lease = 10 * HOUR;
+    let ask = |owner| ClaimRequest { lease, ..s.ask(owner) };
+    acquired(s.claim(&ask(1)).await);
+    for hours in 1..10 {
+        clock.advance(HOUR).await;
+        let (claim, left) = (s.claim(&ask(2)).await, lease - hours * HOUR);
+        let Claim::InFlight(InFlight::Leased { rest }) = claim else {
+            panic!(
+                "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store answered {claim:?}"
+            )
+        };
+        // To the second: what it rounds is for the other laws.
+        assert!(
+            rest.abs_diff(left) < Duration::from_secs(2),
+            "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store says that {rest:?} \
+             are left of it: does it read that clock?"
+        );
+    }
+    clock.advance(HOUR + Duration::from_secs(2)).await;
+    let claim = s.claim(&ask(2)).await;
+    assert!(
+        matches!(claim, Claim::Acquired(_)),
+        "a lease is over by the clock given to `on_clock`, and the store answered {claim:?} to a takeover"
+    );
+}
+
 pub async fn a_lease_ends_to_the_ms(s: &Subject) {
     for lease in [MS, 2 * MS, Duration::from_millis(1_500), s.lease()] {
         let ask = |key: &str, owner| ClaimRequest { lease, ..s.ask_on(key, owner) };
