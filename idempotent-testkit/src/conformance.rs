@@ -1,4 +1,5 @@
 //! The laws every store has to keep, as named tests made by one line.
+mod answers;
 mod cas;
 mod clock;
 mod damage;

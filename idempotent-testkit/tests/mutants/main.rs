@@ -81,7 +81,7 @@ fn a_law_whose_need_is_missing_says_how_to_offer_it_or_to_leave_it_out() {
     let said = panic.downcast_ref::<String>().unwrap();
     let line =
         "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch, browse])";
-    assert!(said.contains("`planting`") && said.contains(line), "{said}");
+    assert!(said.starts_with("needs `planting`: ") && said.contains(line), "{said}");
 }
 
 #[test]
@@ -94,6 +94,17 @@ fn a_law_that_breaks_for_the_clock_says_so() {
     }
     let said = broken(law("a_lease_ends_to_the_ms"), Some(Bug::LateEnd)).expect("caught");
     assert!(!said.contains("on_clock"), "its clock is right: {said}");
+}
+
+#[test]
+fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
+    let said = broken(
+        law("a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands"),
+        Some(Bug::LastResultStands),
+    );
+    let said = said.expect("caught");
+    assert!(said.starts_with("the store answered ") && said.contains(", the protocol says "), "{said}");
+    assert!(said.ends_with("this changes nothing of the record, and the first result stands"), "{said}");
 }
 
 #[test]
