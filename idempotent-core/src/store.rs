@@ -37,7 +37,8 @@ use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled
 /// `a_key_held_over_one_connection_is_guarded_over_the_other`, `a_call_dropped_half_way_is_settled_by_asking_again`,
 /// `a_lost_reply_is_ambiguous_and_a_refused_call_is_not`, `a_damaged_record_is_corrupt_to_every_step`,
 /// `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`,
-/// `what_cannot_be_read_is_never_overwritten_or_deleted`, `what_cannot_be_read_is_no_mismatch`.
+/// `what_cannot_be_read_is_never_overwritten_or_deleted`, `what_cannot_be_read_is_no_mismatch`,
+/// `the_store_lives_by_the_clock_it_was_given`.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Claims the key, or says why not: [`protocol::claim`](crate::protocol::claim).

@@ -54,6 +54,7 @@ use crate::{Subject, Verb, VirtualClock};
 pub struct Mutant {
     bug: Option<Bug>,
     clock: Arc<dyn Clock>,
+    opened: Micros,
     /// µs by which the client's own clock is ahead.
     ahead: i64,
     shared: Arc<Shared>,
@@ -82,7 +83,8 @@ impl Mutant {
     /// Empty, and wrong in this way; with `None` it is right.
     #[must_use]
     pub fn new(bug: Option<Bug>, clock: Arc<dyn Clock>) -> Self {
-        Self { bug, clock, ahead: 0, shared: Arc::default(), own: Arc::default() }
+        let opened = clock.wall();
+        Self { bug, clock, opened, ahead: 0, shared: Arc::default(), own: Arc::default() }
     }
 
     /// Another connection to the same records.
@@ -122,7 +124,7 @@ impl Mutant {
     }
 
     fn now(&self) -> Micros {
-        let now = self.clock.wall();
+        let now = if self.has(Bug::ClockReadOnce) { self.opened } else { self.clock.wall() };
         if self.has(Bug::ClientClock) { Micros(now.0.saturating_add_signed(self.ahead)) } else { now }
     }
 

@@ -5,7 +5,7 @@ mod subject;
 pub use self::list::{CasLaw, all};
 pub use self::subject::{CasSource, CasSubject};
 pub(crate) use self::subject::{Hand, held};
-use super::{Threads, run};
+use super::{Threads, clock, limit};
 
 /// Holds one law against a freshly built backend, on a runtime of its own.
 /// [`cas_conformance!`](crate::cas_conformance!) does this for all of them.
@@ -13,14 +13,26 @@ use super::{Threads, run};
 /// `build` is called inside the runtime and gives what a [`CasSource`] may be.
 ///
 /// # Panics
-/// If the law is broken.
-pub fn hold_cas<B, Form: ?Sized>(threads: Threads, build: impl FnOnce() -> B, law: impl AsyncFnOnce(&CasSubject))
+/// If the law is broken, or does not end within the limit that [`hold`](super::hold) names.
+pub fn hold_cas<B, Form: ?Sized, L>(threads: Threads, build: impl FnOnce() -> B, law: L)
 where
     B: CasSource<Form>,
+    L: AsyncFnOnce(&CasSubject),
 {
-    run(threads, async {
+    hold_cas_named(limit::name_of::<L>(), threads, build, law);
+}
+
+fn hold_cas_named<B, Form: ?Sized>(
+    name: &str,
+    threads: Threads,
+    build: impl FnOnce() -> B,
+    law: impl AsyncFnOnce(&CasSubject),
+) where
+    B: CasSource<Form>,
+{
+    limit::run(name, threads, async {
         let subject = build().subject().await;
-        law(&subject).await;
+        clock::blamed(law(&subject), async || clock::of_backend(&subject).await).await;
     });
 }
 

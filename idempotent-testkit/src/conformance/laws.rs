@@ -54,7 +54,7 @@
 //! |---|---|
 //! | keys | `keys_that_look_alike_are_kept_apart`, `keys_that_differ_in_one_place_are_kept_apart`, `keys_whose_name_and_hash_run_together_are_kept_apart`, `stored_keys_that_differ_only_by_case_are_kept_apart`, `tenants_scenes_and_scopes_are_kept_apart` |
 //! | records that cannot be read | `a_damaged_record_is_corrupt_to_every_step`, `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`, `what_cannot_be_read_is_never_overwritten_or_deleted`, `browsing_leaves_what_it_cannot_read`, `a_batch_refuses_only_what_it_cannot_read` |
-//! | clocks | `a_client_with_a_wrong_clock_gives_spans_of_the_same_length` |
+//! | clocks | `the_store_lives_by_the_clock_it_was_given`, `a_client_with_a_wrong_clock_gives_spans_of_the_same_length` |
 //! | connections and errors | `what_one_connection_wrote_the_other_sees`, `a_lost_reply_is_ambiguous_and_a_refused_call_is_not` |
 //! | abilities | `abilities_that_are_reported_work`, `a_batch_answers_as_if_each_request_had_come_alone`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`, `browsing_lists_each_live_key_once` |
 #![allow(

@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-use super::{Need, Subject, Threads, hold};
+use super::{Need, Subject, Threads, hold_named};
 
 /// Every law of a store, with what it needs.
 #[doc(hidden)]
@@ -74,6 +74,7 @@ macro_rules! __laws {
                 an_orphaned_key_counts_as_absent_past_lease_and_memory
                 a_renewed_key_keeps_its_memory;
             One ends [clock]:
+                the_store_lives_by_the_clock_it_was_given
                 a_lease_ends_to_the_ms
                 a_renewed_lease_ends_to_the_ms
                 a_delay_ends_to_the_ms
@@ -181,15 +182,15 @@ impl Law {
         self.needs
     }
 
-    /// Holds it against a freshly built subject, on a runtime of its own; see [`hold`].
+    /// Holds it against a freshly built subject, on a runtime of its own; see [`hold`](super::hold).
     ///
     /// # Panics
-    /// If the law is broken, or the subject does not offer what it needs.
+    /// If the law is broken or does not end, or the subject does not offer what it needs.
     pub fn hold<B>(&self, build: impl FnOnce() -> B)
     where
         B: IntoFuture<Output = Subject>,
     {
-        hold(self.threads, build, async |subject: &Subject| (self.body)(subject).await);
+        hold_named(self.name, self.threads, build, async |subject: &Subject| (self.body)(subject).await);
     }
 }
 

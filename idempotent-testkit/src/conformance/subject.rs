@@ -138,7 +138,7 @@ impl Subject {
         offered.unwrap_or_else(|| {
             let missing = self.missing().iter().map(|need| need.name()).collect::<Vec<_>>().join(", ");
             panic!(
-                "this law cannot be shown: {}, or say that it is left out: \
+                "needs `{need}`: {}, or leave it out by `without`. All that this subject does not offer: \
                  conformance!(name, builder, without: [{missing}])",
                 need.remedy()
             )
@@ -333,7 +333,9 @@ pub(crate) fn must<T>(verb: &str, result: Result<T, StoreError>) -> T {
 pub(crate) fn acquired(claim: Claim) -> Grant {
     match claim {
         Claim::Acquired(grant) => grant,
-        other => panic!("expected to acquire the key, got {other:?}"),
+        other => {
+            panic!("the store answered {other:?}, the protocol says that this claim acquires the key: nobody holds it")
+        }
     }
 }
 

@@ -132,6 +132,8 @@ bugs! {
     MemoryEndsEarly,
     /// A consumed record goes when the lease would have ended.
     RetentionIsTheLease,
+    /// Looks at its clock once, when it is opened.
+    ClockReadOnce,
     /// All is judged by the clock of the client that asks.
     ClientClock,
     /// A takeover is judged by the clock of the client that asks.

@@ -62,12 +62,18 @@ bugs! {
     TimesInMillis,
     /// Its own time is in ms.
     NowInMillis,
+    /// Looks at its clock once, when it is opened.
+    ClockReadOnce,
     /// Two servers answer in turn, and their clocks differ.
     TwoClocks,
     /// Reading counts as a write.
     ReadingCounts,
     /// Has written, and says no.
     DoneAndDenied,
+    /// Says yes, and has written nothing: a lost commit.
+    SaidAndNotDone,
+    /// Writes twice to a key, and refuses from then on.
+    RefusesTheThird,
     /// Times end in the year 9999.
     NoTimeWithoutEnd,
 }
@@ -118,6 +124,9 @@ impl Mutant {
     }
 
     fn may(&self, seen: Version, found: Version, next: Option<&Record>) -> bool {
+        if self.has(Bug::RefusesTheThird) && found == 2 {
+            return false;
+        }
         seen == found
             || match self.bug {
                 Some(Bug::SwapIgnoresVersion) => true,
@@ -160,6 +169,7 @@ impl Mutant {
     fn write(&self, inside: &mut Inside, key: &Key, next: Option<&Record>) {
         let found = self.version(inside, key);
         match next {
+            _ if self.has(Bug::SaidAndNotDone) => {}
             Some(next) => {
                 let version = self.next_version(inside, found, next);
                 inside.rows.insert(self.place(key), (version, self.kept(next.clone())));
@@ -171,6 +181,7 @@ impl Mutant {
 
     fn now(&self, reads: u64) -> Micros {
         match self.clock.wall() {
+            _ if self.has(Bug::ClockReadOnce) => VirtualClock::START,
             now if self.has(Bug::NowInMillis) => Micros(now.0 / 1_000),
             now if self.has(Bug::TwoClocks) => Micros(now.0 + reads % 2 * 50_000),
             now => now,

@@ -91,14 +91,49 @@ caught! {
         One records::records_of_every_state_come_back_as_they_were;
     a_clock_in_milliseconds_is_caught: NowInMillis by
         One records::time_passes_in_microseconds;
+    a_clock_that_stands_is_caught: ClockReadOnce by
+        One records::time_passes_in_microseconds;
     reading_that_counts_is_caught: ReadingCounts by
         One versions::reading_changes_nothing;
     a_swap_that_is_done_and_denied_is_caught: DoneAndDenied by
         One swaps::a_swap_with_the_version_just_read_writes;
+    a_swap_that_is_said_and_not_done_is_caught: SaidAndNotDone by
+        One swaps::a_swap_with_the_version_just_read_writes
+        Many races::of_racing_swaps_with_one_version_one_wins
+        Many races::a_read_gives_the_record_and_the_version_of_one_moment;
+    a_backend_that_refuses_for_ever_is_caught: RefusesTheThird by
+        One swaps::a_swap_with_the_version_just_read_writes
+        Many races::no_update_is_lost_among_racing_ones;
     an_end_where_there_is_none_is_caught: NoTimeWithoutEnd by
         One records::a_record_without_an_end_comes_back_as_it_was;
     a_clock_that_goes_back_is_caught: TwoClocks by
         One records::time_does_not_go_back;
+}
+
+#[test]
+fn readers_of_a_swap_that_wrote_nothing_are_not_kept_waiting() {
+    let law = laws::races::a_read_gives_the_record_and_the_version_of_one_moment;
+    let said = broken(Bug::SaidAndNotDone, Threads::Many, law).unwrap();
+    assert!(said.contains("the last write was not seen: swap said true and wrote nothing"), "{said}");
+}
+
+#[test]
+fn a_law_that_breaks_for_the_clock_says_so_and_one_that_breaks_for_its_unit_does_not() {
+    let law = laws::records::time_passes_in_microseconds;
+    let said = broken(Bug::ClockReadOnce, Threads::One, law).unwrap();
+    assert!(said.starts_with("the backend does not live by the clock given to `on_clock`"), "{said}");
+    let said = broken(Bug::NowInMillis, Threads::One, law).unwrap();
+    assert!(said.contains("is it not in µs?"), "{said}");
+}
+
+#[test]
+fn a_version_that_comes_back_is_told_with_what_to_do_about_it() {
+    for law in ["a_refused_swap_changes_nothing", "a_version_does_not_come_back_over_a_deletion"] {
+        let law = laws::all().find(|each| each.name() == law).unwrap();
+        let panic = catch_unwind(|| law.hold(|| mutant(Bug::VersionRestarts))).unwrap_err();
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert!(said.to_lowercase().contains("take versions from one counter for the whole store"), "{said}");
+    }
 }
 
 #[test]

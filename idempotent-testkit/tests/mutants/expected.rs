@@ -87,6 +87,7 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
         Bug::RetentionIsTheLease => {
             &["a_late_owner_may_settle_while_nobody_took_over", "no_run_is_granted_without_a_cause"]
         }
+        Bug::ClockReadOnce => &["the_store_lives_by_the_clock_it_was_given", "a_lease_ends_to_the_ms"],
         Bug::ClientClock => &[
             "a_client_with_a_wrong_clock_gives_spans_of_the_same_length",
             "a_client_with_a_wrong_clock_sees_no_end_early_or_late",

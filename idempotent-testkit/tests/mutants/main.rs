@@ -81,7 +81,30 @@ fn a_law_whose_need_is_missing_says_how_to_offer_it_or_to_leave_it_out() {
     let said = panic.downcast_ref::<String>().unwrap();
     let line =
         "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch, browse])";
-    assert!(said.contains("`planting`") && said.contains(line), "{said}");
+    assert!(said.starts_with("needs `planting`: ") && said.contains(line), "{said}");
+}
+
+#[test]
+fn a_law_that_breaks_for_the_clock_says_so() {
+    let on_another_clock = || Subject::new(idempotent_core::MemoryStore::new()).on_clock(VirtualClock::new());
+    for name in ["a_lease_ends_to_the_ms", "an_absent_key_is_acquired", "the_store_lives_by_the_clock_it_was_given"] {
+        let panic = catch_unwind(|| law(name).hold(on_another_clock)).expect_err("it passed");
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert!(said.starts_with("the store does not live by the clock given to `on_clock`"), "{name}: {said}");
+    }
+    let said = broken(law("a_lease_ends_to_the_ms"), Some(Bug::LateEnd)).expect("caught");
+    assert!(!said.contains("on_clock"), "its clock is right: {said}");
+}
+
+#[test]
+fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
+    let said = broken(
+        law("a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands"),
+        Some(Bug::LastResultStands),
+    );
+    let said = said.expect("caught");
+    assert!(said.starts_with("the store answered ") && said.contains(", the protocol says "), "{said}");
+    assert!(said.ends_with("this changes nothing of the record, and the first result stands"), "{said}");
 }
 
 #[test]

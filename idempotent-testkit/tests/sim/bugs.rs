@@ -45,6 +45,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::FencingInNanos, "I6"),
     (Bug::SecondsRounded, "I1"),
     (Bug::LateEnd, "I13"),
+    (Bug::ClockReadOnce, "I13"),
     (Bug::RenewalShortens, "I1"),
     (Bug::RenewalDoesNothing, "I1"),
     (Bug::RenewalForgetsMemory, "I10"),

@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{CasSource, CasSubject, hold_cas};
+use super::{CasSource, CasSubject, hold_cas_named};
 use crate::conformance::Threads;
 
 /// Every law of a backend.
@@ -60,15 +60,15 @@ impl CasLaw {
         self.name
     }
 
-    /// Holds it against a freshly built backend, on a runtime of its own; see [`hold_cas`].
+    /// Holds it against a freshly built backend, on a runtime of its own; see [`hold_cas`](super::hold_cas).
     ///
     /// # Panics
-    /// If the law is broken.
+    /// If the law is broken or does not end.
     pub fn hold<B, Form: ?Sized>(&self, build: impl FnOnce() -> B)
     where
         B: CasSource<Form>,
     {
-        hold_cas(self.threads, build, async |subject: &CasSubject| (self.body)(subject).await);
+        hold_cas_named(self.name, self.threads, build, async |subject: &CasSubject| (self.body)(subject).await);
     }
 }
 

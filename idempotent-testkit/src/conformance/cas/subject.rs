@@ -64,6 +64,10 @@ impl CasSubject {
         }
     }
 
+    pub(crate) fn clock(&self) -> Option<&VirtualClock> {
+        self.clock.as_ref()
+    }
+
     pub(crate) fn race_rounds(&self) -> u32 {
         self.rounds
     }
@@ -165,6 +169,11 @@ impl Hand {
 
     pub(crate) async fn now(&self) -> Micros {
         self.read().await.now
+    }
+
+    /// None where the backend does not say.
+    pub(crate) async fn try_now(&self) -> Option<Micros> {
+        self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
 
     /// Held for an hour from the backend's now; `n` tells such records apart.

@@ -150,7 +150,7 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
     let gone = ClaimRequest { key: s.key("gone"), memory: Duration::ZERO, ..s.ask(1) };
     acquired(s.claim(&gone).await);
     s.pass(s.lease()).await;
-    let (mut after, mut seen) = (None, Vec::new());
+    let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);
     loop {
         let page = must("browse", browse.browse(after, 7).await);
         assert!(page.entries.len() <= 7, "a page longer than asked");
@@ -159,6 +159,9 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
         if after.is_none() {
             break;
         }
+        // 26 keys in pages of seven; a short page is allowed, a listing that goes round is not.
+        pages += 1;
+        assert!(pages < 1_000, "1,000 pages for 26 keys and still a next one: `next` is to lead on from `after`");
     }
     for entry in &seen {
         assert_ne!(entry.key.hash(), gone.key.hash(), "a record past its time is listed");

@@ -2,6 +2,7 @@
 use idempotent_core::{Claim, ClaimRequest, Dead, Fencing, Release, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{acquired, put_down};
 
 fn limited(s: &Subject, owner: u128, max_attempts: u32) -> ClaimRequest {
@@ -9,40 +10,44 @@ fn limited(s: &Subject, owner: u128, max_attempts: u32) -> ClaimRequest {
 }
 
 pub async fn attempts_are_counted_over_vacancy_and_takeover(s: &Subject) {
-    assert_eq!(acquired(s.claim_by(1).await).attempt, 1);
+    answers!(acquired(s.claim_by(1).await).attempt, 1, "attempts are counted at the claim");
     s.release(1, Verdict::Vacate).await;
-    assert_eq!(acquired(s.claim_by(2).await).attempt, 2);
+    answers!(acquired(s.claim_by(2).await).attempt, 2, "attempts are counted at the claim");
     s.pass(s.lease()).await;
-    assert_eq!(acquired(s.claim_by(3).await).attempt, 3);
+    answers!(acquired(s.claim_by(3).await).attempt, 3, "attempts are counted at the claim");
     s.release(3, Verdict::Vacate).await;
-    assert_eq!(s.peek().await.expect("vacant").attempt, 3);
+    answers!(s.peek().await.expect("vacant").attempt, 3, "attempts are counted at the claim");
     let before = s.peek().await.expect("vacant").first_seen;
-    assert_eq!(acquired(s.claim_by(4).await).attempt, 4);
-    assert_eq!(s.peek().await.expect("consuming").first_seen, before, "first seen is kept over vacancy");
+    answers!(acquired(s.claim_by(4).await).attempt, 4, "attempts are counted at the claim");
+    answers!(s.peek().await.expect("consuming").first_seen, before, "first seen is kept over vacancy");
 }
 
 pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
     acquired(s.claim_by(1).await);
-    assert_eq!(s.release(1, Verdict::Refund).await, Settled::Done);
+    answers!(s.release(1, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
     for owner in 2..6 {
-        assert_eq!(acquired(s.claim(&limited(s, owner, 1)).await).attempt, 1);
-        assert_eq!(s.release(owner, Verdict::Refund).await, Settled::Done);
+        answers!(acquired(s.claim(&limited(s, owner, 1)).await).attempt, 1, "attempts are counted at the claim");
+        answers!(s.release(owner, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
     }
-    assert_eq!(acquired(s.claim_by(6).await).attempt, 1);
+    answers!(acquired(s.claim_by(6).await).attempt, 1, "attempts are counted at the claim");
     s.release(6, Verdict::Vacate).await;
-    assert_eq!(acquired(s.claim_by(7).await).attempt, 2);
+    answers!(acquired(s.claim_by(7).await).attempt, 2, "attempts are counted at the claim");
     s.release(7, Verdict::Refund).await;
-    assert_eq!(acquired(s.claim_by(8).await).attempt, 2);
+    answers!(acquired(s.claim_by(8).await).attempt, 2, "attempts are counted at the claim");
 }
 
 pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
     acquired(s.claim_by(1).await);
-    assert_eq!(s.release(1, Verdict::Refund).await, Settled::Done);
-    assert_eq!(s.peek().await, None);
+    answers!(s.release(1, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.peek().await, None, "nothing is there");
     acquired(s.claim_by(2).await);
     let delayed = Release { delay: s.lease(), ..put_down(Verdict::Refund) };
-    assert_eq!(s.release_as(2, &delayed).await, Settled::Done);
-    assert_eq!(s.peek().await.map(|record| (record.state.kind(), record.attempt)), Some((StateKind::Vacant, 0)));
+    answers!(s.release_as(2, &delayed).await, Settled::Done, "who holds the key may settle it");
+    answers!(
+        s.peek().await.map(|record| (record.state.kind(), record.attempt)),
+        Some((StateKind::Vacant, 0)),
+        "attempts are counted at the claim"
+    );
 }
 
 /// Whoever is next has to know that the effect of the run before may have happened.
@@ -51,15 +56,23 @@ pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
     s.pass(s.lease()).await;
     for owner in 2..5 {
         let grant = acquired(s.claim_by(owner).await);
-        assert_eq!((grant.attempt, grant.taken_over), (2, Some(first.fencing)));
-        assert_eq!(s.release(owner, Verdict::Refund).await, Settled::Done);
+        answers!(
+            (grant.attempt, grant.taken_over),
+            (2, Some(first.fencing)),
+            "a takeover says what it took over from, and a first run says nothing"
+        );
+        answers!(s.release(owner, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
     }
 }
 
 #[track_caller]
 fn buried(claim: Claim, attempts: u32, fencing: Fencing) -> Dead {
     let Claim::Dead(dead) = claim else { panic!("expected a dead key, got {claim:?}") };
-    assert_eq!((dead.attempts, dead.fencing), (attempts, fencing));
+    answers!(
+        (dead.attempts, dead.fencing),
+        (attempts, fencing),
+        "a buried key keeps its attempts and the number of its last run"
+    );
     dead
 }
 
@@ -69,9 +82,9 @@ pub async fn a_vacant_key_out_of_attempts_is_buried(s: &Subject) {
     let last = acquired(s.claim(&limited(s, 2, 2)).await);
     s.release(2, Verdict::Vacate).await;
     let dead = buried(s.claim(&limited(s, 3, 2)).await, 2, last.fencing);
-    assert_eq!(&*dead.error, "no stock", "the last run's error is kept");
-    assert_eq!(s.state().await, StateKind::Dead);
-    assert_eq!(s.claim_by(4).await, Claim::Dead(dead), "a claim without a limit does not revive it");
+    answers!(&*dead.error, "no stock", "the last run's error is kept");
+    answers!(s.state().await, StateKind::Dead, "the key was buried");
+    answers!(s.claim_by(4).await, Claim::Dead(dead), "a claim without a limit does not revive it");
 }
 
 pub async fn an_expired_lease_out_of_attempts_is_buried(s: &Subject) {
@@ -81,26 +94,34 @@ pub async fn an_expired_lease_out_of_attempts_is_buried(s: &Subject) {
     s.pass(s.lease()).await;
     let dead = buried(s.claim(&limited(s, 3, 2)).await, 2, last.fencing);
     assert!(!dead.error.is_empty(), "it says that the last run let its lease run out");
-    assert_eq!(s.complete(2, b"v").await, Settled::Lost { now: StateKind::Dead });
+    answers!(
+        s.complete(2, b"v").await,
+        Settled::Lost { now: StateKind::Dead },
+        "who does not hold the key is told what is there, and changes nothing"
+    );
 }
 
 pub async fn a_live_lease_on_its_last_attempt_is_in_flight(s: &Subject) {
     acquired(s.claim(&limited(s, 1, 1)).await);
-    assert!(matches!(s.claim(&limited(s, 2, 1)).await, Claim::InFlight(_)));
-    assert_eq!(s.complete(1, b"v").await, Settled::Done);
+    answers_like!(
+        s.claim(&limited(s, 2, 1)).await,
+        Claim::InFlight(_),
+        "another one holds the key, and its lease is not over"
+    );
+    answers!(s.complete(1, b"v").await, Settled::Done, "who holds the key may settle it");
 }
 
 pub async fn without_a_limit_nothing_is_buried(s: &Subject) {
     for owner in 1..=20 {
-        assert_eq!(u128::from(acquired(s.claim_by(owner).await).attempt), owner);
+        answers!(u128::from(acquired(s.claim_by(owner).await).attempt), owner, "attempts are counted at the claim");
         s.release(owner, Verdict::Vacate).await;
     }
 }
 
 pub async fn a_buried_run_is_not_granted_again(s: &Subject) {
     let grant = acquired(s.claim(&limited(s, 1, 9)).await);
-    assert_eq!(s.release(1, Verdict::Bury).await, Settled::Done);
+    answers!(s.release(1, Verdict::Bury).await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease() * 2).await;
     let dead = buried(s.claim(&limited(s, 2, 9)).await, 1, grant.fencing);
-    assert_eq!(&*dead.error, "no stock");
+    answers!(&*dead.error, "no stock", "the last run's error is kept");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimRequest, InFlight, Release, Settled, StateKind, Verdict};
 
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, must, put_down};
 
 /// Somewhere in a second.
@@ -33,6 +34,36 @@ async fn at_the_end_of(
     }
 }
 
+/// The first to look at where laws about time are broken.
+pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
+    let clock = s.exact_clock();
+    let lease = 10 * HOUR;
+    let ask = |owner| ClaimRequest { lease, ..s.ask(owner) };
+    acquired(s.claim(&ask(1)).await);
+    for hours in 1..10 {
+        clock.advance(HOUR).await;
+        let (claim, left) = (s.claim(&ask(2)).await, lease - hours * HOUR);
+        let Claim::InFlight(InFlight::Leased { rest }) = claim else {
+            panic!(
+                "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store answered {claim:?}"
+            )
+        };
+        // To the second: what it rounds is for the other laws.
+        assert!(
+            rest.abs_diff(left) < Duration::from_secs(2),
+            "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store says that {rest:?} \
+             are left of it: does it read that clock?"
+        );
+    }
+    clock.advance(HOUR + Duration::from_secs(2)).await;
+    let claim = s.claim(&ask(2)).await;
+    answers_like!(
+        claim,
+        Claim::Acquired(_),
+        "a lease is over by the clock given to `on_clock`, and the store answered {claim:?} to a takeover"
+    );
+}
+
 pub async fn a_lease_ends_to_the_ms(s: &Subject) {
     for lease in [MS, 2 * MS, Duration::from_millis(1_500), s.lease()] {
         let ask = |key: &str, owner| ClaimRequest { lease, ..s.ask_on(key, owner) };
@@ -43,7 +74,7 @@ pub async fn a_lease_ends_to_the_ms(s: &Subject) {
                 acquired(s.claim(&ask(key, 1)).await);
             },
             async |key, over| match (over, s.claim(&ask(key, 2)).await) {
-                (false, claim) => assert_eq!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
+                (false, claim) => answers!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
                 (true, claim) => assert!(acquired(claim).taken_over.is_some(), "{key}"),
             },
         )
@@ -59,10 +90,10 @@ pub async fn a_renewed_lease_ends_to_the_ms(s: &Subject) {
         async |key| {
             acquired(s.claim(&ClaimRequest { lease: MS, ..s.ask_on(key, 1) }).await);
             let renewed = s.store.renew(&s.ask_on(key, 1).held(), lease).await;
-            assert_eq!(must("renew", renewed), Settled::Done);
+            answers!(must("renew", renewed), Settled::Done, "who holds the key may settle it");
         },
         async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
-            (false, claim) => assert_eq!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
+            (false, claim) => answers!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),
             (true, claim) => assert!(acquired(claim).taken_over.is_some(), "{key}"),
         },
     )
@@ -80,8 +111,8 @@ pub async fn a_delay_ends_to_the_ms(s: &Subject) {
             must("release", s.store.release(&s.ask_on(key, 1).held(), &vacate).await);
         },
         async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
-            (false, claim) => assert_eq!(claim, Claim::Delayed { rest: MS }, "{key}"),
-            (true, claim) => assert_eq!(acquired(claim).attempt, 2, "{key}"),
+            (false, claim) => answers!(claim, Claim::Delayed { rest: MS }, "{key}"),
+            (true, claim) => answers!(acquired(claim).attempt, 2, "{key}"),
         },
     )
     .await;
@@ -97,8 +128,8 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
             must("complete", s.store.complete(&s.ask_on(key, 1).held(), &done(b"v", retain)).await);
         },
         async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
-            (false, claim) => assert!(matches!(claim, Claim::Consumed(_)), "{key}: {claim:?}"),
-            (true, claim) => assert_eq!(acquired(claim).attempt, 1, "{key}"),
+            (false, claim) => answers_like!(claim, Claim::Consumed(_), "{key}: {claim:?}"),
+            (true, claim) => answers!(acquired(claim).attempt, 1, "{key}"),
         },
     )
     .await;
@@ -125,10 +156,10 @@ pub async fn a_memory_ends_to_the_ms(s: &Subject) {
             },
             async |key, over| {
                 let record = must("peek", s.store.peek(&ask(key, 2).key).await);
-                assert_eq!(record.is_none(), over, "{key}, {verdict:?}: {record:?}");
+                answers!(record.is_none(), over, "{key}, {verdict:?}: {record:?}");
                 if over {
                     let grant = acquired(s.claim(&ClaimRequest { lease: HOUR, ..ask(key, 2) }).await);
-                    assert_eq!((grant.attempt, grant.taken_over), (1, None), "{key}, {verdict:?}");
+                    answers!((grant.attempt, grant.taken_over), (1, None), "{key}, {verdict:?}");
                 }
             },
         )
@@ -144,8 +175,8 @@ pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
         let first = acquired(s.claim(&ask(1)).await);
         for part in [s.lease() / 3, s.lease() / 3, s.lease() / 3 - MS] {
             clock.jump(part);
-            assert!(matches!(s.claim(&ask(2)).await, Claim::InFlight(_)), "nobody takes it from its owner");
-            assert_eq!(acquired(s.claim(&ask(1)).await), first);
+            answers_like!(s.claim(&ask(2)).await, Claim::InFlight(_), "nobody takes it from its owner");
+            answers!(acquired(s.claim(&ask(1)).await), first, "the same owner asking again gets the grant it has");
         }
         let held = ask(1).held();
         let settled = match step {
@@ -153,13 +184,17 @@ pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
             "complete" => s.store.complete(&held, &done(b"v", HOUR)).await,
             _ => s.store.release(&held, &put_down(Verdict::Fail)).await,
         };
-        assert_eq!(must(step, settled), Settled::Done, "{step} in the last ms");
+        answers!(must(step, settled), Settled::Done, "{step} in the last ms");
         let state = must("peek", s.store.peek(&held.key).await).map(|record| record.state.kind());
         let expected = match step {
             "renew" => StateKind::Consuming,
             "complete" => StateKind::Consumed,
             _ => StateKind::Failed,
         };
-        assert_eq!(state, Some(expected));
+        answers!(
+            state,
+            Some(expected),
+            "the owner settled in the last ms of its lease, and this is the state that was to be"
+        );
     }
 }

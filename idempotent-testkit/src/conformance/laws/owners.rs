@@ -2,18 +2,19 @@
 use idempotent_core::{Claim, ClaimRequest, Consumed, Grant, Held, Release, Settled, State, StateKind, Verdict};
 
 use crate::conformance::Subject;
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, VERDICTS, acquired, done, lost, put_down};
 use crate::entropy::Dice;
 
 /// Every step by `owner` is lost to `now`, and the record stays as it is.
 async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
     let before = s.peek().await;
-    assert_eq!(s.renew(owner, HOUR).await, lost(now), "renew, {what}");
-    assert_eq!(s.complete(owner, b"foreign").await, lost(now), "complete, {what}");
+    answers!(s.renew(owner, HOUR).await, lost(now), "renew, {what}");
+    answers!(s.complete(owner, b"foreign").await, lost(now), "complete, {what}");
     for verdict in VERDICTS {
-        assert_eq!(s.release(owner, verdict).await, lost(now), "release as {verdict:?}, {what}");
+        answers!(s.release(owner, verdict).await, lost(now), "release as {verdict:?}, {what}");
     }
-    assert_eq!(s.peek().await, before, "the record was changed by somebody who lost it, {what}");
+    answers!(s.peek().await, before, "the record was changed by somebody who lost it, {what}");
 }
 
 pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
@@ -24,7 +25,7 @@ pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
     for owner in [0, 1 << 127 | 1, 1 << 64 | 1, u128::MAX] {
         is_lost(s, owner, StateKind::Consuming, "held by another").await;
     }
-    assert_eq!(s.complete(1, b"v").await, Settled::Done);
+    answers!(s.complete(1, b"v").await, Settled::Done, "who holds the key may settle it");
 }
 
 pub async fn nobody_changes_a_settled_key(s: &Subject) {
@@ -41,8 +42,8 @@ pub async fn nobody_changes_a_settled_key(s: &Subject) {
         s.store.release(&ask.held(), &put_down(verdict)).await.unwrap();
         for owner in [1, 2] {
             let held = ClaimRequest { owner: idempotent_core::OwnerToken(owner), ..ask.clone() }.held();
-            assert_eq!(s.store.renew(&held, HOUR).await.unwrap(), lost(state), "{name}");
-            assert_eq!(s.store.release(&held, &put_down(Verdict::Delete)).await.unwrap(), lost(state), "{name}");
+            answers!(s.store.renew(&held, HOUR).await.unwrap(), lost(state), "{name}");
+            answers!(s.store.release(&held, &put_down(Verdict::Delete)).await.unwrap(), lost(state), "{name}");
         }
     }
 }
@@ -52,11 +53,11 @@ pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Su
     s.pass(s.lease()).await;
     let over = acquired(s.claim_by(2).await);
     is_lost(s, 1, StateKind::Consuming, "taken over").await;
-    assert!(matches!(s.claim_by(1).await, Claim::InFlight(_)), "its old token is a stranger's");
-    assert_eq!(s.complete(2, b"second").await, Settled::Done);
+    answers_like!(s.claim_by(1).await, Claim::InFlight(_), "its old token is a stranger's");
+    answers!(s.complete(2, b"second").await, Settled::Done, "who holds the key may settle it");
     is_lost(s, 1, StateKind::Consumed, "taken over and consumed").await;
     let kept = Claim::Consumed(Consumed { fencing: over.fencing, value: Some(b"second"[..].into()) });
-    assert_eq!(s.claim_by(3).await, kept);
+    answers!(s.claim_by(3).await, kept, "the key is consumed, and answers with its first result");
 }
 
 /// A copy of the first owner's claim that was held up on its way is granted once the key is free again: the same
@@ -65,20 +66,40 @@ pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s:
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
     acquired(s.claim_by(2).await);
-    assert_eq!(s.release(2, Verdict::Vacate).await, Settled::Done);
+    answers!(s.release(2, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it");
     let again = acquired(s.claim_by(1).await);
     let held = |grant: &Grant| Held { fencing: Some(grant.fencing), ..s.held(1) };
     let (old, before) = (held(&first), s.peek().await);
-    assert_eq!(s.store.renew(&old, HOUR).await.unwrap(), lost(StateKind::Consuming));
-    assert_eq!(s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(), lost(StateKind::Consuming));
+    answers!(
+        s.store.renew(&old, HOUR).await.unwrap(),
+        lost(StateKind::Consuming),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
+    answers!(
+        s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(),
+        lost(StateKind::Consuming),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
     for verdict in VERDICTS {
-        assert_eq!(s.store.release(&old, &put_down(verdict)).await.unwrap(), lost(StateKind::Consuming));
+        answers!(
+            s.store.release(&old, &put_down(verdict)).await.unwrap(),
+            lost(StateKind::Consuming),
+            "who does not hold the key is told what is there, and changes nothing"
+        );
     }
-    assert_eq!(s.peek().await, before);
-    assert_eq!(s.store.renew(&held(&again), HOUR).await.unwrap(), Settled::Done);
-    assert_eq!(s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(), Settled::Done);
-    assert_eq!(s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(), Settled::Done, "asked again");
-    assert_eq!(s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(), lost(StateKind::Consumed));
+    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
+    answers!(s.store.renew(&held(&again), HOUR).await.unwrap(), Settled::Done, "who holds the key may settle it");
+    answers!(
+        s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(),
+        Settled::Done,
+        "who holds the key may settle it"
+    );
+    answers!(s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(), Settled::Done, "asked again");
+    answers!(
+        s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(),
+        lost(StateKind::Consumed),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
 }
 
 pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
@@ -88,24 +109,36 @@ pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
     }
     s.pass(s.lease() * 2).await;
     let completed = s.store.complete(&ask("complete", 1).held(), &done(b"v", HOUR)).await;
-    assert_eq!(completed.unwrap(), Settled::Done);
-    assert!(matches!(s.claim(&ask("complete", 2)).await, Claim::Consumed(_)));
-    assert_eq!(s.store.renew(&ask("renew", 1).held(), s.lease()).await.unwrap(), Settled::Done);
-    assert!(matches!(s.claim(&ask("renew", 2)).await, Claim::InFlight(_)));
+    answers!(completed.unwrap(), Settled::Done, "who holds the key may settle it");
+    answers_like!(
+        s.claim(&ask("complete", 2)).await,
+        Claim::Consumed(_),
+        "the key is consumed, and answers with its first result"
+    );
+    answers!(
+        s.store.renew(&ask("renew", 1).held(), s.lease()).await.unwrap(),
+        Settled::Done,
+        "who holds the key may settle it"
+    );
+    answers_like!(
+        s.claim(&ask("renew", 2)).await,
+        Claim::InFlight(_),
+        "another one holds the key, and its lease is not over"
+    );
     let released = s.store.release(&ask("release", 1).held(), &put_down(Verdict::Vacate)).await;
-    assert_eq!(released.unwrap(), Settled::Done);
+    answers!(released.unwrap(), Settled::Done, "who holds the key may settle it");
     acquired(s.claim(&ask("release", 2)).await);
 }
 
 pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
-    assert_eq!(s.complete(1, b"first").await, Settled::Done);
+    answers!(s.complete(1, b"first").await, Settled::Done, "who holds the key may settle it");
     let before = s.peek().await;
     s.pass(MS).await;
-    assert_eq!(s.complete(1, b"second").await, Settled::Done);
-    assert_eq!(s.peek().await, before);
+    answers!(s.complete(1, b"second").await, Settled::Done, "a completion that comes again from its owner is done");
+    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
     let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
-    assert_eq!(s.claim_by(2).await, kept);
+    answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
 
 /// The trap: a completion whose reply was lost, taken for a failure, then released with the right token.
@@ -113,11 +146,15 @@ pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.complete(1, b"v").await;
     let before = s.peek().await;
-    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Consumed));
+    answers!(
+        s.renew(1, HOUR).await,
+        lost(StateKind::Consumed),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
     for verdict in VERDICTS {
-        assert_eq!(s.release(1, verdict).await, lost(StateKind::Consumed), "{verdict:?}");
+        answers!(s.release(1, verdict).await, lost(StateKind::Consumed), "{verdict:?}");
     }
-    assert_eq!(s.peek().await, before);
+    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
 }
 
 pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
@@ -131,10 +168,14 @@ pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
         let ask = ClaimRequest { key: s.key(&format!("{verdict:?}")), ..s.ask(1) };
         acquired(s.claim(&ask).await);
         let release = Release { delay: MS, ..put_down(verdict) };
-        assert_eq!(s.store.release(&ask.held(), &release).await.unwrap(), Settled::Done);
+        answers!(
+            s.store.release(&ask.held(), &release).await.unwrap(),
+            Settled::Done,
+            "who holds the key may settle it"
+        );
         let before = s.store.peek(&ask.key).await.unwrap();
-        assert_eq!(s.store.release(&ask.held(), &release).await.unwrap(), lost(now), "{verdict:?}");
-        assert_eq!(s.store.peek(&ask.key).await.unwrap(), before, "{verdict:?}");
+        answers!(s.store.release(&ask.held(), &release).await.unwrap(), lost(now), "{verdict:?}");
+        answers!(s.store.peek(&ask.key).await.unwrap(), before, "{verdict:?}");
     }
 }
 
@@ -142,14 +183,14 @@ pub async fn a_renewal_counts_from_now(s: &Subject) {
     acquired(s.claim_by(1).await);
     for _ in 0..3 {
         s.pass(s.lease() * 2 / 3).await;
-        assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
-        assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)));
+        answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
+        answers_like!(s.claim_by(2).await, Claim::InFlight(_), "another one holds the key, and its lease is not over");
     }
     if s.pass_almost(s.lease()).await {
-        assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)));
+        answers_like!(s.claim_by(2).await, Claim::InFlight(_), "another one holds the key, and its lease is not over");
     }
     s.pass(s.lease()).await;
-    assert_eq!(acquired(s.claim_by(2).await).attempt, 2, "a renewal counts no attempt");
+    answers!(acquired(s.claim_by(2).await).attempt, 2, "a renewal counts no attempt");
 }
 
 pub async fn a_renewal_never_shortens(s: &Subject) {
@@ -161,13 +202,13 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
     }
     acquired(s.claim_by(1).await);
     let first = until(s).await;
-    assert_eq!(s.renew(1, s.lease() / 3).await, Settled::Done);
-    assert_eq!(until(s).await, first);
-    assert_eq!(s.renew(1, HOUR).await, Settled::Done);
+    answers!(s.renew(1, s.lease() / 3).await, Settled::Done, "who holds the key may settle it");
+    answers!(until(s).await, first, "a renewal never shortens a lease");
+    answers!(s.renew(1, HOUR).await, Settled::Done, "who holds the key may settle it");
     let longer = until(s).await;
     assert!(longer > first);
-    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
-    assert_eq!(until(s).await, longer);
+    answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
+    answers!(until(s).await, longer, "a renewal never shortens a lease");
 }
 
 /// Put after vanish: what is gone stays gone, whatever its last owner still has to say.
@@ -183,15 +224,15 @@ pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     s.pass(s.lease() * 2).await;
     for (name, unanswered, held) in gone {
         for held in [&unanswered, &held] {
-            assert_eq!(s.store.renew(held, HOUR).await.unwrap(), lost(StateKind::Absent), "{name}");
-            assert_eq!(s.store.complete(held, &done(b"late", HOUR)).await.unwrap(), lost(StateKind::Absent), "{name}");
+            answers!(s.store.renew(held, HOUR).await.unwrap(), lost(StateKind::Absent), "{name}");
+            answers!(s.store.complete(held, &done(b"late", HOUR)).await.unwrap(), lost(StateKind::Absent), "{name}");
             for verdict in VERDICTS {
                 let released = s.store.release(held, &put_down(verdict)).await.unwrap();
-                assert_eq!(released, lost(StateKind::Absent), "{name}, {verdict:?}");
+                answers!(released, lost(StateKind::Absent), "{name}, {verdict:?}");
             }
-            assert_eq!(s.store.peek(&held.key).await.unwrap(), None, "{name}: brought back");
+            answers!(s.store.peek(&held.key).await.unwrap(), None, "{name}: brought back");
         }
-        assert_eq!(acquired(s.claim(&brief(name, 2)).await).attempt, 1, "{name}");
+        answers!(acquired(s.claim(&brief(name, 2)).await).attempt, 1, "{name}");
     }
 }
 
@@ -205,24 +246,36 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     for owner in 1..=300 {
         let claim = s.claim(&ask(owner)).await;
         let free = holder.is_none() || lapsed;
-        assert_eq!(matches!(claim, Claim::Acquired(_)), free, "claim {owner} after {grants} grants: {claim:?}");
+        answers!(matches!(claim, Claim::Acquired(_)), free, "claim {owner} after {grants} grants: {claim:?}");
         if free {
             (holder, lapsed, grants) = (Some(owner), false, grants + 1);
         }
         let at = holder.unwrap_or(owner);
         match dice.below(8) {
-            0 => assert_eq!(s.release(at, Verdict::Delete).await, Settled::Done),
-            1 => assert_eq!(s.release(at, Verdict::Vacate).await, Settled::Done),
+            0 => answers!(s.release(at, Verdict::Delete).await, Settled::Done, "who holds the key may settle it"),
+            1 => answers!(s.release(at, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it"),
             2 if let Some(clock) = &s.clock => {
                 clock.jump(s.lease());
                 lapsed = true;
                 continue;
             }
-            3 => assert_eq!(acquired(s.claim(&ask(at)).await).lease, lease, "asking again is no run"),
-            4 => assert_eq!(s.complete(owner + 1_000, b"foreign").await, lost(StateKind::Consuming)),
-            5 => assert_eq!(s.release(owner + 1_000, Verdict::Delete).await, lost(StateKind::Consuming)),
-            6 => assert_eq!(s.renew(owner + 1_000, HOUR).await, lost(StateKind::Consuming)),
-            _ => assert_eq!(s.renew(at, lease).await, Settled::Done),
+            3 => answers!(acquired(s.claim(&ask(at)).await).lease, lease, "asking again is no run"),
+            4 => answers!(
+                s.complete(owner + 1_000, b"foreign").await,
+                lost(StateKind::Consuming),
+                "who does not hold the key is told what is there, and changes nothing"
+            ),
+            5 => answers!(
+                s.release(owner + 1_000, Verdict::Delete).await,
+                lost(StateKind::Consuming),
+                "who does not hold the key is told what is there, and changes nothing"
+            ),
+            6 => answers!(
+                s.renew(owner + 1_000, HOUR).await,
+                lost(StateKind::Consuming),
+                "who does not hold the key is told what is there, and changes nothing"
+            ),
+            _ => answers!(s.renew(at, lease).await, Settled::Done, "who holds the key may settle it"),
         }
         if s.state().await != StateKind::Consuming {
             holder = None;
@@ -230,10 +283,10 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     }
     assert!(grants > 30, "only {grants} grants: nothing is shown");
     if let Some(at) = holder {
-        assert_eq!(s.release(at, Verdict::Delete).await, Settled::Done);
+        answers!(s.release(at, Verdict::Delete).await, Settled::Done, "who holds the key may settle it");
     }
     acquired(s.claim_by(9_999).await);
-    assert_eq!(s.complete(9_999, b"v").await, Settled::Done);
+    answers!(s.complete(9_999, b"v").await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease()).await;
-    assert!(matches!(s.claim_by(1).await, Claim::Consumed(_)), "no end of a lease brings back what is consumed");
+    answers_like!(s.claim_by(1).await, Claim::Consumed(_), "no end of a lease brings back what is consumed");
 }

@@ -2,6 +2,7 @@
 use idempotent_core::{Claim, ClaimRequest, Fingerprint, InFlight, Release, Verdict};
 
 use crate::conformance::Subject;
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, acquired, done, put_down};
 
 fn with(s: &Subject, owner: u128, payload: &str) -> ClaimRequest {
@@ -12,54 +13,86 @@ pub async fn another_payload_is_a_mismatch_while_the_key_is_held_or_settled(s: &
     for (name, verdict) in [("consumed", None), ("failed", Some(Verdict::Fail))] {
         let on = |owner, payload| ClaimRequest { key: s.key(name), ..with(s, owner, payload) };
         acquired(s.claim(&on(1, "a")).await);
-        assert_eq!(s.claim(&on(2, "b")).await, Claim::Mismatch, "held");
+        answers!(s.claim(&on(2, "b")).await, Claim::Mismatch, "held");
         let held = on(1, "a").held();
         match verdict {
             None => s.store.complete(&held, &done(b"v", HOUR)).await.unwrap(),
             Some(verdict) => s.store.release(&held, &put_down(verdict)).await.unwrap(),
         };
         let before = s.store.peek(&s.key(name)).await.unwrap();
-        assert_eq!(s.claim(&on(2, "b")).await, Claim::Mismatch, "{name}");
-        assert_eq!(s.store.peek(&s.key(name)).await.unwrap(), before, "{name}: a mismatch changes nothing");
+        answers!(s.claim(&on(2, "b")).await, Claim::Mismatch, "{name}");
+        answers!(s.store.peek(&s.key(name)).await.unwrap(), before, "{name}: a mismatch changes nothing");
     }
 }
 
 pub async fn an_equal_or_unknown_fingerprint_is_no_mismatch(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
-    assert!(matches!(s.claim(&with(s, 2, "a")).await, Claim::InFlight(InFlight::Leased { .. } | InFlight::Busy)));
-    assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)), "a claim without a fingerprint");
+    answers_like!(
+        s.claim(&with(s, 2, "a")).await,
+        Claim::InFlight(InFlight::Leased { .. } | InFlight::Busy),
+        "another one holds the key, and its lease is not over"
+    );
+    answers_like!(s.claim_by(2).await, Claim::InFlight(_), "a claim without a fingerprint");
     s.complete(1, b"v").await;
-    assert!(matches!(s.claim(&with(s, 2, "a")).await, Claim::Consumed(_)));
-    assert!(matches!(s.claim_by(2).await, Claim::Consumed(_)));
+    answers_like!(
+        s.claim(&with(s, 2, "a")).await,
+        Claim::Consumed(_),
+        "the key is consumed, and answers with its first result"
+    );
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
     let bare = |owner| ClaimRequest { key: s.key("bare"), ..s.ask(owner) };
     acquired(s.claim(&bare(1)).await);
     let fingerprint = Some(Fingerprint::of_bytes("a"));
     let claim = s.claim(&ClaimRequest { fingerprint, ..bare(2) }).await;
-    assert!(matches!(claim, Claim::InFlight(_)), "a record without a fingerprint: {claim:?}");
+    answers_like!(claim, Claim::InFlight(_), "a record without a fingerprint: {claim:?}");
 }
 
 pub async fn a_vacant_key_takes_the_new_fingerprint(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
     s.release(1, Verdict::Vacate).await;
-    assert_eq!(acquired(s.claim(&with(s, 2, "b")).await).attempt, 2);
-    assert_eq!(s.claim(&with(s, 3, "a")).await, Claim::Mismatch);
+    answers!(
+        acquired(s.claim(&with(s, 2, "b")).await).attempt,
+        2,
+        "a vacant key takes another payload as its next attempt"
+    );
+    answers!(
+        s.claim(&with(s, 3, "a")).await,
+        Claim::Mismatch,
+        "the key was granted anew with payload b, and payload a is another one now"
+    );
 }
 
 pub async fn an_expired_lease_takes_the_new_fingerprint(s: &Subject) {
     let first = acquired(s.claim(&with(s, 1, "a")).await);
     s.pass(s.lease()).await;
-    assert_eq!(acquired(s.claim(&with(s, 2, "b")).await).taken_over, Some(first.fencing));
-    assert_eq!(s.claim(&with(s, 3, "a")).await, Claim::Mismatch);
+    answers!(
+        acquired(s.claim(&with(s, 2, "b")).await).taken_over,
+        Some(first.fencing),
+        "a takeover says what it took over from, and a first run says nothing"
+    );
+    answers!(
+        s.claim(&with(s, 3, "a")).await,
+        Claim::Mismatch,
+        "the key was granted anew with payload b, and payload a is another one now"
+    );
 }
 
 pub async fn a_dead_key_is_dead_for_every_payload(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
     s.release(1, Verdict::Bury).await;
-    assert!(matches!(s.claim(&with(s, 2, "b")).await, Claim::Dead(_)));
+    answers_like!(
+        s.claim(&with(s, 2, "b")).await,
+        Claim::Dead(_),
+        "state first, then the fingerprint: a dead key is dead for every payload"
+    );
 }
 
 pub async fn a_delayed_key_is_delayed_for_every_payload(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
     s.release_as(1, &Release { delay: s.lease(), ..put_down(Verdict::Vacate) }).await;
-    assert!(matches!(s.claim(&with(s, 2, "b")).await, Claim::Delayed { .. }));
+    answers_like!(
+        s.claim(&with(s, 2, "b")).await,
+        Claim::Delayed { .. },
+        "state first, then the fingerprint: a delayed key is delayed for every payload"
+    );
 }

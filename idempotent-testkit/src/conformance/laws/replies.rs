@@ -7,6 +7,7 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimRequest, Consumed, Release, Settled, State, StateKind, StoreError, Verdict};
 
 use crate::Verb;
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::lose::Lose;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, lost, must, put_down};
 
@@ -16,22 +17,26 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     let before = s.peek().await.expect("it was applied before the reply was lost");
     s.pass(MS).await;
     let grant = acquired(s.claim(&ask).await);
-    assert_eq!((grant.fencing, grant.attempt, grant.lease), (before.fencing, 1, ask.lease), "the run it was given");
-    assert_eq!(s.peek().await, Some(before), "asking again counts nothing and extends nothing");
-    assert!(matches!(s.claim_by(2).await, Claim::InFlight(_)), "it is held since the first time");
+    answers!((grant.fencing, grant.attempt, grant.lease), (before.fencing, 1, ask.lease), "the run it was given");
+    answers!(s.peek().await, Some(before), "asking again counts nothing and extends nothing");
+    answers_like!(s.claim_by(2).await, Claim::InFlight(_), "it is held since the first time");
     // A takeover's too, with what it took over from.
     s.pass(s.lease()).await;
     s.lost(Verb::Claim, Lose::Reply, s.store.claim(&s.ask(3))).await;
     let over = acquired(s.claim_by(3).await);
-    assert_eq!((over.attempt, over.taken_over), (2, Some(grant.fencing)));
+    answers!(
+        (over.attempt, over.taken_over),
+        (2, Some(grant.fencing)),
+        "the takeover whose reply was lost is told again as it was"
+    );
 }
 
 pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) {
     for (key, at) in [("connection", Lose::Connection), ("request", Lose::Request)] {
         let ask = s.ask_on(key, 1);
         s.lost(Verb::Claim, at, s.store.claim(&ask)).await;
-        assert_eq!(must("peek", s.store.peek(&ask.key).await), None, "nothing was to be done: {at:?}");
-        assert_eq!(acquired(s.claim(&ask).await).attempt, 1);
+        answers!(must("peek", s.store.peek(&ask.key).await), None, "nothing was to be done: {at:?}");
+        answers!(acquired(s.claim(&ask).await).attempt, 1, "a claim that never arrived counts nothing");
     }
 }
 
@@ -39,12 +44,16 @@ pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subj
     let grant = acquired(s.claim_by(1).await);
     s.lost(Verb::Complete, Lose::Reply, s.store.complete(&s.held(1), &done(b"first", HOUR))).await;
     let before = s.peek().await.expect("it was applied before the reply was lost");
-    assert_eq!(before.state.kind(), StateKind::Consumed);
+    answers!(before.state.kind(), StateKind::Consumed, "a completion whose reply is lost was done all the same");
     s.pass(MS).await;
-    assert_eq!(s.complete(1, b"second").await, Settled::Done);
-    assert_eq!(s.peek().await, Some(before), "the first result stands, for as long as it was to");
+    answers!(
+        s.complete(1, b"second").await,
+        Settled::Done,
+        "the completion was done, its reply was lost, and it comes again"
+    );
+    answers!(s.peek().await, Some(before), "the first result stands, for as long as it was to");
     let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
-    assert_eq!(s.claim_by(2).await, kept);
+    answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
 
 pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject) {
@@ -53,10 +62,14 @@ pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject
         acquired(s.claim(&s.ask_on(key, 1)).await);
         s.lost(Verb::Complete, at, s.store.complete(&held, &done(b"lost", HOUR))).await;
         let record = must("peek", s.store.peek(&held.key).await).expect("still held");
-        assert_eq!(record.state.kind(), StateKind::Consuming, "nothing was to be done: {at:?}");
-        assert_eq!(must("complete", s.store.complete(&held, &done(b"again", HOUR)).await), Settled::Done);
+        answers!(record.state.kind(), StateKind::Consuming, "nothing was to be done: {at:?}");
+        answers!(
+            must("complete", s.store.complete(&held, &done(b"again", HOUR)).await),
+            Settled::Done,
+            "who holds the key may settle it"
+        );
         let Claim::Consumed(kept) = s.claim(&s.ask_on(key, 2)).await else { panic!("not consumed") };
-        assert_eq!(kept.value.as_deref(), Some(&b"again"[..]));
+        answers!(kept.value.as_deref(), Some(&b"again"[..]), "the completion that arrived is the result");
     }
 }
 
@@ -64,14 +77,18 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.lost(Verb::Renew, Lose::Reply, s.store.renew(&s.held(1), HOUR)).await;
     let before = s.peek().await.expect("held");
-    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+    answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
     let after = s.peek().await.expect("held");
     let until = |state: &State| match state {
         State::Consuming { until, .. } => *until,
-        other => panic!("{other:?}"),
+        other => panic!("a key that is held and was renewed is {other:?}, the protocol says consuming"),
     };
-    assert_eq!(until(&after.state), until(&before.state), "what the lost one gave is not taken back");
-    assert_eq!((after.fencing, after.attempt), (before.fencing, before.attempt));
+    answers!(until(&after.state), until(&before.state), "what the lost one gave is not taken back");
+    answers!(
+        (after.fencing, after.attempt),
+        (before.fencing, before.attempt),
+        "a renewal leaves number and attempt as they are"
+    );
 }
 
 /// The run is over either way, and what follows is the same.
@@ -82,33 +99,57 @@ pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     s.lost(Verb::Release, Lose::Reply, s.store.release(&held, &vacate)).await;
     let before = s.peek().await;
     s.pass(MS).await;
-    assert_eq!(s.release_as(1, &vacate).await, lost(StateKind::Vacant));
-    assert_eq!(s.peek().await, before, "the delay does not begin anew");
+    answers!(
+        s.release_as(1, &vacate).await,
+        lost(StateKind::Vacant),
+        "the release was done, its reply was lost, and there is nothing left to release"
+    );
+    answers!(s.peek().await, before, "the delay does not begin anew");
     s.pass(s.lease()).await;
-    assert_eq!(acquired(s.claim_by(2).await).attempt, 2);
+    answers!(
+        acquired(s.claim_by(2).await).attempt,
+        2,
+        "a release that comes again is applied once: the next run is attempt 2"
+    );
 }
 
 /// A copy that was held up on its way arrives when all is over, and after others have had the key.
 pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     acquired(s.claim_by(1).await);
-    assert_eq!(s.release(1, Verdict::Vacate).await, Settled::Done);
+    answers!(s.release(1, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it");
     acquired(s.claim_by(2).await);
     let before = s.peek().await;
-    assert!(matches!(s.claim_by(1).await, Claim::InFlight(_)), "the first claim, again");
-    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Consuming));
-    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Consuming));
+    answers_like!(s.claim_by(1).await, Claim::InFlight(_), "the first claim, again: another one holds the key by now");
+    answers!(
+        s.renew(1, HOUR).await,
+        lost(StateKind::Consuming),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
+    answers!(
+        s.complete(1, b"late").await,
+        lost(StateKind::Consuming),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
     for verdict in VERDICTS {
-        assert_eq!(s.release(1, verdict).await, lost(StateKind::Consuming), "{verdict:?}");
+        answers!(s.release(1, verdict).await, lost(StateKind::Consuming), "{verdict:?}");
     }
-    assert_eq!(s.peek().await, before);
-    assert_eq!(s.complete(2, b"second").await, Settled::Done);
+    answers!(s.peek().await, before, "this changes nothing of the record");
+    answers!(s.complete(2, b"second").await, Settled::Done, "who holds the key may settle it");
     let before = s.peek().await;
     for owner in [1, 2] {
-        assert!(matches!(s.claim_by(owner).await, Claim::Consumed(_)), "a claim that comes after the completion");
-        assert_eq!(s.release(owner, Verdict::Delete).await, lost(StateKind::Consumed));
+        answers_like!(s.claim_by(owner).await, Claim::Consumed(_), "a claim that comes after the completion");
+        answers!(
+            s.release(owner, Verdict::Delete).await,
+            lost(StateKind::Consumed),
+            "who does not hold the key is told what is there, and changes nothing"
+        );
     }
-    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Consumed));
-    assert_eq!(s.peek().await, before);
+    answers!(
+        s.complete(1, b"late").await,
+        lost(StateKind::Consumed),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
+    answers!(s.peek().await, before, "this changes nothing of the record");
 }
 
 /// Whether it was applied nobody knows, as with a lost reply; it may also be applied later than it was dropped. So each
@@ -118,21 +159,37 @@ pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
         let on = |step: &str, owner| ClaimRequest { lease: HOUR, ..s.ask_on(&format!("{step} {polls}"), owner) };
         dropped_after(polls, s.store.claim(&on("claim", 1))).await;
         let grant = acquired(s.claim(&on("claim", 1)).await);
-        assert_eq!(grant.attempt, 1, "a claim dropped after {polls} polls was counted");
-        assert!(matches!(s.claim(&on("claim", 2)).await, Claim::InFlight(_)));
+        answers!(grant.attempt, 1, "a claim dropped after {polls} polls was counted");
+        answers_like!(
+            s.claim(&on("claim", 2)).await,
+            Claim::InFlight(_),
+            "another one holds the key, and its lease is not over"
+        );
 
         let (held, vacate) = (on("release", 1).held(), put_down(Verdict::Vacate));
         acquired(s.claim(&on("release", 1)).await);
         dropped_after(polls, s.store.release(&held, &vacate)).await;
         let released = must("release", s.store.release(&held, &vacate).await);
-        assert!(matches!(released, Settled::Done | Settled::Lost { now: StateKind::Vacant }), "{released:?}");
-        assert_eq!(acquired(s.claim(&on("release", 2)).await).attempt, 2);
+        answers_like!(released, Settled::Done | Settled::Lost { now: StateKind::Vacant }, "{released:?}");
+        answers!(
+            acquired(s.claim(&on("release", 2)).await).attempt,
+            2,
+            "a release that comes again is applied once: the next run is attempt 2"
+        );
 
         let held = on("complete", 1).held();
         acquired(s.claim(&on("complete", 1)).await);
         dropped_after(polls, s.store.complete(&held, &done(b"v", HOUR))).await;
-        assert_eq!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done);
-        assert!(matches!(s.claim(&on("complete", 2)).await, Claim::Consumed(_)));
+        answers!(
+            must("complete", s.store.complete(&held, &done(b"v", HOUR)).await),
+            Settled::Done,
+            "who holds the key may settle it"
+        );
+        answers_like!(
+            s.claim(&on("complete", 2)).await,
+            Claim::Consumed(_),
+            "the key is consumed, and answers with its first result"
+        );
     }
 }
 
@@ -161,12 +218,12 @@ pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
         let held = ask.held();
         says(Verb::Claim, *at, s.lost(Verb::Claim, *at, s.store.claim(&ask)).await).await;
         let grant = acquired(s.claim(&ask).await);
-        assert_eq!(grant.attempt, 1);
+        answers!(grant.attempt, 1, "attempts are counted at the claim");
         says(Verb::Renew, *at, s.lost(Verb::Renew, *at, s.store.renew(&held, HOUR)).await).await;
         let vacate = put_down(Verdict::Refund);
         says(Verb::Release, *at, s.lost(Verb::Release, *at, s.store.release(&held, &vacate)).await).await;
         acquired(s.claim(&ask).await);
         says(Verb::Complete, *at, s.lost(Verb::Complete, *at, s.store.complete(&held, &done(b"v", HOUR))).await).await;
-        assert_eq!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done, "{at:?}");
+        answers!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done, "{at:?}");
     }
 }

@@ -4,23 +4,36 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimRequest, Release, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
+use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, MS, acquired, done, lost, must, put_down};
 
 /// The state lasts `span` from now, no less and no more; then nothing is there, for anybody.
 async fn lasts(s: &Subject, state: StateKind, span: Duration) {
-    assert_eq!(s.state().await, state);
+    answers!(s.state().await, state, "the state lasts from now on");
     if s.pass_almost(span).await {
-        assert_eq!(s.state().await, state, "a ms before its time");
+        answers!(s.state().await, state, "a ms before its time");
         s.pass(MS).await;
     } else {
         s.pass(span).await;
     }
-    assert_eq!(s.peek().await, None, "a {state} record past its time is hidden");
-    assert_eq!(s.complete(1, b"late").await, lost(StateKind::Absent));
-    assert_eq!(s.renew(1, HOUR).await, lost(StateKind::Absent));
-    assert_eq!(s.release(1, Verdict::Delete).await, lost(StateKind::Absent));
+    answers!(s.peek().await, None, "a {state} record past its time is hidden");
+    answers!(
+        s.complete(1, b"late").await,
+        lost(StateKind::Absent),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
+    answers!(
+        s.renew(1, HOUR).await,
+        lost(StateKind::Absent),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
+    answers!(
+        s.release(1, Verdict::Delete).await,
+        lost(StateKind::Absent),
+        "who does not hold the key is told what is there, and changes nothing"
+    );
     let grant = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..s.ask(9) }).await);
-    assert_eq!((grant.attempt, grant.taken_over), (1, None), "nothing of it is remembered");
+    answers!((grant.attempt, grant.taken_over), (1, None), "nothing of it is remembered");
 }
 
 pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Subject) {
@@ -28,19 +41,27 @@ pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Su
     // The retention counts from the completion, and may be shorter than what is left of the lease.
     s.pass(s.lease() / 3).await;
     let retain = s.lease() / 2;
-    assert_eq!(must("complete", s.store.complete(&s.held(1), &done(b"v", retain)).await), Settled::Done);
-    assert!(matches!(s.claim_by(2).await, Claim::Consumed(_)));
+    answers!(
+        must("complete", s.store.complete(&s.held(1), &done(b"v", retain)).await),
+        Settled::Done,
+        "who holds the key may settle it"
+    );
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
     lasts(s, StateKind::Consumed, retain).await;
 }
 
 pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
     acquired(s.claim_by(1).await);
-    assert_eq!(must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await), Settled::Done);
+    answers!(
+        must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await),
+        Settled::Done,
+        "who holds the key may settle it"
+    );
     if let Some(clock) = &s.clock {
         clock.jump(Duration::from_secs(100 * 365 * 86_400));
         clock.settle().await;
     }
-    assert!(matches!(s.claim_by(2).await, Claim::Consumed(_)));
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
 }
 
 pub async fn a_failed_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
@@ -72,6 +93,6 @@ pub async fn a_renewed_key_keeps_its_memory(s: &Subject) {
     let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     s.pass(s.lease() / 2).await;
-    assert_eq!(s.renew(1, s.lease()).await, Settled::Done);
+    answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
     lasts(s, StateKind::Consuming, s.lease() * 2).await;
 }

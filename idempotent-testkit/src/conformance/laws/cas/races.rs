@@ -1,4 +1,5 @@
 //! Many at once: one swap is one step.
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::pin::Pin;
 
@@ -9,6 +10,9 @@ use crate::conformance::cas::held;
 use crate::conformance::together::{in_turns, race};
 
 const RACERS: u32 = 64;
+
+/// Tries of one writer among four, each of which is refused once for each swap of another's at most.
+const PATIENCE: u32 = 10_000;
 
 /// Some write a record of their own, the others delete; all saw the same.
 async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
@@ -55,7 +59,10 @@ pub async fn no_update_is_lost_among_racing_ones(s: &CasSubject) {
         k.put(&k.sample(0).await).await;
         let raise = async |k: crate::conformance::cas::Hand| {
             let mut raised = 0;
-            while raised < EACH {
+            for _ in 0..PATIENCE {
+                if raised == EACH {
+                    return;
+                }
                 let seen = k.read().await;
                 let n = seen.record.expect("nobody deletes it").attempt;
                 if k.swap(seen.version, Some(&held(seen.now, n + 1))).await {
@@ -64,6 +71,7 @@ pub async fn no_update_is_lost_among_racing_ones(s: &CasSubject) {
                     tokio::task::yield_now().await;
                 }
             }
+            panic!("a swap with the version just read was refused again and again: {raised} of {EACH} were done");
         };
         race(round, (0..WRITERS).map(|_| raise(k.clone())).collect()).await;
         let counted = k.record().await.map(|record| record.attempt);
@@ -75,13 +83,14 @@ pub async fn a_read_gives_the_record_and_the_version_of_one_moment(s: &CasSubjec
     const WRITES: u32 = 50;
     let k = s.hand("k");
     k.put(&k.sample(0).await).await;
+    let done = Cell::new(false);
     let reader = async || {
         let mut pairs = Vec::new();
         loop {
+            let last = done.get();
             let seen = k.read().await;
-            let n = seen.record.map(|record| record.attempt);
-            pairs.push((seen.version, n));
-            if n == Some(WRITES) {
+            pairs.push((seen.version, seen.record.map(|record| record.attempt)));
+            if last {
                 return pairs;
             }
             tokio::task::yield_now().await;
@@ -93,6 +102,7 @@ pub async fn a_read_gives_the_record_and_the_version_of_one_moment(s: &CasSubjec
             pairs.push((k.put(&k.sample(n).await).await, Some(n)));
             tokio::task::yield_now().await;
         }
+        done.set(true);
         pairs
     };
     type Pairs<'a> = Pin<Box<dyn Future<Output = Vec<(u64, Option<u32>)>> + 'a>>;
@@ -100,6 +110,10 @@ pub async fn a_read_gives_the_record_and_the_version_of_one_moment(s: &CasSubjec
     // The writer is alone in writing: what it read back is true.
     let answers = in_turns(racing).await;
     let written: HashMap<_, _> = answers[1].iter().copied().collect();
+    for read in [&answers[0], &answers[2]] {
+        let seen = read.last().and_then(|(_, n)| *n);
+        assert_eq!(seen, Some(WRITES), "the last write was not seen: swap said true and wrote nothing");
+    }
     for (version, n) in answers.into_iter().flatten() {
         let true_one = written.get(&version).copied().unwrap_or(Some(0));
         assert_eq!(n, true_one, "a read gave version {version} with the record of another version");

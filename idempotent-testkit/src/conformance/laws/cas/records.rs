@@ -114,7 +114,10 @@ pub async fn time_passes_in_microseconds(s: &CasSubject) {
     let passed = k.now().await - before;
     // A coarse clock and a slow machine are allowed for; milliseconds, seconds and a clock that stands are not.
     let plausible = Duration::from_millis(100)..Duration::from_secs(120);
-    assert!(plausible.contains(&passed), "1.1 s passed, and the backend's time says {passed:?}: is it in µs?");
+    assert!(
+        plausible.contains(&passed),
+        "1.1 s passed, and the backend's time says {passed:?}: does it read the clock given to `on_clock`, or is it not in µs?"
+    );
 }
 
 /// Over nothing and over another record.

@@ -1,5 +1,5 @@
 //! A swap compares and writes, or it does nothing and says so.
-use idempotent_core::{Record, Version};
+use idempotent_core::{Record, Seen, Version};
 
 use crate::conformance::CasSubject;
 use crate::conformance::cas::Hand;
@@ -61,13 +61,30 @@ async fn unmoved(k: &Hand, versions: &[Version]) {
     for &version in versions {
         for next in [Some(k.sample(9).await), None] {
             if k.swap(version, next.as_ref()).await {
-                panic!("a swap with version {version} was done where version {} is", before.version);
+                swapped_with(version, &before, next.as_ref());
             }
             let after = k.read().await;
             assert_eq!(after.record, before.record, "a refused swap changed the record ({})", verb(next.as_ref()));
             assert_eq!(after.version, before.version, "a refused swap changed the version ({})", verb(next.as_ref()));
         }
     }
+}
+
+/// A swap was done that was to be refused.
+fn swapped_with(version: Version, before: &Seen, next: Option<&Record>) -> ! {
+    let verb = verb(next);
+    if version == before.version {
+        panic!(
+            "version {version} was seen before, then written over or deleted, and is here again, so that {verb} with the \
+             old one was done: versions must not come back, and a swap with the old one must be refused. Take versions \
+             from one counter for the whole store"
+        );
+    }
+    panic!(
+        "{verb} with version {version} was done where version {} is: swap must compare, and must be refused where the \
+         versions differ",
+        before.version
+    );
 }
 
 async fn refused(k: &Hand, version: Version, why: &str) {

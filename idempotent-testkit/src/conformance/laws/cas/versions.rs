@@ -96,7 +96,10 @@ pub async fn a_long_history_has_no_version_twice(s: &CasSubject) {
     let mut versions = HashSet::new();
     for n in 0..100_u32 {
         let version = k.put(&record).await;
-        assert!(versions.insert(version), "write {n} brought version {version} back");
+        assert!(
+            versions.insert(version),
+            "write {n} brought version {version} back: take versions from one counter for the whole store"
+        );
         if n % 3 == 0 {
             k.delete().await;
         }
@@ -127,6 +130,11 @@ async fn stale(k: &Hand, version: Version, when: &str) {
     let now = k.version().await;
     for (next, verb) in [(Some(k.sample(9).await), "wrote"), (None, "deleted")] {
         let done = k.swap(version, next.as_ref()).await;
-        assert!(!done, "a swap with version {version}, read {when}, {verb} what is there now (version {now})");
+        let why = if version == now {
+            "the version has come back: take versions from one counter for the whole store"
+        } else {
+            "swap must compare"
+        };
+        assert!(!done, "a swap with version {version}, read {when}, {verb} what is there now (version {now}): {why}");
     }
 }
