@@ -20,7 +20,7 @@ mod sql;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -88,7 +88,8 @@ struct Inner {
     writes: Queue,
     next_job: AtomicU64,
     /// How many claims that came alone were granted in a row.
-    news: AtomicU32,
+    /// New keys in a row, among those that came alone, or, below zero, consumed ones.
+    lately: AtomicI32,
     clock: Option<Arc<dyn Clock>>,
 }
 

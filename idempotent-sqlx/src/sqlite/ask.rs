@@ -15,8 +15,8 @@ use super::{SqliteStore, error, id, owner};
 use crate::answer;
 use crate::row::{self, micros, signed};
 
-/// So many new keys in a row, and the next is expected to be new.
-const MANY: u32 = 8;
+/// So many of a kind in a row, and the next is expected to be of that kind.
+const MANY: i32 = 8;
 
 /// What one call of the store asks for.
 pub(super) trait Ask: Clone + Send + Sync + 'static {
@@ -51,20 +51,34 @@ impl Ask for ClaimRequest {
     }
 
     async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Claim, StoreError> {
-        // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock.
-        let news = store.0.news.load(Ordering::Relaxed);
-        let mut look_first = news < MANY;
+        // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock and
+        // most of what a claim carries.
+        let lately = store.0.lately.load(Ordering::Relaxed);
+        let mut look_first = lately < MANY;
         let answered = |answer| {
-            let news = if matches!(answer, Claim::Acquired(_)) { news.saturating_add(1) } else { 0 };
-            store.0.news.store(news, Ordering::Relaxed);
+            let lately = match answer {
+                Claim::Acquired(_) => lately.max(0).saturating_add(1),
+                Claim::Consumed(_) => lately.min(0).saturating_sub(1),
+                _ => 0,
+            };
+            store.0.lately.store(lately, Ordering::Relaxed);
             Ok(answer)
         };
+        let clock = || store.0.clock.as_ref().map(|clock| signed(clock.wall()));
+        if lately <= -MANY {
+            let known = query(&store.0.sql.claim_known).bind(id(&self.key)).bind(owner(self.owner.0)).bind(clock());
+            if let Some(row) = turn.first(known).await?
+                && let Sight::Told(answer) = Sight::read(&row, self).map_err(|error| store.0.place.error(error))?
+            {
+                return answered(answer);
+            }
+        }
         for _ in 0..answer::TRIES {
             let sql = if look_first { &store.0.sql.claim } else { &store.0.sql.claim_new };
             let claim = query(sql)
                 .bind(id(&self.key))
                 .bind(owner(self.owner.0))
-                .bind(store.0.clock.as_ref().map(|clock| signed(clock.wall())))
+                .bind(clock())
                 .bind(micros(self.lease))
                 .bind(self.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
                 .bind(i64::from(self.max_attempts))

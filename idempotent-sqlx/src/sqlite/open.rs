@@ -54,7 +54,7 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         looks: Queue::default(),
         writes: Queue::default(),
         next_job: 0.into(),
-        news: 0.into(),
+        lately: 0.into(),
         clock: builder.clock,
     })))
 }

@@ -23,6 +23,7 @@ const TICKS: i64 = 2_000;
 pub(super) struct Sql {
     pub(super) claim: Arc<str>,
     pub(super) claim_new: Arc<str>,
+    pub(super) claim_known: Arc<str>,
     pub(super) look: Arc<str>,
     pub(super) renew: Arc<str>,
     pub(super) complete: Arc<str>,
@@ -43,6 +44,7 @@ impl Sql {
         Self {
             claim: maker.claim(true).into(),
             claim_new: maker.claim(false).into(),
+            claim_known: maker.claim_look(&format!("coalesce(?3,{NOW})")).into(),
             look: maker.look().into(),
             renew: maker.renew().into(),
             complete: maker.complete().into(),
@@ -109,13 +111,8 @@ impl Maker {
     /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
     fn claim(&self, look_first: bool) -> String {
         let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
-        let (sound, free) = (sound(), claimable(&now));
-        let (consumed, granted, wrote, other) = (Sight::CONSUMED, Sight::GRANTED, Sight::WROTE, Sight::OTHER);
-        let look = format!(
-            "SELECT CASE WHEN state=2 AND display IS NULL AND {sound} THEN {consumed} ELSE {other} END, \
-             fencing, fingerprint, value FROM {table} \
-             WHERE id=?1 AND CASE WHEN {free} THEN NOT coalesce({sound}, 0) ELSE 1 END"
-        );
+        let (sound, look) = (sound(), self.claim_look(&now));
+        let (granted, wrote, other) = (Sight::GRANTED, Sight::WROTE, Sight::OTHER);
         let result = format!(
             "SELECT CASE WHEN state=1 AND owner=?2 AND {sound} THEN {granted} \
              WHEN changes()>0 THEN {wrote} ELSE {other} END, fencing, attempt, taken_over FROM {table} \
@@ -123,6 +120,17 @@ impl Maker {
         );
         let write = self.upsert(&now);
         if look_first { format!("{look}; {write}; {result}") } else { format!("{write}; {result}") }
+    }
+
+    /// The first of them, for a key that is expected to be a duplicate; also by itself. No row if it may be claimed.
+    fn claim_look(&self, now: &str) -> String {
+        let (table, sound, free) = (&self.table, sound(), claimable(now));
+        let (consumed, other) = (Sight::CONSUMED, Sight::OTHER);
+        format!(
+            "SELECT CASE WHEN state=2 AND display IS NULL AND {sound} THEN {consumed} ELSE {other} END, \
+             fencing, fingerprint, value FROM {table} \
+             WHERE id=?1 AND CASE WHEN {free} THEN NOT coalesce({sound}, 0) ELSE 1 END"
+        )
     }
 
     fn upsert(&self, now: &str) -> String {
