@@ -126,8 +126,8 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// `test-util`.
 ///
 /// # Panics
-/// If `deliver` does not run by the executor in scope, for then there is nothing to cut it off from, and after
-/// 500 crashes.
+/// If `deliver` does not run by the executor in scope, for then there is nothing to cut it off from; after 500
+/// crashes; and on a multi-thread runtime.
 ///
 /// # Cancellation
 /// Dropping it drops the run that is under way.

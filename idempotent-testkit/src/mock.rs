@@ -52,7 +52,7 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// Where the store refuses or loses a request (see [`store`](Self::store)), the executor asks again after a pause, by
 /// a clock that nobody moves. So each such failure lets a second of the mock's time go by, and a test need not
 /// do so. A call that hangs, or waits for a run in flight, does wait for [`clock`](Self::clock) to be moved. That
-/// needs a `current_thread` runtime, which `#[tokio::test]` has.
+/// needs a `current_thread` runtime, which `#[tokio::test]` has: on another one it panics.
 #[derive(Clone, Debug)]
 pub struct MockExecutor {
     executor: Executor,

@@ -149,6 +149,12 @@ async fn a_handler_whose_executor_cannot_be_cut_off_is_told() {
     assert_eq!(in_scope.len(), 4);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic = "VirtualClock needs a current_thread runtime"]
+async fn crashes_on_several_threads_are_refused() {
+    crash_everywhere(Bank::default, async |bank| careless(bank, "o-17").await).await;
+}
+
 #[tokio::test]
 async fn a_handler_without_an_end_is_told() {
     #[idempotent(key = ONE, scope = "endless")]

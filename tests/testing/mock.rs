@@ -105,6 +105,15 @@ async fn a_store_that_is_down_or_loses_replies_needs_no_clock_to_be_moved() {
     mock.assert_ran("charge", 0);
 }
 
+/// Its pauses end by a clock that settles, which it cannot on several threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic = "VirtualClock needs a current_thread runtime"]
+async fn on_several_threads_a_store_that_is_down_is_told_and_does_not_hang() {
+    let mock = MockExecutor::new();
+    mock.store().down();
+    let _ = charge(&mock, "o-17").await;
+}
+
 #[tokio::test]
 async fn its_policies_are_checked_as_the_services_are() {
     let nonsense = Policy::new().lease(Duration::ZERO);

@@ -8,6 +8,7 @@ use idempotent_core::{
     Abilities, Claim, ClaimRequest, Completion, Held, InFlight, Key, Record, Release, Settled, Store, StoreError,
 };
 
+use crate::clock::require_one_thread;
 use crate::{FaultStore, VirtualClock};
 
 /// Scripted answers to claims before those of the store underneath. Its abilities are that store's.
@@ -44,6 +45,8 @@ impl Scripted {
 
     /// The executor asks again after a pause of a second at most; see to it that the pause ends.
     fn pass_time(&self) {
+        // Here, and not in the task below, where nobody would hear of it.
+        require_one_thread();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let clock = self.clock.clone();
             runtime.spawn(async move { clock.advance(LONGEST_PAUSE).await });
