@@ -12,7 +12,7 @@ use idempotent_core::{
 
 pub use self::recorder::Ended;
 use self::recorder::Recorder;
-use self::store::Scripted;
+use self::store::{Attending, Audience, Scripted};
 use crate::deliver::fail;
 use crate::{FaultStore, SeededEntropy, VirtualClock};
 
@@ -59,6 +59,7 @@ pub struct MockExecutor {
     store: Scripted,
     clock: VirtualClock,
     recorder: Recorder,
+    _audience: Arc<Audience>,
 }
 
 impl Default for MockExecutor {
@@ -89,24 +90,29 @@ impl MockExecutor {
         let clock = VirtualClock::new();
         let memory = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let store = Scripted::new(FaultStore::new(memory, &clock), clock.clone());
-        let recorder = Recorder::default();
+        let (recorder, audience) = (Recorder::default(), store.audience());
         let executor = set_up(Executor::builder(store.clone()))
             .clock(Arc::new(clock.clone()))
-            .entropy(Arc::new(SeededEntropy::new(0)))
+            .entropy(Arc::new(Attending { entropy: SeededEntropy::new(0), _audience: audience.clone() }))
             .observer((Tracing, recorder.clone()))
             .build()?;
-        Ok(Self { executor, store, clock, recorder })
+        Ok(Self { executor, store, clock, recorder, _audience: audience })
     }
 
     /// The next claim that reaches the store is answered so, whatever the store holds; of several calls of this the
     /// first counts first. A scripted [`Acquired`](Claim::Acquired) grants what the store knows nothing of: the
     /// handler runs, and its completion finds that another worker has taken over
     /// ([`LeaseLost`](Outcome::LeaseLost)).
+    ///
+    /// An answer that nobody asked for is a test that did not test what it says: the last clone of the mock panics when
+    /// it is dropped, or of its executor if that lives longer, unless the test is panicking already.
+    #[track_caller]
     pub fn next_claim(&self, answer: Claim) {
         self.store.script(answer);
     }
 
-    /// The next claim finds the key consumed, with `value` as its recorded result, kept by the default codec.
+    /// The next claim finds the key consumed, with `value` as its recorded result, kept by the default codec. It
+    /// wants to be asked for, as that of [`next_claim`](Self::next_claim).
     ///
     /// # Panics
     /// If `value` cannot be encoded.
