@@ -142,6 +142,16 @@ impl<T> Delivery<T> {
         !self.ran() && self.runs > 0
     }
 
+    /// Nothing is left to do for its message.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ran() || self.is_settled()
+    }
+
+    /// What to do about it where it is not done; `field` is where the test finds it.
+    pub(crate) fn remedy(&self, field: &str) -> String {
+        remedy(self.outcome.as_ref(), field)
+    }
+
     /// The outcome's name, for texts; answers are not shown, they may be anything.
     pub(crate) fn named(&self) -> Named<'_> {
         Named(self.outcome.as_ref())
@@ -169,7 +179,11 @@ impl<T> Twice<T> {
     pub fn assert_ran_once(&self) {
         let Self { first, second } = self;
         if !first.ran() {
-            fail(&format!("the first delivery did not run: it came to {}; {}", first.named(), remedy(first)));
+            fail(&format!(
+                "the first delivery did not run: it came to {}; {}",
+                first.named(),
+                first.remedy("twice.first")
+            ));
         }
         if second.hides_a_run() && second.is_settled() {
             fail(&format!("in the second delivery a handler ran again beside {}: {UNLIKE}", second.named()));
@@ -177,7 +191,7 @@ impl<T> Twice<T> {
         match second.outcome {
             _ if second.is_settled() => {}
             Some(Outcome::Ran) => fail(&format!("the second delivery ran again: {UNLIKE}")),
-            _ => fail(&format!("the second delivery came to {}; {}", second.named(), remedy(second))),
+            _ => fail(&format!("the second delivery came to {}; {}", second.named(), second.remedy("twice.second"))),
         }
     }
 }
@@ -200,7 +214,12 @@ impl<T> AtOnce<T> {
                     ran += 1;
                 }
                 Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => {}
-                _ => fail(&format!("delivery {} came to {}; {}", at + 1, delivery.named(), remedy(delivery))),
+                _ => fail(&format!(
+                    "delivery {} came to {}; {}",
+                    at + 1,
+                    delivery.named(),
+                    delivery.remedy(&format!("deliveries[{at}]"))
+                )),
             }
         }
         match ran {
@@ -218,9 +237,9 @@ const UNLIKE: &str = "their keys differ, or their executors' stores do. Make the
 const ELSEWHERE: &str =
     "its key was used before, or is in use: begin each test with an executor and a store of its own, or with a new key";
 
-/// What to do about a delivery that came to this, where a run or a duplicate was wanted.
-fn remedy<T>(delivery: &Delivery<T>) -> &'static str {
-    match &delivery.outcome {
+/// What to do about a delivery that came to this, where a run or a duplicate was wanted. `delivery` is its field.
+fn remedy(outcome: Option<&Outcome>, delivery: &str) -> String {
+    let text = match outcome {
         None => {
             "no run was seen: the handler has no `#[idempotent(…)]`, or is called in a task of its own \
              (`Executor::detach` instead of `tokio::spawn` takes the scope along)"
@@ -231,16 +250,19 @@ fn remedy<T>(delivery: &Delivery<T>) -> &'static str {
         }
         Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => ELSEWHERE,
         Some(Outcome::Released { .. } | Outcome::Failed | Outcome::Dead { .. }) => {
-            "the handler failed: see its answer, and give it what it needs to succeed"
+            return format!("the handler failed: see `{delivery}.answer`, and give it what it needs to succeed");
         }
-        Some(Outcome::BadKey) => "the key is missing, empty or too long: the answer says which part",
+        Some(Outcome::BadKey) => {
+            return format!("the key is missing, empty or too long: `{delivery}.answer` says which part");
+        }
         Some(Outcome::Mismatch) => {
             "the fingerprint differs between deliveries of one message: leave out of it what changes, such as a time \
              or an attempt"
         }
         Some(Outcome::Nested) => "the handler is called inside a run of its own key",
-        Some(_) => "its answer says why",
-    }
+        Some(_) => return format!("`{delivery}.answer` says why"),
+    };
+    text.to_owned()
 }
 
 #[track_caller]

@@ -22,29 +22,29 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// Give it to a handler by `with = …` (it is `AsRef<Executor>`) or by [`scope`](Self::scope). Clones are one.
 ///
 /// ```
-/// use idempotent::{Claim, InFlight, Rejection, idempotent};
+/// use idempotent::{Claim, Executor, InFlight, Rejection, idempotent};
 /// use idempotent_testkit::MockExecutor;
 /// use std::time::Duration;
 ///
 /// #[idempotent(key = order, scope = "charge", with = executor)]
-/// async fn charge(executor: &MockExecutor, order: &str) -> Result<u64, Rejection> {
+/// async fn charge(executor: &Executor, order: &str) -> Result<u64, Rejection> {
 ///     Ok(500)
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let mock = MockExecutor::new();
-/// charge(&mock, "o-17").await.unwrap();
-/// charge(&mock, "o-17").await.unwrap();
+/// charge(mock.as_ref(), "o-17").await.unwrap();
+/// charge(mock.as_ref(), "o-17").await.unwrap();
 /// mock.assert_ran("charge", 1);
 ///
 /// // As if another worker were running it.
 /// mock.next_claim(Claim::InFlight(InFlight::Leased { rest: Duration::from_secs(9) }));
-/// assert!(matches!(charge(&mock, "o-18").await, Err(Rejection::InFlight { .. })));
+/// assert!(matches!(charge(mock.as_ref(), "o-18").await, Err(Rejection::InFlight { .. })));
 ///
 /// // As if another one had done it.
 /// mock.next_consumed(&7_u64);
-/// assert_eq!(charge(&mock, "o-18").await.unwrap(), 7);
+/// assert_eq!(charge(mock.as_ref(), "o-18").await.unwrap(), 7);
 /// mock.assert_ran("charge", 1);
 /// # }
 /// ```

@@ -133,7 +133,7 @@ async fn what_else_keeps_a_first_delivery_from_running_is_told_with_its_remedy()
 
     let twice = mock.scope(run_twice(|| fails("o-17"))).await;
     let text = told(|| twice.assert_ran_once());
-    assert!(text.contains("`released`; the handler failed: see its answer"), "{text}");
+    assert!(text.contains("`released`; the handler failed: see `twice.first.answer`"), "{text}");
     assert!(!text.contains("o-17"), "answers are not shown: {text}");
 
     let twice = mock.scope(run_twice(|| charge("", 5))).await;
