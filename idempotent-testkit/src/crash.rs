@@ -214,6 +214,7 @@ const OUT_OF_REACH: &str = "the handler did not ask the store of the executor in
      own, spawn that by `Executor::detach`";
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::future::pending;
     use std::panic::Location;
