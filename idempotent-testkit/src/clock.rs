@@ -8,16 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, Micros, Timer};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use self::busy::{Busy, BusyGuard};
 use self::timers::{Sleep, Timers};
+use crate::deliver::fail;
 
 /// A [`Clock`] that stands still until a test moves it; clones are the same clock.
 ///
 /// [`advance`](Self::advance) goes from one due timer to the next and lets everything that is ready run in
 /// between, so heartbeats, waits and time limits happen at exactly their times. Each timer on the way costs about a
-/// ms of real time. Made for a `current_thread` runtime: there, and only there, settling means that nothing
-/// is left to run.
+/// ms of real time. Both need a `current_thread` runtime, as `#[tokio::test]` has: there, and only there, settling means
+/// that nothing is left to run. [`jump`](Self::jump) does not.
 ///
 /// A store that works on another thread is waited for by its [`Busy`] count; wrap it in a
 /// [`FaultStore`](crate::FaultStore), which keeps that count.
@@ -122,17 +124,28 @@ impl VirtualClock {
     /// on. Timers fire in order of deadline, those of one deadline in the order they were made; timers made on
     /// the way fire too.
     ///
+    /// # Panics
+    /// On a multi-thread runtime: there a task on another thread may set its timer when time has gone by already, and
+    /// would wait for ever.
+    ///
     /// # Cancellation
     /// Dropped half-way, time stays where it has got to.
     pub async fn advance(&self, by: Duration) {
+        require_one_thread();
+        self.pass(by).await;
+    }
+
+    /// As [`advance`](Self::advance), on any runtime: for what only reads the time and sets no timer that anybody
+    /// waits for, as a store in a law about races.
+    pub(crate) async fn pass(&self, by: Duration) {
         // First let tasks that were just spawned set their timers, at the time they were spawned at.
-        self.settle().await;
+        self.quiet().await;
         let target = self.elapsed().saturating_add(by);
         while self.fire_next(target) {
-            self.settle().await;
+            self.quiet().await;
         }
         self.timers().move_to(target);
-        self.settle().await;
+        self.quiet().await;
     }
 
     /// As [`advance`](Self::advance), but all timers of one instant fire before anything runs, so that what they wake
@@ -175,7 +188,15 @@ impl VirtualClock {
     /// call in flight.
     ///
     /// A call that waits for this clock and yet counts as in flight would be waited for for ever.
+    ///
+    /// # Panics
+    /// On a multi-thread runtime, where this task does not see what the others do.
     pub async fn settle(&self) {
+        require_one_thread();
+        self.quiet().await;
+    }
+
+    async fn quiet(&self) {
         loop {
             let mut quiet = true;
             for _ in 0..ROUND {
@@ -203,6 +224,14 @@ impl VirtualClock {
 
     fn timers(&self) -> MutexGuard<'_, Timers> {
         self.time.timers()
+    }
+}
+
+/// Called from within a task. No runtime at all is as good as one thread: whoever polls sees everything.
+#[track_caller]
+pub(crate) fn require_one_thread() {
+    if Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        fail("VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; here it is multi_thread");
     }
 }
 

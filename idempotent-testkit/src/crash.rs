@@ -1,13 +1,18 @@
 //! Workers that die at each of their awaits.
+mod bound;
 mod world;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::panic::Location;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
+use self::bound::within;
 use self::world::World;
 use crate::Delivery;
+use crate::clock::require_one_thread;
 use crate::deliver::fail;
 
 /// Drops `future` at its `n`th await that has to wait, counted from 1: at the `n`th poll that comes to
@@ -75,7 +80,9 @@ pub struct Crash<S, T> {
 impl<S, T> fmt::Display for Crash<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = if self.held { "holding its key" } else { "before it held its key" };
-        write!(f, "died at await {}, {held}; the redelivery came to {}", self.at, self.redelivered.named())
+        let redelivered = &self.redelivered;
+        write!(f, "died at await {}, {held}; the redelivery came to {}", self.at, redelivered.named())?;
+        if redelivered.is_done() { Ok(()) } else { write!(f, "; {}", redelivered.remedy("crash.redelivered")) }
     }
 }
 
@@ -125,34 +132,126 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// that sleeps by tokio's timers need not be waited for: `#[tokio::test(start_paused = true)]`, with tokio's feature
 /// `test-util`.
 ///
+/// # A handler with an executor of its own
+/// One that takes it `with = …` cannot be cut off from its store. Let it take `&Executor`, or what is `AsRef<Executor>`, and
+/// give it the one in scope, inside of `deliver`:
+///
+/// ```
+/// use idempotent::{Executor, Rejection, idempotent};
+/// use idempotent_testkit::crash_everywhere;
+///
+/// #[idempotent(key = order, scope = "charge", with = executor)]
+/// async fn charge(executor: &Executor, order: &str) -> Result<(), Rejection> {
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let deliver = async |(): &()| charge(&Executor::current().unwrap(), "o-17").await;
+/// assert_eq!(crash_everywhere(|| (), deliver).await.len(), 4);
+/// # }
+/// ```
+///
 /// # Panics
-/// If `deliver` does not run by the executor in scope, for then there is nothing to cut it off from, and after
-/// 500 crashes.
+/// The text names the line that called this.
+/// - `deliver` does not run by the executor in scope, so that there is nothing to cut it off from.
+/// - No run ends unharmed within 500 awaits, or a redelivery not within 5,000.
+/// - A delivery does not end within 30 s of real time: it waits for something that nobody brings about, such as a
+///   clock that only the test moves.
+/// - On a multi-thread runtime.
 ///
 /// # Cancellation
 /// Dropping it drops the run that is under way.
-pub async fn crash_everywhere<S, T>(state: impl Fn() -> S, deliver: impl AsyncFn(&S) -> T) -> Vec<Crash<S, T>> {
+#[track_caller]
+pub fn crash_everywhere<S, T>(
+    state: impl Fn() -> S,
+    deliver: impl AsyncFn(&S) -> T,
+) -> impl Future<Output = Vec<Crash<S, T>>> {
+    crash_at_each(state, deliver, PATIENCE, Location::caller())
+}
+
+async fn crash_at_each<S, T>(
+    state: impl Fn() -> S,
+    deliver: impl AsyncFn(&S) -> T,
+    patience: Duration,
+    caller: &Location<'_>,
+) -> Vec<Crash<S, T>> {
+    require_one_thread();
+    let tell = |text: &str| -> ! { fail(&format!("crash_everywhere at {caller}: {text}")) };
     let mut crashes = Vec::new();
     for at in 1..=MOST {
         let (world, state) = (World::new(), state());
         let run = world.first.executor.scope(Delivery::of(deliver(&state)));
-        if cut(at, run, || world.first.store.kill()).await.is_some() {
-            if !world.was_asked() {
-                fail(OUT_OF_REACH);
-            }
-            return crashes;
+        match within(patience, usize::MAX, cut(at, run, || world.first.store.kill())).await {
+            Ok(None) => {}
+            Ok(Some(_)) if world.was_asked() => return crashes,
+            Ok(Some(_)) => tell(OUT_OF_REACH),
+            Err(unended) => tell(&format!("the delivery that was to die at await {at} {unended}")),
         }
         let held = world.outlive_leases().await;
-        let redelivered = world.second.executor.scope(Delivery::of(deliver(&state))).await;
-        crashes.push(Crash { at, held, redelivered, state });
+        let again = world.second.executor.scope(Delivery::of(deliver(&state)));
+        match within(patience, MOST_AGAIN, again).await {
+            Ok(redelivered) => crashes.push(Crash { at, held, redelivered, state }),
+            Err(unended) => tell(&format!("the redelivery after the death at await {at} {unended}")),
+        }
     }
-    fail(&format!(
+    tell(&format!(
         "no run ended unharmed within {MOST} awaits: does the handler poll in a loop? Let it wait for an event"
     ))
 }
 
 const MOST: usize = 500;
 
+/// A redelivery may have to clean up first.
+const MOST_AGAIN: usize = 10 * MOST;
+
+/// Real time, since a handler may wait for something real. No handler that passes comes near.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 const OUT_OF_REACH: &str = "the handler did not ask the store of the executor in scope: is it annotated? If it has \
-     `with = …`, make what it takes there of `Executor::current()`, inside the closure; if it is called in a task of \
-     its own, spawn that by `Executor::detach`";
+     `with = …`, let it take `&Executor`, and give it `&Executor::current().unwrap()` inside the closure; where it takes \
+     a state that holds an executor, build that state there of `Executor::current()`. If it is called in a task of its \
+     own, spawn that by `Executor::detach`";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::pending;
+    use std::panic::Location;
+    use std::time::Duration;
+
+    use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, Rejection, Scene};
+
+    use super::crash_at_each;
+
+    /// Nothing ever wakes it: however short the wait, it is in vain.
+    async fn deliver_unless(waits: bool) -> Result<(), Rejection> {
+        let handler = async || {
+            if waits {
+                pending::<()>().await;
+            }
+            Ok(())
+        };
+        let call = Call::new(Identity::new(Scene::Mq, "waits", "o-17"));
+        Executor::current().unwrap().run(call, Handler::<Auto, Json, _, _>::new(handler)).await
+    }
+
+    #[tokio::test]
+    #[should_panic = "the redelivery after the death at await 1 did not end: does the handler wait for something nobody moves"]
+    async fn a_redelivery_that_waits_for_ever_is_told() {
+        let wait = Duration::from_millis(10);
+        crash_at_each(|| (), async |()| deliver_unless(true).await, wait, Location::caller()).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "the delivery that was to die at await"]
+    async fn a_first_delivery_that_waits_for_ever_is_told() {
+        let wait = Duration::from_millis(500);
+        let delivered = std::cell::Cell::new(0);
+        let odd = async |(): &()| {
+            delivered.set(delivered.get() + 1);
+            deliver_unless(delivered.get() % 2 == 1).await
+        };
+        crash_at_each(|| (), odd, wait, Location::caller()).await;
+    }
+}

@@ -1,10 +1,15 @@
 //! One delivery, made several times.
+mod tally;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
 use idempotent_core::Outcome;
+
+use self::tally::Tally;
+pub(crate) use self::tally::note;
 
 /// What one delivery gave its caller, and what it came to.
 #[derive(Clone, Debug)]
@@ -14,6 +19,8 @@ pub struct Delivery<T> {
     pub answer: T,
     /// What the run came to, as [`Outcome::capture`] tells it; `None` if there was no run to be seen.
     pub outcome: Option<Outcome>,
+    /// Handlers that ran to their end, of those that can be counted: `outcome` tells of one, and may hide others.
+    runs: u64,
 }
 
 /// Two deliveries of one message, one after the other; see [`run_twice`].
@@ -39,6 +46,14 @@ pub struct AtOnce<T> {
 /// `handler` is a closure that calls an annotated function with equal arguments each time. The executor is the one
 /// it would find anyhow: in scope, installed, or by `with = …`.
 ///
+/// # Several handlers in one delivery
+/// [`Delivery::outcome`] is one, the least settled of all that were called, so a handler that is replayed may hide
+/// another one that ran again. Such runs are counted where an executor is in [scope](crate::MockExecutor::scope) around
+/// `run_twice`, and for a [`MockExecutor`](crate::MockExecutor) wherever it is given. Nothing else should run by that executor
+/// meanwhile. They are *not* seen with any other executor that a handler takes by `with = …`, that
+/// is in scope only inside of `handler`, or that is installed for the process, since other tests may use that one at the
+/// same time: call each handler in a `run_twice` of its own there.
+///
 /// ```
 /// use idempotent::{Rejection, idempotent};
 /// use idempotent_testkit::{MockExecutor, run_twice};
@@ -59,7 +74,7 @@ pub struct AtOnce<T> {
 /// # Cancellation
 /// Dropping it drops the delivery that is under way.
 pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> Twice<T> {
-    Twice { first: Delivery::of(handler()).await, second: Delivery::of(handler()).await }
+    Twice { first: Delivery::alone(handler()).await, second: Delivery::alone(handler()).await }
 }
 
 /// Delivers the same message `n` times at once: all calls of `handler` are begun before any is waited for, and take
@@ -67,6 +82,8 @@ pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> Twice<T> {
 ///
 /// A handler that never waits is over before the second delivery begins, which then meets a consumed key, not one
 /// in flight.
+///
+/// Of several handlers in one delivery it sees what [`run_twice`] sees, but for those that run in tasks of their own.
 ///
 /// # Cancellation
 /// Dropping it drops all deliveries.
@@ -99,13 +116,40 @@ enum Running<'a, T> {
 
 impl<T> Delivery<T> {
     pub(crate) async fn of(handler: impl Future<Output = T>) -> Self {
-        let (answer, outcome) = Outcome::capture(handler).await;
-        Self { answer, outcome }
+        let ((answer, outcome), runs) = Tally::begin().during(Outcome::capture(handler)).await;
+        Self { answer, outcome, runs }
+    }
+
+    /// As `of`, for one that nothing else runs beside: what it runs in tasks of their own is counted, too.
+    async fn alone(handler: impl Future<Output = T>) -> Self {
+        let tally = Tally::begin();
+        let delivery = Self::of(handler).await;
+        Self { runs: delivery.runs.max(tally.so_far()), ..delivery }
     }
 
     /// The handler ran to its end, in this delivery.
     fn ran(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Ran))
+    }
+
+    /// It got what was recorded.
+    fn is_settled(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Replayed | Outcome::ConsumedWithoutResult))
+    }
+
+    /// Another handler than the one that `outcome` tells of ran to its end.
+    fn hides_a_run(&self) -> bool {
+        !self.ran() && self.runs > 0
+    }
+
+    /// Nothing is left to do for its message.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ran() || self.is_settled()
+    }
+
+    /// What to do about it where it is not done; `field` is where the test finds it.
+    pub(crate) fn remedy(&self, field: &str) -> String {
+        remedy(self.outcome.as_ref(), field)
     }
 
     /// The outcome's name, for texts; answers are not shown, they may be anything.
@@ -135,12 +179,19 @@ impl<T> Twice<T> {
     pub fn assert_ran_once(&self) {
         let Self { first, second } = self;
         if !first.ran() {
-            fail(&format!("the first delivery did not run: it came to {}; {}", first.named(), remedy(first)));
+            fail(&format!(
+                "the first delivery did not run: it came to {}; {}",
+                first.named(),
+                first.remedy("twice.first")
+            ));
+        }
+        if second.hides_a_run() && second.is_settled() {
+            fail(&format!("in the second delivery a handler ran again beside {}: {UNLIKE}", second.named()));
         }
         match second.outcome {
-            Some(Outcome::Replayed | Outcome::ConsumedWithoutResult) => {}
+            _ if second.is_settled() => {}
             Some(Outcome::Ran) => fail(&format!("the second delivery ran again: {UNLIKE}")),
-            _ => fail(&format!("the second delivery came to {}; {}", second.named(), remedy(second))),
+            _ => fail(&format!("the second delivery came to {}; {}", second.named(), second.remedy("twice.second"))),
         }
     }
 }
@@ -157,8 +208,18 @@ impl<T> AtOnce<T> {
         for (at, delivery) in self.deliveries.iter().enumerate() {
             match delivery.outcome {
                 Some(Outcome::Ran) => ran += 1,
+                Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. })
+                    if delivery.hides_a_run() =>
+                {
+                    ran += 1;
+                }
                 Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => {}
-                _ => fail(&format!("delivery {} came to {}; {}", at + 1, delivery.named(), remedy(delivery))),
+                _ => fail(&format!(
+                    "delivery {} came to {}; {}",
+                    at + 1,
+                    delivery.named(),
+                    delivery.remedy(&format!("deliveries[{at}]"))
+                )),
             }
         }
         match ran {
@@ -176,9 +237,9 @@ const UNLIKE: &str = "their keys differ, or their executors' stores do. Make the
 const ELSEWHERE: &str =
     "its key was used before, or is in use: begin each test with an executor and a store of its own, or with a new key";
 
-/// What to do about a delivery that came to this, where a run or a duplicate was wanted.
-fn remedy<T>(delivery: &Delivery<T>) -> &'static str {
-    match &delivery.outcome {
+/// What to do about a delivery that came to this, where a run or a duplicate was wanted. `delivery` is its field.
+fn remedy(outcome: Option<&Outcome>, delivery: &str) -> String {
+    let text = match outcome {
         None => {
             "no run was seen: the handler has no `#[idempotent(…)]`, or is called in a task of its own \
              (`Executor::detach` instead of `tokio::spawn` takes the scope along)"
@@ -189,16 +250,19 @@ fn remedy<T>(delivery: &Delivery<T>) -> &'static str {
         }
         Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => ELSEWHERE,
         Some(Outcome::Released { .. } | Outcome::Failed | Outcome::Dead { .. }) => {
-            "the handler failed: see its answer, and give it what it needs to succeed"
+            return format!("the handler failed: see `{delivery}.answer`, and give it what it needs to succeed");
         }
-        Some(Outcome::BadKey) => "the key is missing, empty or too long: the answer says which part",
+        Some(Outcome::BadKey) => {
+            return format!("the key is missing, empty or too long: `{delivery}.answer` says which part");
+        }
         Some(Outcome::Mismatch) => {
             "the fingerprint differs between deliveries of one message: leave out of it what changes, such as a time \
              or an attempt"
         }
         Some(Outcome::Nested) => "the handler is called inside a run of its own key",
-        Some(_) => "its answer says why",
-    }
+        Some(_) => return format!("`{delivery}.answer` says why"),
+    };
+    text.to_owned()
 }
 
 #[track_caller]

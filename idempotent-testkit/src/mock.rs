@@ -12,7 +12,7 @@ use idempotent_core::{
 
 pub use self::recorder::Ended;
 use self::recorder::Recorder;
-use self::store::Scripted;
+use self::store::{Attending, Audience, Scripted};
 use crate::deliver::fail;
 use crate::{FaultStore, SeededEntropy, VirtualClock};
 
@@ -22,29 +22,29 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// Give it to a handler by `with = …` (it is `AsRef<Executor>`) or by [`scope`](Self::scope). Clones are one.
 ///
 /// ```
-/// use idempotent::{Claim, InFlight, Rejection, idempotent};
+/// use idempotent::{Claim, Executor, InFlight, Rejection, idempotent};
 /// use idempotent_testkit::MockExecutor;
 /// use std::time::Duration;
 ///
 /// #[idempotent(key = order, scope = "charge", with = executor)]
-/// async fn charge(executor: &MockExecutor, order: &str) -> Result<u64, Rejection> {
+/// async fn charge(executor: &Executor, order: &str) -> Result<u64, Rejection> {
 ///     Ok(500)
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let mock = MockExecutor::new();
-/// charge(&mock, "o-17").await.unwrap();
-/// charge(&mock, "o-17").await.unwrap();
+/// charge(mock.as_ref(), "o-17").await.unwrap();
+/// charge(mock.as_ref(), "o-17").await.unwrap();
 /// mock.assert_ran("charge", 1);
 ///
 /// // As if another worker were running it.
 /// mock.next_claim(Claim::InFlight(InFlight::Leased { rest: Duration::from_secs(9) }));
-/// assert!(matches!(charge(&mock, "o-18").await, Err(Rejection::InFlight { .. })));
+/// assert!(matches!(charge(mock.as_ref(), "o-18").await, Err(Rejection::InFlight { .. })));
 ///
 /// // As if another one had done it.
 /// mock.next_consumed(&7_u64);
-/// assert_eq!(charge(&mock, "o-18").await.unwrap(), 7);
+/// assert_eq!(charge(mock.as_ref(), "o-18").await.unwrap(), 7);
 /// mock.assert_ran("charge", 1);
 /// # }
 /// ```
@@ -52,13 +52,14 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// Where the store refuses or loses a request (see [`store`](Self::store)), the executor asks again after a pause, by
 /// a clock that nobody moves. So each such failure lets a second of the mock's time go by, and a test need not
 /// do so. A call that hangs, or waits for a run in flight, does wait for [`clock`](Self::clock) to be moved. That
-/// needs a `current_thread` runtime, which `#[tokio::test]` has.
+/// needs a `current_thread` runtime, which `#[tokio::test]` has: on another one it panics.
 #[derive(Clone, Debug)]
 pub struct MockExecutor {
     executor: Executor,
     store: Scripted,
     clock: VirtualClock,
     recorder: Recorder,
+    _audience: Arc<Audience>,
 }
 
 impl Default for MockExecutor {
@@ -89,24 +90,29 @@ impl MockExecutor {
         let clock = VirtualClock::new();
         let memory = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let store = Scripted::new(FaultStore::new(memory, &clock), clock.clone());
-        let recorder = Recorder::default();
+        let (recorder, audience) = (Recorder::default(), store.audience());
         let executor = set_up(Executor::builder(store.clone()))
             .clock(Arc::new(clock.clone()))
-            .entropy(Arc::new(SeededEntropy::new(0)))
+            .entropy(Arc::new(Attending { entropy: SeededEntropy::new(0), _audience: audience.clone() }))
             .observer((Tracing, recorder.clone()))
             .build()?;
-        Ok(Self { executor, store, clock, recorder })
+        Ok(Self { executor, store, clock, recorder, _audience: audience })
     }
 
     /// The next claim that reaches the store is answered so, whatever the store holds; of several calls of this the
     /// first counts first. A scripted [`Acquired`](Claim::Acquired) grants what the store knows nothing of: the
     /// handler runs, and its completion finds that another worker has taken over
     /// ([`LeaseLost`](Outcome::LeaseLost)).
+    ///
+    /// An answer that nobody asked for is a test that did not test what it says: the last clone of the mock panics when
+    /// it is dropped, or of its executor if that lives longer, unless the test is panicking already.
+    #[track_caller]
     pub fn next_claim(&self, answer: Claim) {
         self.store.script(answer);
     }
 
-    /// The next claim finds the key consumed, with `value` as its recorded result, kept by the default codec.
+    /// The next claim finds the key consumed, with `value` as its recorded result, kept by the default codec. It
+    /// wants to be asked for, as that of [`next_claim`](Self::next_claim).
     ///
     /// # Panics
     /// If `value` cannot be encoded.

@@ -136,3 +136,27 @@ async fn a_skewed_handle_differs_in_its_wall_clock_only() {
     client.set_wall_offset(7);
     assert_eq!(client.wall() - clock.wall(), Duration::from_micros(7));
 }
+
+/// There a task may set its timer when time has gone by already, and its test would hang.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_several_threads_it_says_what_it_needs_and_does_not_hang() {
+    let clock = VirtualClock::new();
+    let advanced = tokio::spawn({
+        let clock = clock.clone();
+        async move { clock.advance(ms(10)).await }
+    });
+    let settled = tokio::spawn({
+        let clock = clock.clone();
+        async move { clock.settle().await }
+    });
+    for ended in [advanced.await, settled.await] {
+        let text = *ended.unwrap_err().into_panic().downcast::<String>().unwrap();
+        assert_eq!(
+            text,
+            "VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; here it is multi_thread"
+        );
+    }
+    assert_eq!(clock.elapsed(), Duration::ZERO);
+    clock.jump(ms(10)); // waits for nobody
+    assert_eq!(clock.elapsed(), ms(10));
+}

@@ -143,10 +143,17 @@ async fn a_handler_whose_executor_cannot_be_cut_off_is_told() {
     let elsewhere = crash_everywhere(|| Executor::new(MemoryStore::new()), async |executor| own(executor).await);
     for text in [caught(not_annotated).await, caught(elsewhere).await] {
         assert!(text.contains("did not ask the store of the executor in scope: is it annotated?"), "{text}");
-        assert!(text.contains("`Executor::current()`"), "{text}");
+        assert!(text.contains("let it take `&Executor`, and give it `&Executor::current().unwrap()` inside"), "{text}");
+        assert!(text.starts_with("crash_everywhere at tests/testing/crash.rs:"), "the user's line: {text}");
     }
     let in_scope = crash_everywhere(|| (), async |()| own(&Executor::current().unwrap()).await).await;
     assert_eq!(in_scope.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic = "VirtualClock needs a current_thread runtime"]
+async fn crashes_on_several_threads_are_refused() {
+    crash_everywhere(Bank::default, async |bank| careless(bank, "o-17").await).await;
 }
 
 #[tokio::test]
@@ -171,6 +178,36 @@ async fn a_handler_without_an_end_is_told() {
     });
     let text = caught(run).await;
     assert!(text.contains("no run ended unharmed within 500 awaits"), "{text}");
+}
+
+/// As the first delivery is, which is let die at each await of such a loop.
+#[tokio::test]
+async fn a_redelivery_that_polls_in_a_loop_is_told() {
+    #[idempotent(key = ONE, scope = "loops")]
+    async fn loops() -> Result<(), Rejection> {
+        loop {
+            yield_now().await;
+        }
+    }
+    let text = caught(crash_everywhere(|| (), async |()| loops().await)).await;
+    assert!(text.contains("the redelivery after the death at await 1 did not end within 5000 awaits"), "{text}");
+}
+
+#[tokio::test]
+async fn a_redelivery_that_fails_is_told_with_its_remedy() {
+    #[idempotent(key = ONE, scope = "fails", scene = mq)]
+    async fn fails(bank: &Bank) -> anyhow::Result<()> {
+        bank.asked.update(|n| n + 1);
+        anyhow::ensure!(bank.asked.get() < 2, "no stock");
+        yield_now().await;
+        Ok(())
+    }
+    let crashes = crash_everywhere(Bank::default, async |bank| fails(bank).await).await;
+    assert_eq!(
+        crashes[2].to_string(),
+        "died at await 3, holding its key; the redelivery came to `released`; the handler failed: see \
+         `crash.redelivered.answer`, and give it what it needs to succeed"
+    );
 }
 
 async fn caught<F: Future>(future: F) -> String {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::{
-    Claim, Dead, Disposition, Executor, Fencing, Grant, InFlight, OnStoreError, Outcome, Policy, Rejection, Scene,
-    StoreErrorKind, idempotent,
+    Claim, Dead, Disposition, Executor, Fencing, Grant, InFlight, MemoryStore, OnStoreError, Outcome, Policy,
+    Rejection, Scene, StoreErrorKind, idempotent,
 };
 use idempotent_testkit::{FOREVER, MockExecutor, Verb};
 
@@ -84,6 +84,49 @@ async fn scripted_answers_come_in_their_order_and_then_the_stores_own() {
     assert!(matches!(charge(&mock, "o-18").await, Err(Rejection::ConsumedWithoutResult { cause: Some(_) })));
 }
 
+/// Nobody asked, so the test did not test what it says.
+#[tokio::test]
+async fn a_scripted_answer_that_was_never_asked_for_is_told_when_the_last_clone_goes() {
+    let script = |claims| {
+        let mock = MockExecutor::new();
+        (0..claims).for_each(|_| mock.next_claim(Claim::Mismatch));
+        mock
+    };
+    let unused = script(1);
+    let clone = unused.clone();
+    drop(unused);
+    let text = told(|| drop(clone));
+    assert!(text.starts_with("1 scripted claim was never asked for, the first of tests/testing/mock.rs:"), "{text}");
+    assert!(text.contains("did the delivery go to another executor, or fail before its claim?"), "{text}");
+
+    let mock = script(2);
+    assert!(charge(&mock, "").await.is_err(), "no key, so no claim");
+    assert!(charge(Executor::new(MemoryStore::new()), "o-17").await.is_ok());
+    mock.next_consumed(&7_u64);
+    assert!(charge(&mock, "o-17").await.is_err());
+    assert!(told(|| drop(mock)).contains("2 scripted claims were never asked for"));
+
+    // The executor outlives the mock, and can still be asked.
+    let mock = script(1);
+    let executor: Executor = mock.as_ref().clone();
+    drop(mock);
+    assert!(matches!(charge(&executor, "o-17").await, Err(Rejection::Mismatch)));
+    drop(executor);
+
+    // The executor has run handlers, and does not live on in its heartbeats.
+    let mock = script(0);
+    slow(&mock).await.unwrap();
+    mock.next_claim(Claim::Mismatch);
+    assert!(told(|| drop(mock)).contains("1 scripted claim was"));
+
+    // A test that fails already says why; a second panic would abort it.
+    let text = told(|| {
+        let _mock = script(1);
+        panic!("{}", "its own reason");
+    });
+    assert_eq!(text, "its own reason");
+}
+
 #[tokio::test]
 async fn a_store_that_is_down_or_loses_replies_needs_no_clock_to_be_moved() {
     let mock = MockExecutor::new();
@@ -103,6 +146,15 @@ async fn a_store_that_is_down_or_loses_replies_needs_no_clock_to_be_moved() {
     assert_eq!(charge(&mock, "o-17").await.unwrap(), 500);
     assert_eq!(mock.outcomes(), [Outcome::Unprotected]);
     mock.assert_ran("charge", 0);
+}
+
+/// Its pauses end by a clock that settles, which it cannot on several threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic = "VirtualClock needs a current_thread runtime"]
+async fn on_several_threads_a_store_that_is_down_is_told_and_does_not_hang() {
+    let mock = MockExecutor::new();
+    mock.store().down();
+    let _ = charge(&mock, "o-17").await;
 }
 
 #[tokio::test]

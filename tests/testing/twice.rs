@@ -46,6 +46,69 @@ async fn a_key_that_differs_between_deliveries_is_told() {
     assert!(text.contains("what all copies of a message have in common"), "{text}");
 }
 
+/// `outcome` is one for both handlers, and the replay would hide the run.
+#[tokio::test]
+async fn a_handler_that_runs_again_beside_one_that_is_replayed_is_told() {
+    #[idempotent(key = order, scope = "mail", with = mock)]
+    async fn mail(mock: &MockExecutor, order: &str) -> Result<(), Rejection> {
+        Ok(())
+    }
+    let told_of = "in the second delivery a handler ran again beside `replayed`: their keys differ";
+    let delivered = Cell::new(0);
+    let new_key = || format!("delivery-{}", delivered.replace(delivered.get() + 1));
+    let in_turn = async || {
+        charge(&new_key(), 5).await.unwrap();
+        charge("o-17", 5).await.unwrap();
+    };
+    let twice = MockExecutor::new().scope(run_twice(in_turn)).await;
+    assert_eq!(twice.second.outcome, Some(Outcome::Replayed));
+    let text = told(|| twice.assert_ran_once());
+    assert!(text.contains(told_of), "{text}");
+
+    let twice = Executor::new(MemoryStore::new()).scope(run_twice(in_turn)).await;
+    assert!(told(|| twice.assert_ran_once()).contains(told_of));
+
+    let in_a_task = async || {
+        let key = new_key();
+        Executor::detach(async move { charge(&key, 5).await.unwrap() }).await;
+        charge("o-17", 5).await.unwrap();
+    };
+    let twice = MockExecutor::new().scope(run_twice(in_a_task)).await;
+    assert!(told(|| twice.assert_ran_once()).contains(told_of));
+
+    let mock = MockExecutor::new();
+    let by_with = async || {
+        mail(&mock, &new_key()).await.unwrap();
+        mail(&mock, "o-17").await.unwrap();
+    };
+    let twice = run_twice(by_with).await;
+    assert!(told(|| twice.assert_ran_once()).contains(told_of));
+
+    let side_by_side = async || {
+        let key = new_key();
+        tokio::join!(charge(&key, 5), charge("o-17", 5))
+    };
+    let crowd = MockExecutor::new().scope(run_at_once(3, side_by_side)).await;
+    assert!(told(|| crowd.assert_ran_once()).contains("3 of 3 deliveries ran: their keys differ"));
+}
+
+/// What another delivery began is not counted for this one.
+#[tokio::test]
+async fn a_run_inside_a_run_and_one_left_over_from_the_first_delivery_are_no_second_run() {
+    #[idempotent(key = order, scope = "outer")]
+    async fn outer(order: &str) -> Result<u64, Rejection> {
+        charge(order, 5).await
+    }
+    let left_over = async || {
+        outer("o-17").await.unwrap();
+        let executor = Executor::current().unwrap();
+        tokio::spawn(async move { executor.scope(charge("behind", 5)).await });
+        yield_now().await; // it has begun
+    };
+    MockExecutor::new().scope(run_twice(left_over)).await.assert_ran_once();
+    MockExecutor::new().scope(run_at_once(3, async || outer("o-17").await.unwrap_or_default())).await.assert_ran_once();
+}
+
 #[tokio::test]
 async fn a_store_of_its_own_for_each_delivery_is_told() {
     let twice = run_twice(async || Executor::new(MemoryStore::new()).scope(charge("o-17", 500)).await).await;
@@ -70,7 +133,7 @@ async fn what_else_keeps_a_first_delivery_from_running_is_told_with_its_remedy()
 
     let twice = mock.scope(run_twice(|| fails("o-17"))).await;
     let text = told(|| twice.assert_ran_once());
-    assert!(text.contains("`released`; the handler failed: see its answer"), "{text}");
+    assert!(text.contains("`released`; the handler failed: see `twice.first.answer`"), "{text}");
     assert!(!text.contains("o-17"), "answers are not shown: {text}");
 
     let twice = mock.scope(run_twice(|| charge("", 5))).await;

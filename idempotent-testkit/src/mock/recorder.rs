@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use idempotent_core::{Event, Fencing, Key, Observer, Outcome, Run, Scene};
 
+use crate::deliver::note;
+
 /// One delivery that has ended, in the log of a [`MockExecutor`](crate::MockExecutor).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -74,6 +76,7 @@ impl Observer for Recorder {
                 }
             }
             Event::Ended { outcome, elapsed } => {
+                note(outcome);
                 let mut notes = self.notes();
                 let took_over = grant.is_some_and(|grant| notes.took_over.remove(&grant).unwrap_or_default());
                 notes.ended.push(Ended {

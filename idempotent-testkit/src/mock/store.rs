@@ -1,6 +1,8 @@
 //! A store that answers as a test says.
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod script;
+
+use std::panic::Location;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +10,9 @@ use idempotent_core::{
     Abilities, Claim, ClaimRequest, Completion, Held, InFlight, Key, Record, Release, Settled, Store, StoreError,
 };
 
+use self::script::Script;
+pub(super) use self::script::{Attending, Audience};
+use crate::clock::require_one_thread;
 use crate::{FaultStore, VirtualClock};
 
 /// Scripted answers to claims before those of the store underneath. Its abilities are that store's.
@@ -15,24 +20,25 @@ use crate::{FaultStore, VirtualClock};
 pub(super) struct Scripted {
     inner: FaultStore,
     clock: VirtualClock,
-    answers: Arc<Mutex<VecDeque<Claim>>>,
+    script: Arc<Script>,
 }
 
 impl Scripted {
     pub(super) fn new(inner: FaultStore, clock: VirtualClock) -> Self {
-        Self { inner, clock, answers: Arc::default() }
+        Self { inner, clock, script: Arc::default() }
     }
 
+    #[track_caller]
     pub(super) fn script(&self, answer: Claim) {
-        self.answers().push_back(answer);
+        self.script.push(answer, Location::caller());
+    }
+
+    pub(super) fn audience(&self) -> Arc<Audience> {
+        Arc::new(Audience(self.script.clone()))
     }
 
     pub(super) fn inner(&self) -> &FaultStore {
         &self.inner
-    }
-
-    fn answers(&self) -> MutexGuard<'_, VecDeque<Claim>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn heard<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -44,6 +50,8 @@ impl Scripted {
 
     /// The executor asks again after a pause of a second at most; see to it that the pause ends.
     fn pass_time(&self) {
+        // Here, and not in the task below, where nobody would hear of it.
+        require_one_thread();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let clock = self.clock.clone();
             runtime.spawn(async move { clock.advance(LONGEST_PAUSE).await });
@@ -56,8 +64,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[async_trait]
 impl Store for Scripted {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let scripted = self.answers().pop_front();
-        match scripted {
+        match self.script.next() {
             Some(busy @ Claim::InFlight(InFlight::Busy)) => {
                 self.pass_time();
                 Ok(busy)

@@ -59,7 +59,7 @@ impl CasSubject {
     /// Lets time pass for the backend: exactly `by`, or a little more where it is real.
     pub(crate) async fn pass(&self, by: Duration) {
         match &self.clock {
-            Some(clock) => clock.advance(by).await,
+            Some(clock) => clock.pass(by).await,
             None => tokio::time::sleep(by + 20 * MS).await,
         }
     }
