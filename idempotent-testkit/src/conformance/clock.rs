@@ -33,7 +33,7 @@ pub(super) async fn blamed(law: impl Future<Output = ()>, wrong: impl AsyncFnOnc
 pub(super) async fn of_store(s: &Subject) -> Option<String> {
     let clock = s.clock.as_ref()?;
     let before = written_at(s, "clock, before").await?;
-    clock.advance(HOUR).await;
+    clock.pass(HOUR).await;
     let after = written_at(s, "clock, after").await?;
     told("store", before, after)
 }
@@ -43,7 +43,7 @@ pub(super) async fn of_backend(s: &CasSubject) -> Option<String> {
     let clock = s.clock()?;
     let k = s.hand("clock");
     let before = k.try_now().await?;
-    clock.advance(HOUR).await;
+    clock.pass(HOUR).await;
     told("backend", before, k.try_now().await?)
 }
 
