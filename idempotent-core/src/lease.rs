@@ -1,8 +1,8 @@
 //! The right to run, as the handler sees it.
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -27,8 +27,10 @@ struct Inner {
     clock: Arc<dyn Clock>,
     heartbeat: Duration,
     margin: Duration,
-    /// Up to here, by the local clock, nobody else can have it.
-    guard: Mutex<Instant>,
+    /// When the claim was sent.
+    sent: Instant,
+    /// Up to here, in ns behind `sent` by the local clock, nobody else can have it.
+    guard: AtomicU64,
     /// No renewal after this.
     cap: Instant,
     lost: AtomicBool,
@@ -61,10 +63,24 @@ impl Lease {
     ) -> Self {
         let trip = answered.saturating_duration_since(sent);
         let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
-        let guard = Mutex::new(sent + grant.lease.saturating_sub(margin));
+        let guard = AtomicU64::new(nanos(grant.lease.saturating_sub(margin)));
         let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
         let (lost, ended, told) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
-        Self(Arc::new(Inner { held, grant, names, outer, clock, heartbeat, margin, guard, cap, lost, ended, told }))
+        Self(Arc::new(Inner {
+            held,
+            grant,
+            names,
+            outer,
+            clock,
+            heartbeat,
+            margin,
+            sent,
+            guard,
+            cap,
+            lost,
+            ended,
+            told,
+        }))
     }
 
     /// This grant's number, for a resource that refuses smaller ones (level L2).
@@ -153,7 +169,7 @@ impl Lease {
     }
 
     pub(crate) fn guard(&self) -> Instant {
-        *self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
     }
 
     pub(crate) fn may_renew(&self, now: Instant) -> bool {
@@ -161,8 +177,8 @@ impl Lease {
     }
 
     pub(crate) fn renewed(&self, sent: Instant) {
-        let mut guard = self.0.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        *guard = (*guard).max(sent + self.length().saturating_sub(self.0.margin));
+        let until = sent.saturating_duration_since(self.0.sent) + self.length().saturating_sub(self.0.margin);
+        self.0.guard.fetch_max(nanos(until), Ordering::SeqCst);
     }
 
     /// Says whether this is news: not lost before, and its run not ended.
@@ -192,6 +208,11 @@ impl Lease {
         }
         None
     }
+}
+
+/// No lease lasts longer than 500 years.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Lease {

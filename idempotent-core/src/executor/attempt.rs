@@ -23,6 +23,7 @@ pub(super) struct Attempt<'e> {
     prepared: Box<Prepared>,
     pub(super) guard: OnDrop<'e>,
     heartbeat: Option<Ticket<'e>>,
+    granted_at: Instant,
 }
 
 /// Why a handler is dropped.
@@ -41,7 +42,7 @@ impl<'e> Attempt<'e> {
         granted_at: Instant,
     ) -> Self {
         let heartbeat = Some(executor.0.wheel.add(&lease, granted_at));
-        Self { executor, lease, prepared, guard, heartbeat }
+        Self { executor, lease, prepared, guard, heartbeat, granted_at }
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -62,8 +63,8 @@ impl<'e> Attempt<'e> {
         Fut: Future<Output = R>,
     {
         let (run, handler) = handler.take();
-        // Looked at anew: an observer has been told meanwhile, and may have taken its time.
-        if let Some(rejection) = self.too_late(self.executor.0.clock.now()) {
+        // Only pure steps lie between the reading of the clock and this.
+        if let Some(rejection) = self.too_late(self.granted_at) {
             Box::pin(self.give_back()).await;
             return handler.come_back_later(report, rejection);
         }

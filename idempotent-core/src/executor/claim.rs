@@ -90,6 +90,8 @@ impl Executor {
         match asked.answer {
             Ok(Claim::Acquired(grant)) => {
                 guard.granted(grant.fencing);
+                // An observer is told, and may take its time: the clock is read when it has.
+                report.granted(&grant);
                 let now = self.0.clock.now();
                 let lease = self.lease(&prepared, grant, frame, report, (asked.sent, now));
                 Ok(Attempt::new(self, prepared, lease, guard, now))
@@ -135,10 +137,9 @@ impl Executor {
         prepared: &Prepared,
         grant: Grant,
         frame: &Frame,
-        report: &mut Report<'_>,
+        report: &Report<'_>,
         trip: (Instant, Instant),
     ) -> Lease {
-        report.granted(&grant);
         let held = prepared.held(Some(grant.fencing));
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
         Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
