@@ -20,7 +20,10 @@ pub(super) enum Phase {
 const AFTER_CLOSE: Duration = Duration::from_secs(1);
 
 /// Counts who is inside, and says when to leave.
+///
+/// On cache lines of its own, as the counters.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Gate {
     /// A [`Phase`].
     phase: AtomicU8,

@@ -33,11 +33,16 @@ pub struct MemoryStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shards: Box<[Mutex<Shard>]>,
-    entries: AtomicUsize,
+    entries: Entries,
     max_entries: usize,
     clock: Arc<dyn Clock>,
     waiters: Arc<Waiters>,
 }
+
+/// How many. On cache lines of its own: each new key writes it, and should not slow what other threads only read.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Entries(AtomicUsize);
 
 /// Sets up a [`MemoryStore`].
 #[derive(Clone, Debug)]
@@ -72,7 +77,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         let Self { max_entries, clock } = self;
         let shards = (0..shard::COUNT).map(|_| Mutex::default()).collect();
-        let (entries, waiters) = (AtomicUsize::new(0), Arc::default());
+        let (entries, waiters) = (Entries(AtomicUsize::new(0)), Arc::default());
         MemoryStore(Arc::new(Inner { shards, entries, max_entries, clock, waiters }))
     }
 }
@@ -99,7 +104,7 @@ impl MemoryStore {
     /// Records held, those past their time and not yet removed included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.entries.load(Ordering::Relaxed)
+        self.0.entries.0.load(Ordering::Relaxed)
     }
 
     /// Whether no record is held.
@@ -139,7 +144,7 @@ impl MemoryStore {
 
     /// Room for one more record. Taken before it is used: whoever finds none left has used none.
     fn take_room(&self) -> Option<()> {
-        if self.0.entries.fetch_add(1, Ordering::Relaxed) < self.0.max_entries {
+        if self.0.entries.0.fetch_add(1, Ordering::Relaxed) < self.0.max_entries {
             return Some(());
         }
         self.leave_room(1);
@@ -148,7 +153,7 @@ impl MemoryStore {
 
     fn leave_room(&self, entries: usize) {
         if entries > 0 {
-            self.0.entries.fetch_sub(entries, Ordering::Relaxed);
+            self.0.entries.0.fetch_sub(entries, Ordering::Relaxed);
         }
     }
 
