@@ -89,7 +89,8 @@ impl Link {
     /// It may have been applied or not.
     pub(crate) async fn one(&self, cmd: &Cmd) -> Result<Value, Failure> {
         let mut line = self.line().await?;
-        self.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await
+        let said = self.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await?;
+        refused(said)
     }
 
     /// Sends some in one write. Each has its own answer, or error, in its place.
@@ -194,6 +195,14 @@ impl Link {
             }
             _ => failure.because(&why),
         }
+    }
+}
+
+/// A server's refusal is an error.
+pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
+    match value {
+        Value::ServerError(error) => Err(Failure::of_server(&error)),
+        value => Ok(value),
     }
 }
 

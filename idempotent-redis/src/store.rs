@@ -11,8 +11,8 @@ use idempotent_core::{
 
 use crate::answer;
 use crate::builder::RedisStoreBuilder;
-use crate::cache::Payload;
-use crate::call::Call;
+use crate::cache::{Asked, Payload};
+use crate::call::{Answer, Call, Said};
 use crate::hub::Hub;
 use crate::topology::Topology;
 
@@ -76,9 +76,9 @@ impl Store for RedisStore {
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
         let asked = self.0.hub.cache.asked();
         let call = Call::complete(held, completion);
-        let settled = self.settle(&call, |found, now| protocol::complete(found, held, completion, now)).await?;
-        self.remember(held, completion, asked, settled);
-        Ok(settled)
+        let answer = self.0.topology.ask(&call, BUDGET).await?;
+        self.remember(held, completion, asked, &answer);
+        answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
@@ -97,15 +97,9 @@ impl Store for RedisStore {
 
 impl RedisStore {
     /// What this process has done it need not ask for.
-    pub(crate) fn remember(
-        &self,
-        held: &Held,
-        completion: &Completion,
-        asked: Option<crate::cache::Asked>,
-        settled: Settled,
-    ) {
-        // The first result stands: one that was already there may be another.
-        if let (Settled::Done, Some(fencing)) = (settled, held.fencing) {
+    pub(crate) fn remember(&self, held: &Held, completion: &Completion, asked: Option<Asked>, answer: &Answer) {
+        // Only what it wrote: where the key was consumed already, the first result stands.
+        if let (Said::Plain, Some(fencing)) = (&answer.said, held.fencing) {
             let consumed = Consumed { fencing, value: completion.value.clone() };
             self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
         }
