@@ -1,0 +1,4 @@
+//! A fast tier over a durable store.
+mod fast;
+
+pub use self::fast::{Fact, FastTier};
