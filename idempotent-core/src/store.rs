@@ -13,7 +13,7 @@ use async_trait::async_trait;
 pub use self::ability::{Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Page, Purge, Watch, Watching};
 pub use self::cas::{Cas, CasBackend, Seen, Version};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::tiered::{Fact, FastTier};
+pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
 
 /// Claims a key for one owner at a time.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Fencing, Fingerprint, Key, Micros, StoreError};
+use crate::store::Inspected;
+use crate::{Claim, ClaimRequest, Fencing, Fingerprint, Key, Micros, OwnerToken, Record, State, StoreError, protocol};
 
 /// That a key was consumed, as the durable store said.
 #[derive(Clone, PartialEq)]
@@ -19,6 +20,33 @@ pub struct Fact {
     /// Whoever reads it then or later takes no notice of it. By the wall clocks of the processes that write and read,
     /// and so beside the time to live: a write that was held up on its way would begin to live late.
     pub until: Micros,
+}
+
+impl Fact {
+    /// What a record, read by the durable store's own time after `asked`, allows to say until it ends or is `max_age`
+    /// old. Nothing if the key is not consumed: no other state lasts.
+    pub(super) fn of(seen: Inspected, asked: Micros, max_age: Duration) -> Option<Self> {
+        let Inspected { record: Record { fencing, fingerprint, state, expires_at, .. }, now } = seen;
+        let State::Consumed { value, .. } = state else { return None };
+        Some(Self { fencing, fingerprint, value, until: asked + max_age.min(expires_at - now) })
+    }
+
+    /// What the protocol says to a claim on such a record; `None` from `until` on.
+    pub(super) fn answer(self, request: &ClaimRequest, now: Micros) -> Option<Claim> {
+        let Self { fencing, fingerprint, value, until } = self;
+        let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value };
+        let record = Record {
+            fencing,
+            attempt: 0,
+            fingerprint,
+            state,
+            expires_at: until,
+            first_seen: now,
+            updated_at: now,
+            display: None,
+        };
+        (until > now).then(|| protocol::claim(Some(&record), request, now).0)
+    }
 }
 
 /// Results are never shown, they may be anything.
