@@ -1,6 +1,6 @@
 //! The laws of a store, and the simulator's worlds, over tiers that are well and tiers that are not.
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use idempotent::{MemoryStore, MemoryTier, SqliteStore, Store, TieredStore};
 use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance, sim};
@@ -51,7 +51,16 @@ conformance!(over_sqlite_that_forgets, over_sqlite(Mood::Forgets), without: [cli
 #[test]
 fn the_invariants_hold_in_300_worlds_whatever_becomes_of_the_fast_tier() {
     for (mood, seeds) in [(Mood::Well, 0..100), (Mood::Forgets, 100..200), (Mood::Flushed, 200..300)] {
-        let campaign = sim::campaign(seeds, |_, clock| Arc::new(tiered(memory(clock), &fast(clock, mood), clock)));
+        let stores = Mutex::new(Vec::new());
+        let campaign = sim::campaign(seeds, |_, clock| {
+            let store = tiered(memory(clock), &fast(clock, mood), clock);
+            stores.lock().unwrap().push(store.clone());
+            Arc::new(store)
+        });
         assert!(campaign.failed.is_empty(), "{mood:?}: {:#?}", campaign.failed);
+        let counts = stores.into_inner().unwrap().iter().map(TieredStore::counts).collect::<Vec<_>>();
+        let hits: u64 = counts.iter().map(|counts| counts.hits).sum();
+        let repaired: u64 = counts.iter().map(|counts| counts.repaired).sum();
+        assert!(hits > 100 && repaired > 10, "{mood:?}: {hits} hits and {repaired} repairs show nothing");
     }
 }
