@@ -23,6 +23,9 @@ use crate::store::Inner;
 use crate::topology::Topology;
 use crate::turn::Manner;
 
+/// Changes a script's text.
+type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
 /// Sets up a [`RedisStore`].
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -32,7 +35,7 @@ pub struct RedisStoreBuilder {
     patience: Patience,
     durability: Durability,
     sentinel_login: Option<(Option<String>, String)>,
-    edit: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    edit: Option<Edit>,
     plain: bool,
 }
 

@@ -1,8 +1,8 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::StoreErrorKind;
@@ -56,10 +56,36 @@ struct End {
     closed: AtomicBool,
     /// It hears what other processes tell.
     hears: AtomicBool,
+    /// Since when something was sent and nothing heard, in ms after `born`; 0 if nothing is owed.
+    owed_since: AtomicU64,
+    born: Instant,
     hub: Arc<Hub>,
 }
 
 impl End {
+    fn new(hub: Arc<Hub>) -> Self {
+        let (closed, hears, owed_since) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        Self { closed, hears, owed_since, born: Instant::now(), hub }
+    }
+
+    fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Whether too long nothing was heard: callers that give up sooner than that never see it themselves.
+    fn is_mute(&self, patience: Duration) -> bool {
+        let since = self.owed_since.load(Ordering::Relaxed);
+        since > 0 && Duration::from_millis(self.age().saturating_sub(since)) > patience
+    }
+
+    fn owes(&self) {
+        let _ = self.owed_since.compare_exchange(0, self.age(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_heard(&self) {
+        self.owed_since.store(0, Ordering::Relaxed);
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -127,8 +153,12 @@ impl Link {
     }
 
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
+        end.owes();
         match tokio::time::timeout(self.patience.response, sent).await {
-            Ok(Ok(value)) => Ok(value),
+            Ok(Ok(value)) => {
+                end.is_heard();
+                Ok(value)
+            }
             Ok(Err(error)) => {
                 if error.is_unrecoverable_error() {
                     self.broken(end);
@@ -162,8 +192,11 @@ impl Link {
     }
 
     fn open(&self) -> Option<Line> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|line| !line.end.is_closed()).cloned()
+        let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
+        if line.end.is_mute(self.patience.response) {
+            self.broken(&line.end);
+        }
+        (!line.end.is_closed()).then_some(line)
     }
 
     async fn line(&self) -> Result<Line, Failure> {
@@ -179,8 +212,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Line, Failure> {
-        let (closed, hears) = (AtomicBool::new(false), AtomicBool::new(false));
-        let end = Arc::new(End { closed, hears, hub: self.hub.clone() });
+        let end = Arc::new(End::new(self.hub.clone()));
         let mut connection = match tokio::time::timeout(self.patience.connect, self.reach(&end)).await {
             Ok(reached) => reached?,
             Err(_) => {
@@ -203,7 +235,7 @@ impl Link {
             .set_connection_timeout(Some(self.patience.connect))
             .set_response_timeout(None)
             .set_push_sender(pushes);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connection.map_err(|error| self.unreachable(&error, began.elapsed()))?;
         self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;

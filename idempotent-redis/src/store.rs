@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Key, Record, Release, Settled, Store,
-    StoreError,
+    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Inspect, Inspected, Key, Record,
+    Release, Settled, Store, StoreError,
 };
 
 use crate::answer;
@@ -50,7 +50,6 @@ impl RedisStore {
     }
 
     /// To set anything but the place.
-    #[must_use]
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
     }
@@ -100,12 +99,17 @@ impl Store for RedisStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
-        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_purge(self).with_admin(self)
+        Abilities::none()
+            .with_batch(self)
+            .with_watch(self)
+            .with_browse(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
     }
 }
 
@@ -117,6 +121,15 @@ impl RedisStore {
             let consumed = Consumed { fencing, value: completion.value.clone() };
             self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
         }
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let seen = found.map(|(record, now)| Inspected { record, now });
+        Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
 }
 
