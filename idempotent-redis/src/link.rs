@@ -2,15 +2,16 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::StoreErrorKind;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::hub::Hub;
+use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
 
 /// Where to connect to; asked before each connection.
@@ -37,7 +38,14 @@ pub(crate) struct Link {
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
     /// One at a time makes a new one.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: tokio::sync::Mutex<Failed>,
+}
+
+/// Tries to connect since the last that came about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failed {
+    times: u32,
+    since: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -77,7 +85,7 @@ impl End {
 
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::default() }
     }
 
     /// Sends one command.
@@ -147,11 +155,14 @@ impl Link {
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let _turn = self.connecting.lock().await;
+        let mut failed = self.connecting.lock().await;
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let line = self.connect().await?;
+        let began = *failed.since.get_or_insert_with(Instant::now);
+        failed.times = failed.times.saturating_add(1);
+        let line = self.connect().await.map_err(|failure| self.unreachable(failure, failed.times, began.elapsed()))?;
+        *failed = Failed::default();
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
         Ok(line)
     }
@@ -165,18 +176,11 @@ impl Link {
             .set_connection_timeout(Some(self.patience.connect))
             .set_response_timeout(None)
             .set_push_sender(pushes);
-        let began = std::time::Instant::now();
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = match tokio::time::timeout(self.patience.connect, connecting).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(self.unreachable(&error, began.elapsed())),
-            Err(_) => {
-                return Err(Failure::not_applied(format!(
-                    "{} took no connection within {:?}",
-                    self.target.name(),
-                    self.patience.connect
-                )));
-            }
+            Ok(Err(error)) => return Err(self.explained(&client, &error).await),
+            Err(_) => return Err(Failure::not_applied(format!("it took none within {:?}", self.patience.connect))),
         };
         // A server that does not let us listen is asked instead.
         let listening = tokio::time::timeout(self.patience.connect, connection.subscribe(&[SETTLED, FORGOTTEN])).await;
@@ -186,15 +190,32 @@ impl Link {
         Ok(Line { connection, end })
     }
 
-    fn unreachable(&self, error: &redis::RedisError, after: Duration) -> Failure {
+    /// Nothing was sent yet: whatever went wrong, nothing was applied.
+    async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
         let failure = Failure::of_client(error);
-        let why = format!("no connection to {} after {after:?}", self.target.name());
         match failure.kind {
-            crate::failure::FailureKind::Store(StoreErrorKind::Ambiguous) => {
-                Failure::not_applied(format!("{why}: {}", failure.text()))
+            FailureKind::Store(StoreErrorKind::Ambiguous) => {
+                let address = client.get_connection_info().addr();
+                let remedy = reach::remedy(address, failure.text(), self.patience.connect).await;
+                Failure::not_applied(format!("{}{remedy}", failure.text()))
             }
-            _ => failure.because(&why),
+            _ => failure,
         }
+    }
+
+    fn unreachable(&self, failure: Failure, times: u32, after: Duration) -> Failure {
+        let after = Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        failure.because(&format!("no connection to {} (attempt {times}, after {after:?})", self.target.name()))
+    }
+
+    /// For error texts, without credentials.
+    pub(crate) fn name(&self) -> String {
+        self.target.name()
+    }
+
+    /// Whether the connection, if there is one, hears what other processes tell.
+    pub(crate) fn hears(&self) -> bool {
+        self.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::cache::{Asked, Payload};
 use crate::call::{Answer, Call, Said};
 use crate::hub::Hub;
+use crate::startup::Wanted;
 use crate::topology::Topology;
 
 /// Records in Redis or Valkey.
@@ -24,6 +25,9 @@ pub struct RedisStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) topology: Topology,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) wanted: Wanted,
+    /// Keys that the servers had evicted when the store was opened.
+    pub(crate) evicted: u64,
 }
 
 /// For steps that no lease bounds.

@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use std::error::Error as _;
 
-use super::url::masked;
+use idempotent_core::__url::masked;
+
 use super::{ConnectError, connect};
 
 /// Polled by hand: nothing that is refused has anything to wait for.
