@@ -15,16 +15,22 @@ pub(crate) fn key(name: &str) -> Key {
 }
 
 pub(crate) fn request(name: &str) -> ClaimRequest {
-    let mut request = ClaimRequest::new(key(name), OwnerToken(7));
-    request.lease = Duration::from_secs(30);
-    request.on_expiry = OnExpiry::TakeOver;
-    request
+    ClaimRequest {
+        key: key(name),
+        owner: OwnerToken(7),
+        lease: Duration::from_secs(30),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: Duration::from_secs(60),
+        display: None,
+    }
 }
 
 pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<Held, StoreError> {
     let request = request(name);
     match store.claim(&request).await? {
-        Claim::Acquired(grant) => Ok(Held::new(request.key, request.owner, Some(grant.fencing))),
+        Claim::Acquired(grant) => Ok(Held { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }),
         other => panic!("not free: {other:?}"),
     }
 }
