@@ -59,8 +59,17 @@ impl Version {
         } else {
             (Flavour::Redis, redis)
         };
-        let mut parts = redis.split('.').map_while(|part| part.parse().ok());
-        Some(Self { flavour, number: number.to_owned(), redis: (parts.next()?, parts.next()?) })
+        Some(Self { flavour, number: number.to_owned(), redis: first_two(redis)? })
+    }
+
+    /// By the answer to `HELLO`.
+    pub(crate) fn greeted(server: &str, number: &str) -> Option<Self> {
+        let flavour = match server {
+            "redis" => Flavour::Redis,
+            "valkey" => Flavour::Valkey,
+            _ => return None,
+        };
+        Some(Self { flavour, number: number.to_owned(), redis: first_two(number)? })
     }
 
     pub(crate) fn is_too_old(&self) -> bool {
@@ -75,6 +84,11 @@ impl Version {
     pub(crate) fn dialect(&self) -> Dialect {
         if self.redis >= FLAGS { Dialect::Flags } else { Dialect::Plain }
     }
+}
+
+fn first_two(number: &str) -> Option<(u32, u32)> {
+    let mut parts = number.split('.').map_while(|part| part.parse().ok());
+    Some((parts.next()?, parts.next()?))
 }
 
 impl fmt::Display for Version {
@@ -130,5 +144,6 @@ mod tests {
         assert!(Version::of(Info("redis_version:6.1.240\r\n")).unwrap().is_too_old());
         assert_eq!(Version::of(Info("# Server\r\nredis_version:unknown\r\n")), None);
         assert_eq!(Version::of(Info("")), None);
+        assert!(Version::greeted("redis", "6.0.16").unwrap().is_too_old());
     }
 }

@@ -173,14 +173,18 @@ impl Link {
         let end = Arc::new(End { closed, hears, hub: self.hub.clone() });
         let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience.connect))
+            .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(pushes);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = match tokio::time::timeout(self.patience.connect, connecting).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(self.explained(&client, &error).await),
-            Err(_) => return Err(Failure::not_applied(format!("it took none within {:?}", self.patience.connect))),
+            Err(_) => {
+                let address = client.get_connection_info().addr();
+                let remedy = reach::after_silence(address, self.patience.connect).await;
+                return Err(Failure::not_applied(format!("it took none within {:?}{remedy}", self.patience.connect)));
+            }
         };
         // A server that does not let us listen is asked instead.
         let listening = tokio::time::timeout(self.patience.connect, connection.subscribe(&[SETTLED, FORGOTTEN])).await;

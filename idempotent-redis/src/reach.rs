@@ -17,25 +17,43 @@ pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, patience: Durat
         _ if says("CertificateRequired") || says("HandshakeFailure") => {
             "; it asks for a certificate: `RedisStoreBuilder::client_certificate`"
         }
-        _ if says("corrupt message") => "; it does not look like TLS: is it `redis://`?",
-        ConnectionAddr::Tcp(host, port) if !says("refused") && speaks_tls(host, *port, patience).await => {
+        _ if says("corrupt message") => NO_TLS,
+        ConnectionAddr::Tcp(host, port)
+            if !says("refused") && first_byte(host, *port, HELLO, patience).await.is_some_and(is_tls) =>
+        {
             "; this looks like TLS; use rediss://"
         }
         _ => "",
     }
 }
 
-/// An empty `ClientHello`, and a line's end: to one who speaks TLS a mistake of which it tells by an alert, to a Redis
-/// a command it does not know.
-const HELLO: &[u8] = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00\r\n";
-/// What the first byte of an answer in TLS can be: alert, handshake.
-const TLS: std::ops::RangeInclusive<u8> = 0x15..=0x16;
+/// As [`remedy`], where nothing was said: a Redis waits for the end of what is no line to it.
+pub(crate) async fn after_silence(address: &ConnectionAddr, patience: Duration) -> &'static str {
+    match address {
+        ConnectionAddr::TcpTls { host, port, .. }
+            if first_byte(host, *port, b"PING\r\n", patience).await.is_some_and(|first| b"+-".contains(&first)) =>
+        {
+            NO_TLS
+        }
+        _ => "",
+    }
+}
 
-async fn speaks_tls(host: &str, port: u16, patience: Duration) -> bool {
+const NO_TLS: &str = "; this does not look like TLS: is it redis://?";
+
+/// An empty `ClientHello`: a mistake, of which who speaks TLS tells by an alert.
+const HELLO: &[u8] = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
+
+/// Of an answer in TLS: an alert, or a handshake.
+fn is_tls(first: u8) -> bool {
+    (0x15..=0x16).contains(&first)
+}
+
+async fn first_byte(host: &str, port: u16, said: &[u8], patience: Duration) -> Option<u8> {
     let asked = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
-        stream.write_all(HELLO).await.ok()?;
+        stream.write_all(said).await.ok()?;
         stream.read_u8().await.ok()
     };
-    tokio::time::timeout(patience, asked).await.ok().flatten().is_some_and(|first| TLS.contains(&first))
+    tokio::time::timeout(patience, asked).await.ok().flatten()
 }

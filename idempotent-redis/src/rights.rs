@@ -54,9 +54,33 @@ pub(crate) struct Lacking {
     pub(crate) partly: Vec<String>,
 }
 
+/// Which rights are asked for together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// Those that every server has to give.
+    First,
+    /// Those of one form of the scripts, once that is known: what is refused is in the server's log.
+    In(Dialect),
+}
+
+impl Asked {
+    fn rights(self) -> impl Iterator<Item = &'static Right> {
+        RIGHTS.iter().filter(move |right| match (self, right.needed) {
+            (Self::First, Needed::In(_)) => false,
+            (Self::First, _) => true,
+            (Self::In(dialect), needed) => needed == Needed::In(dialect),
+        })
+    }
+
+    /// How many.
+    pub(crate) fn count(self) -> usize {
+        self.rights().count()
+    }
+}
+
 /// Adds the harmless commands.
-pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str) {
-    for right in &RIGHTS {
+pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: Asked) {
+    for right in of.rights() {
         let mut cmd = Cmd::new();
         for word in right.harmless {
             match *word {
@@ -69,11 +93,9 @@ pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str) {
     }
 }
 
-pub(crate) const ASKED: usize = RIGHTS.len();
-
-/// What was answered to the harmless command of the right called so.
+/// What was answered, of the first, to the harmless command of the right called so.
 pub(crate) fn answer<'a>(said: &'a [Value], name: &str) -> Option<&'a Value> {
-    said.get(RIGHTS.iter().position(|right| right.name == name)?)
+    said.get(Asked::First.rights().position(|right| right.name == name)?)
 }
 
 /// The key under which a namespace's protocol stands.
@@ -93,13 +115,9 @@ pub(crate) fn dialect(said: &[Value]) -> Option<Dialect> {
     }
 }
 
-/// What is not allowed, as rules write it.
-pub(crate) fn lacking(said: &[Value], namespace: &str, dialect: Dialect) -> Lacking {
-    let mut lacking = Lacking::default();
-    for (right, said) in RIGHTS.iter().zip(said) {
-        if matches!(right.needed, Needed::In(other) if other != dialect) {
-            continue;
-        }
+/// Adds what is not allowed, as rules write it.
+pub(crate) fn lacking(lacking: &mut Lacking, of: Asked, said: &[Value], namespace: &str) {
+    for (right, said) in of.rights().zip(said) {
         let Value::ServerError(error) = said else { continue };
         if error.code() != "NOPERM" {
             continue;
@@ -110,7 +128,6 @@ pub(crate) fn lacking(said: &[Value], namespace: &str, dialect: Dialect) -> Lack
             list.push(rule);
         }
     }
-    lacking
 }
 
 fn rule_for(refusal: &str, name: &str, namespace: &str) -> String {

@@ -7,7 +7,7 @@ use crate::checkup::{Finding, Findings};
 use crate::failure::{Failure, FailureKind};
 use crate::info::{Info, Version};
 use crate::link::{Link, refused};
-use crate::rights;
+use crate::rights::{self, Asked, Lacking};
 use crate::script::Dialect;
 
 /// What servers are held against.
@@ -36,18 +36,19 @@ pub(crate) const PROTOCOL: u64 = 1;
 /// Clocks further apart than this are worth a word.
 const APART: Duration = Duration::from_secs(300);
 
-/// Looks at one server, in one trip.
+/// Looks at one server, in two trips.
 ///
 /// # Errors
 /// Where it cannot be asked.
 pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure> {
+    let namespace = &wanted.namespace;
     let mut pipeline = Pipeline::new();
-    rights::ask(&mut pipeline, &wanted.namespace);
-    pipeline.cmd("CONFIG").arg("GET").arg("save");
+    rights::ask(&mut pipeline, namespace, Asked::First);
+    pipeline.cmd("HELLO").arg(3);
     let said = link.all(&pipeline).await?;
     let short = || Failure::ambiguous("the server gave another number of answers than it was asked");
-    let (harmless, rest) = said.split_at_checked(rights::ASKED).ok_or_else(short)?;
-    let [save] = rest else { return Err(short()) };
+    let (harmless, rest) = said.split_at_checked(Asked::First.count()).ok_or_else(short)?;
+    let [hello] = rest else { return Err(short()) };
     // What passes in a moment is not what the server is like.
     for said in harmless {
         if let Err(failure) = refused(said.clone())
@@ -61,8 +62,18 @@ pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure
     let mut findings = Findings { server: &server, all: Vec::new() };
     let info = rights::answer(harmless, "info").and_then(text);
     let info = info.map(Info);
-    let dialect = version(&mut findings, info, rights::dialect(harmless));
-    rights(&mut findings, wanted, harmless, dialect, link.hears());
+    let found = info.and_then(Version::of).or_else(|| greeted(hello));
+    let dialect = version(&mut findings, found, rights::dialect(harmless));
+
+    let mut pipeline = Pipeline::new();
+    rights::ask(&mut pipeline, namespace, Asked::In(dialect));
+    pipeline.cmd("CONFIG").arg("GET").arg("save");
+    let more = link.all(&pipeline).await?;
+    let (save, more) = more.split_last().ok_or_else(short)?;
+    let mut lacking = Lacking::default();
+    rights::lacking(&mut lacking, Asked::First, harmless, namespace);
+    rights::lacking(&mut lacking, Asked::In(dialect), more, namespace);
+    rights(&mut findings, wanted, lacking, dialect, link.hears());
     eviction(&mut findings, info, wanted.allow_eviction);
     persistence(&mut findings, info, save);
     replication(&mut findings, info);
@@ -79,11 +90,18 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
     }
 }
 
+/// What it says to everybody, whatever they may do.
+fn greeted(hello: &Value) -> Option<Version> {
+    let Value::Map(pairs) = hello else { return None };
+    let said = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
+    Version::greeted(said("server")?, said("version")?)
+}
+
 /// What a server takes counts, and where that does not tell, its number.
-fn version(findings: &mut Findings<'_>, info: Option<Info<'_>>, takes: Option<Dialect>) -> Dialect {
-    let Some(version) = info.and_then(Version::of) else {
+fn version(findings: &mut Findings<'_>, version: Option<Version>, takes: Option<Dialect>) -> Dialect {
+    let Some(version) = version else {
         findings.warn("version", "it does not say which version it is, at least Redis 6.2 is needed");
-        return takes.unwrap_or(Dialect::Plain);
+        return takes.unwrap_or(Dialect::Flags);
     };
     if version.is_too_old() {
         findings.refuse("version", format!("{version} is too old: at least Redis 6.2, or Valkey, is needed"));
@@ -95,8 +113,7 @@ fn version(findings: &mut Findings<'_>, info: Option<Info<'_>>, takes: Option<Di
     takes.unwrap_or_else(|| version.dialect())
 }
 
-fn rights(findings: &mut Findings<'_>, wanted: &Wanted, said: &[Value], dialect: Dialect, hears: bool) {
-    let mut lacking = rights::lacking(said, &wanted.namespace, dialect);
+fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, dialect: Dialect, hears: bool) {
     if !hears && lacking.partly.iter().all(|rule| !rule.starts_with('&')) {
         lacking.partly.push("+subscribe".to_owned());
     }
@@ -114,7 +131,7 @@ fn rights(findings: &mut Findings<'_>, wanted: &Wanted, said: &[Value], dialect:
         let what = "without it waiters poll, nothing is cached, or records cannot be listed or checked";
         findings.warn("rights", format!("{}; {what}", told(&lacking.partly)));
     }
-    if lacking == rights::Lacking::default() {
+    if lacking == Lacking::default() {
         findings.ok("rights", format!("the user `{user}` may do what is needed"));
     }
 }

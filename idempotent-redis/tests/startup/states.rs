@@ -95,13 +95,12 @@ async fn n66_a_server_busy_with_somebodys_script_is_waited_for_a_while() {
 
 #[tokio::test]
 async fn n67_a_server_that_cannot_save_refuses_and_says_why() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().args(["--dbfilename", "taken"]).start();
     let store = open(&server).await;
     let held = claim(&store, "a").await.unwrap();
     let folder = server.command(&["CONFIG", "GET", "dir"]).items()[1].text();
     // A snapshot cannot take a folder's place.
     std::fs::create_dir(format!("{folder}/taken")).unwrap();
-    server.command(&["CONFIG", "SET", "dbfilename", "taken"]);
     server.command(&["CONFIG", "SET", "save", "900 1"]);
     server.command(&["BGSAVE"]);
     until("no snapshot", || server.info("rdb_last_bgsave_status") == "err");
