@@ -12,7 +12,7 @@ pub struct Checkup {
 /// One thing that was looked at.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    level: Level,
+    severity: Severity,
     subject: &'static str,
     server: String,
     text: String,
@@ -22,7 +22,7 @@ pub struct Finding {
 /// How bad it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
-pub enum Level {
+pub enum Severity {
     /// As it should be.
     Ok,
     /// Works, with less than could be promised; the text says what.
@@ -44,16 +44,16 @@ impl Checkup {
 
     /// The worst level of all.
     #[must_use]
-    pub fn level(&self) -> Level {
-        self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+    pub fn severity(&self) -> Severity {
+        self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
     /// What forbids to go on, as one error; warnings are events of `tracing`.
     pub(crate) fn judge(&self) -> Result<(), StoreError> {
-        for finding in self.findings.iter().filter(|finding| finding.level == Level::Warn) {
+        for finding in self.findings.iter().filter(|finding| finding.severity == Severity::Warn) {
             tracing::warn!(target: "idempotent", subject = finding.subject, server = %finding.server, "{}", finding.text);
         }
-        let refused: Vec<_> = self.findings.iter().filter(|finding| finding.level == Level::Refuse).collect();
+        let refused: Vec<_> = self.findings.iter().filter(|finding| finding.severity == Severity::Refuse).collect();
         let Some(first) = refused.first() else { return Ok(()) };
         let texts: Vec<_> = refused.iter().map(|finding| format!("{}: {}", finding.server, finding.text)).collect();
         Err(StoreError::new(first.kind).because(texts.join("; ")))
@@ -63,8 +63,8 @@ impl Checkup {
 impl Finding {
     /// How bad it is.
     #[must_use]
-    pub fn level(&self) -> Level {
-        self.level
+    pub fn severity(&self) -> Severity {
+        self.severity
     }
 
     /// What was looked at: `version`, `eviction`, `persistence`, `replication`, `clock`, `rights` or `epoch`.
@@ -95,29 +95,29 @@ pub(crate) struct Findings<'a> {
 
 impl Findings<'_> {
     pub(crate) fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Level::Ok, subject, StoreErrorKind::Schema, text);
+        self.add(Severity::Ok, subject, StoreErrorKind::Schema, text);
     }
 
     pub(crate) fn warn(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Level::Warn, subject, StoreErrorKind::Schema, text);
+        self.add(Severity::Warn, subject, StoreErrorKind::Schema, text);
     }
 
     pub(crate) fn refuse(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Level::Refuse, subject, StoreErrorKind::Schema, text);
+        self.add(Severity::Refuse, subject, StoreErrorKind::Schema, text);
     }
 
     /// For want of rights.
     pub(crate) fn deny(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Level::Refuse, subject, StoreErrorKind::Denied, text);
+        self.add(Severity::Refuse, subject, StoreErrorKind::Denied, text);
     }
 
-    fn add(&mut self, level: Level, subject: &'static str, kind: StoreErrorKind, text: impl Into<String>) {
+    fn add(&mut self, severity: Severity, subject: &'static str, kind: StoreErrorKind, text: impl Into<String>) {
         let (server, text) = (self.server.to_owned(), text.into());
         self.all.push(Finding { level, subject, server, text, kind });
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ok => "ok",
@@ -129,7 +129,7 @@ impl fmt::Display for Level {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<7} {:<12} {}: {}", self.level, self.subject, self.server, self.text)
+        write!(f, "{:<7} {:<12} {}: {}", self.severity, self.subject, self.server, self.text)
     }
 }
 

@@ -27,7 +27,7 @@ mod watch;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
-pub use self::checkup::{Checkup, Finding, Level};
+pub use self::checkup::{Checkup, Finding, Severity};
 pub use self::store::RedisStore;
 #[doc(hidden)]
 pub use self::url::__wrong_part;

@@ -6,7 +6,7 @@ use super::ConnectError;
 /// A URL whose scheme is known.
 #[derive(Debug)]
 pub(super) struct Url<'a> {
-    text: &'a str,
+    pub(super) text: &'a str,
     pub(super) scheme: Scheme,
     /// What follows the scheme's colon.
     pub(super) rest: &'a str,
@@ -16,17 +16,21 @@ pub(super) struct Url<'a> {
 pub(super) enum Scheme {
     Memory,
     Sqlite,
+    Redis { name: &'static str, tls: bool },
     Later { name: &'static str, feature: &'static str },
 }
 
 /// Every scheme by all its names.
-const SCHEMES: [(&str, Scheme); 10] = [
+const SCHEMES: [(&str, Scheme); 13] = [
     ("memory", Scheme::Memory),
     ("sqlite", Scheme::Sqlite),
-    ("redis", later("redis", "redis")),
-    ("rediss", later("rediss", "redis")),
-    ("redis+sentinel", later("redis+sentinel", "redis")),
-    ("redis+cluster", later("redis+cluster", "redis")),
+    ("redis", redis("redis", false)),
+    ("rediss", redis("rediss", true)),
+    ("redis+unix", redis("redis+unix", false)),
+    ("redis+sentinel", redis("redis+sentinel", false)),
+    ("rediss+sentinel", redis("rediss+sentinel", true)),
+    ("redis+cluster", redis("redis+cluster", false)),
+    ("rediss+cluster", redis("rediss+cluster", true)),
     ("postgres", later("postgres", "postgres")),
     ("postgresql", later("postgres", "postgres")),
     ("mysql", later("mysql", "mysql")),
@@ -44,6 +48,10 @@ const MEANT: [(&str, &str); 8] = [
     ("redis-sentinel", "redis+sentinel"),
     ("valkey", "redis"),
 ];
+
+const fn redis(name: &'static str, tls: bool) -> Scheme {
+    Scheme::Redis { name, tls }
+}
 
 const fn later(name: &'static str, feature: &'static str) -> Scheme {
     Scheme::Later { name, feature }

@@ -1,6 +1,6 @@
 //! What a server is like, before it is trusted with records.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
-use idempotent_redis::{Checkup, Finding, Level, RedisStore};
+use idempotent_redis::{Checkup, Finding, RedisStore, Severity};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
 use crate::support::{cycle, open, quick, said};
@@ -17,7 +17,7 @@ async fn n74_a_server_that_evicts_is_refused_unless_that_is_allowed_by_name() {
     let refused = RedisStore::connect(server.url()).await;
     said(refused, Schema, &["`volatile-ttl`", "noeviction", "allow_eviction", &server.address()]);
     let store = quick(server.url()).allow_eviction(true).connect().await.unwrap();
-    assert_eq!(find(&store.check().await.unwrap(), "eviction").level(), Level::Warn);
+    assert_eq!(find(&store.check().await.unwrap(), "eviction").severity(), Severity::Warn);
     cycle(&store, "a").await.unwrap();
 
     assert_eq!(store.evicted_keys().await.unwrap(), 0);
@@ -30,13 +30,13 @@ async fn n74_a_server_that_evicts_is_refused_unless_that_is_allowed_by_name() {
 
     server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").level(), Level::Ok);
+    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
 }
 
 #[tokio::test]
 async fn n74_a_policy_that_is_not_in_force_does_not_matter() {
     let server = RedisServer::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
-    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").level(), Level::Ok);
+    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn n75_the_version_is_printed() {
     let (flavour, number) = version.split_once(' ').unwrap();
     let text = find(&checkup, "version").text();
     assert!(text.to_lowercase().starts_with(flavour) && text.contains(number), "{text} is not {version}");
-    assert_eq!(find(&checkup, "version").level(), Level::Ok);
+    assert_eq!(find(&checkup, "version").severity(), Severity::Ok);
     assert!(checkup.to_string().contains(&format!("{}: {text}", server.address())), "{checkup}");
 }
 
@@ -56,15 +56,15 @@ async fn a_server_that_forgets_at_a_restart_is_warned_of() {
     let server = RedisServer::start();
     let store = open(&server).await;
     let checkup = store.check().await.unwrap();
-    assert_eq!(find(&checkup, "persistence").level(), Level::Warn);
-    assert_eq!(checkup.level(), Level::Warn);
+    assert_eq!(find(&checkup, "persistence").severity(), Severity::Warn);
+    assert_eq!(checkup.severity(), Severity::Warn);
     server.command(&["CONFIG", "SET", "save", "60 1"]);
     assert!(find(&store.check().await.unwrap(), "persistence").text().starts_with("snapshots"));
     server.command(&["CONFIG", "SET", "save", ""]);
     server.command(&["CONFIG", "SET", "appendonly", "yes"]);
     let checkup = store.check().await.unwrap();
     assert_eq!(find(&checkup, "persistence").text(), "an append-only file");
-    assert_eq!(checkup.level(), Level::Ok, "{checkup}");
+    assert_eq!(checkup.severity(), Severity::Ok, "{checkup}");
 }
 
 #[tokio::test]
@@ -77,18 +77,18 @@ async fn replicas_that_are_not_waited_for_are_warned_of() {
         "{checkup}"
     );
     group.primary().command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    assert_eq!(find(&store.check().await.unwrap(), "replication").level(), Level::Ok);
+    assert_eq!(find(&store.check().await.unwrap(), "replication").severity(), Severity::Ok);
 }
 
 #[tokio::test]
 async fn a_clock_far_from_ours_is_warned_of_and_decides_nothing() {
     let server = RedisServer::builder().faketime().start();
     let store = open(&server).await;
-    assert_eq!(find(&store.check().await.unwrap(), "clock").level(), Level::Ok);
+    assert_eq!(find(&store.check().await.unwrap(), "clock").severity(), Severity::Ok);
     for seconds in [-3600.0, 3600.0] {
         server.shift_clock(seconds);
         let checkup = store.check().await.unwrap();
-        assert_eq!(find(&checkup, "clock").level(), Level::Warn);
+        assert_eq!(find(&checkup, "clock").severity(), Severity::Warn);
         assert!(find(&checkup, "clock").text().contains("minutes"), "{checkup}");
         cycle(&store, &seconds.to_string()).await.unwrap();
     }
@@ -103,7 +103,7 @@ async fn workers_of_another_protocol_do_not_share_a_namespace() {
     server.command(&["SET", "idempotent:epoch", "2"]);
     said(RedisStore::connect(server.url()).await, Schema, &["says 2", "protocol 1", "`idempotent:epoch`"]);
     let checkup = store.check().await.unwrap();
-    assert_eq!(find(&checkup, "epoch").level(), Level::Refuse);
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Refuse);
     // Elsewhere there is room.
     quick(server.url()).namespace("other").connect().await.unwrap();
     server.command(&["SET", "idempotent:epoch", "soon"]);
@@ -117,11 +117,11 @@ async fn workers_of_another_protocol_do_not_share_a_namespace() {
 async fn an_epoch_that_cannot_be_written_is_a_warning() {
     let server = RedisServer::builder().args(["--maxmemory", "1"]).start();
     let checkup = open(&server).await.check().await.unwrap();
-    assert_eq!(find(&checkup, "epoch").level(), Level::Warn);
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
     assert!(find(&checkup, "epoch").text().contains("OOM"), "{checkup}");
     let group = RedisReplicas::start(1);
     let checkup = open(group.replica()).await.check().await.unwrap();
-    assert_eq!(find(&checkup, "epoch").level(), Level::Warn);
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
     assert!(find(&checkup, "replication").text().contains("this is a replica"), "{checkup}");
 }
 

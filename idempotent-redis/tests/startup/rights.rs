@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
 use idempotent_core::{Release, Settled, Store, StoreError, Verdict};
-use idempotent_redis::{Level, RedisStore};
+use idempotent_redis::{RedisStore, Severity};
 use idempotent_testkit::servers::{RedisServer, Value};
 
 use crate::support::{claim, completion, cycle, key, quick, said};
@@ -63,7 +63,7 @@ async fn n61_the_printed_rule_is_enough_for_everything() {
     everything(&store, &server).await.unwrap();
     let checkup = store.check().await.unwrap();
     let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
-    assert_eq!(rights.level(), Level::Ok, "{checkup}");
+    assert_eq!(rights.severity(), Severity::Ok, "{checkup}");
     // What was refused all the same is asked for only where it is allowed.
     let log = server.command(&["ACL", "LOG"]);
     let refused: Vec<_> = log.items().iter().map(|entry| entry.items()[7].text()).collect();
@@ -89,7 +89,7 @@ async fn n62_each_right_that_is_taken_away_is_named() {
             Ok(store) => {
                 let checkup = store.check().await.unwrap();
                 let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
-                assert_eq!(rights.level(), Level::Warn, "{missing}: {checkup}");
+                assert_eq!(rights.severity(), Severity::Warn, "{missing}: {checkup}");
                 assert!(rights.text().contains(&lacks) && rights.text().contains(&grant), "{missing}: {checkup}");
                 cycle(&store, &missing.replace('+', "without ")).await.unwrap();
             }
