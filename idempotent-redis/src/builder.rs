@@ -4,21 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
+use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
-use crate::access::Access;
+use crate::access::{Access, Credentials};
 use crate::cache::{Cache, CacheOptions};
+use crate::cluster::{Cluster, Maker};
+use crate::durability::{Counters, Durability};
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::link::{Link, Patience, Target};
 use crate::script::{Dialect, Scripts};
+use crate::sentinel::Sentinels;
 use crate::startup::{self, Wanted};
 use crate::store::Inner;
 use crate::tls::{Pem, Tls};
 use crate::topology::Topology;
-use crate::url::{Address, Place, Url};
+use crate::turn::Manner;
+use crate::url::{Place, Server, Url};
+
+/// Changes a script's text.
+type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Sets up a [`RedisStore`].
 #[must_use]
@@ -27,7 +34,9 @@ pub struct RedisStoreBuilder {
     cache: Option<CacheOptions>,
     clock: Arc<dyn Clock>,
     patience: Patience,
-    edit: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    durability: Durability,
+    sentinel_login: Credentials,
+    edit: Option<Edit>,
     plain: bool,
     namespace: String,
     allow_eviction: bool,
@@ -43,6 +52,8 @@ impl RedisStoreBuilder {
             cache: Some(CacheOptions::default()),
             clock: Arc::new(SystemClock::new()),
             patience,
+            durability: Durability::Primary,
+            sentinel_login: Credentials::default(),
             edit: None,
             plain: false,
             namespace: "idempotent".to_owned(),
@@ -88,6 +99,29 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// What a claim and a completion wait for besides the primary's own answer.
+    ///
+    /// A claim that too few replicas have in time is given back and refused as not applied. A completion stands
+    /// whatever the replicas say, since the handler has run: it is counted ([`RedisStore::counts`]) and warned of.
+    /// Renewals and releases do not wait. The wait holds up the connection, and with it all calls for the same server:
+    /// up to `timeout` per trip where replicas are slow. Keep it well below a tenth of the leases.
+    ///
+    /// # Default
+    /// [`Durability::Primary`]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Who we are to the sentinels of `redis+sentinel://`; the user and the password in the URL are for the servers.
+    ///
+    /// # Default
+    /// Nobody in particular
+    pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
+        self.sentinel_login = Credentials { user: user.map(str::to_owned), password: Some(password.to_owned()) };
+        self
+    }
+
     /// The executor's namespace: whose epoch is checked, and which the server must let us write to.
     ///
     /// # Default
@@ -130,28 +164,67 @@ impl RedisStoreBuilder {
     ///
     /// # Cancellation
     /// Nothing is left behind but, perhaps, the namespace's epoch.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+    pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
         let url = Url::parse(&self.url)?;
-        let access = Access::new(&url, Tls::read(self.ca, self.client)?)?;
-        let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock)));
-        let wanted = Wanted {
-            namespace: self.namespace,
-            user: access.user().to_owned(),
-            db: access.db(),
-            allow_eviction: self.allow_eviction,
+        let access = Access::new(&url, Tls::read(self.ca.take(), self.client.take())?)?;
+        let wanted = self.wanted(&url.place, &access);
+        let counters = Arc::new(Counters::default());
+        let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock.clone())));
+        let patience = Patience { response: self.patience.response + self.durability.patience(), ..self.patience };
+        let link = |target: Box<dyn Target>| Link::new(target, patience, hub.clone());
+        let mut looked = Vec::new();
+        let topology = match url.place {
+            Place::Single { server } => {
+                let link = link(Box::new(Single { server, access }));
+                looked.push(startup::look(&link, &wanted).await?);
+                Topology::One(Lane::new(link, self.manner(looked[0].dialect, true)))
+            }
+            Place::Sentinel { sentinels, primary } => {
+                let login = access.of_sentinels(self.sentinel_login.clone());
+                let link = link(Box::new(Sentinels::new(sentinels, primary, login, access, patience.connect)));
+                looked.push(startup::look(&link, &wanted).await?);
+                Topology::Named(Lane::new(link, self.manner(looked[0].dialect, true)))
+            }
+            Place::Cluster { nodes } => {
+                let seeds = nodes
+                    .iter()
+                    .map(|node| link(Box::new(Single { server: Server::Tcp(node.clone()), access: access.clone() })));
+                // Keys of one node lie in several slots, which no script may name together.
+                let manner = self.manner(startup::dialect(seeds, &wanted).await?, false);
+                let maker = Maker { access, patience, hub: hub.clone(), manner };
+                let cluster = Arc::new(Cluster::connect(maker, nodes, counters.clone()).await?);
+                for lane in cluster.lanes(false).await? {
+                    looked.push(startup::look(lane.link(), &wanted).await?);
+                }
+                Topology::Cluster(cluster)
+            }
         };
-        let Place::Single { address } = url.place else {
-            return Err(StoreError::new(StoreErrorKind::Schema).because("this version has no Sentinel and no Cluster"));
-        };
-        let link = Link::new(Box::new(Single { address, access }), self.patience, hub.clone());
-        let looked = startup::look(&link, &wanted).await?;
-        let dialect = if self.plain { Dialect::Plain } else { looked.dialect };
-        let edit = self.edit.unwrap_or_else(|| Arc::new(str::to_owned));
-        let scripts = Scripts::new(dialect, |text| edit(text));
-        let topology = Topology::One(Lane::new(link, scripts, true));
-        let store = RedisStore(Arc::new(Inner { topology, hub, wanted, evicted: looked.evicted.unwrap_or_default() }));
+        let evicted = looked.iter().filter_map(|looked| looked.evicted).sum();
+        let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted };
+        let store = RedisStore(Arc::new(inner));
         store.judge(looked).await?;
         Ok(store)
+    }
+
+    fn wanted(&self, place: &Place, access: &Access) -> Wanted {
+        let mut more = Vec::new();
+        if access.db() != 0 {
+            more.push("select");
+        }
+        match place {
+            Place::Single { .. } => {}
+            Place::Sentinel { .. } => more.push("role"),
+            Place::Cluster { .. } => more.extend(["asking", "cluster|info", "cluster|slots"]),
+        }
+        more.extend(self.durability.right());
+        let (namespace, user) = (self.namespace.clone(), access.user().to_owned());
+        Wanted { namespace, user, more, allow_eviction: self.allow_eviction }
+    }
+
+    fn manner(&self, dialect: Dialect, joins: bool) -> Manner {
+        let dialect = if self.plain { Dialect::Plain } else { dialect };
+        let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
+        Manner { scripts: Scripts::new(dialect, |text| edit(text)), joins, durability: self.durability }
     }
 }
 
@@ -199,17 +272,20 @@ impl fmt::Debug for RedisStoreBuilder {
 /// One server, by its address.
 #[derive(Debug)]
 struct Single {
-    address: Address,
+    server: Server,
     access: Access,
 }
 
 #[async_trait]
 impl Target for Single {
     async fn client(&self) -> Result<redis::Client, Failure> {
-        self.access.client(&self.address)
+        match &self.server {
+            Server::Tcp(address) => self.access.client(address),
+            Server::Unix(path) => self.access.socket(path),
+        }
     }
 
     fn name(&self) -> String {
-        self.address.to_string()
+        self.server.to_string()
     }
 }

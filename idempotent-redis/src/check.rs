@@ -19,7 +19,7 @@ impl RedisStore {
     /// Nothing is left behind but, perhaps, the namespace's epoch.
     pub async fn check(&self) -> Result<Checkup, StoreError> {
         let mut findings = Vec::new();
-        for lane in self.0.topology.lanes() {
+        for lane in self.0.topology.lanes(true).await? {
             findings.extend(startup::look(lane.link(), &self.0.wanted).await?.findings);
         }
         findings.extend(self.epoch().await?);
@@ -36,7 +36,7 @@ impl RedisStore {
     /// Nothing is left behind.
     pub async fn evicted_keys(&self) -> Result<u64, StoreError> {
         let mut evicted = 0;
-        for lane in self.0.topology.lanes() {
+        for lane in self.0.topology.lanes(true).await? {
             let said = lane.link().one(Cmd::new().arg("INFO").arg("stats")).await?;
             if let Some(text) = startup::text(&said) {
                 evicted += Info(text).number("evicted_keys").unwrap_or_default();
@@ -47,16 +47,16 @@ impl RedisStore {
     }
 
     /// Fails where what was found forbids to go on.
-    pub(crate) async fn judge(&self, looked: Looked) -> Result<(), StoreError> {
+    pub(crate) async fn judge(&self, looked: Vec<Looked>) -> Result<(), StoreError> {
         // Without rights there is no epoch to be had either.
-        Checkup::new(looked.findings).judge()?;
+        Checkup::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
         Checkup::new(self.epoch().await?).judge()
     }
 
     /// In a cluster one node has the key, and the others say so.
     async fn epoch(&self) -> Result<Vec<Finding>, StoreError> {
         let mut moved = None;
-        for lane in self.0.topology.lanes() {
+        for lane in self.0.topology.lanes(false).await? {
             match startup::epoch(lane.link(), &self.0.wanted.namespace).await {
                 Err(failure) if matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_)) => {
                     moved = Some(failure);

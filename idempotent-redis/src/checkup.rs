@@ -42,7 +42,7 @@ impl Checkup {
         &self.findings
     }
 
-    /// The worst level of all.
+    /// The worst of all.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
@@ -113,7 +113,7 @@ impl Findings<'_> {
 
     fn add(&mut self, severity: Severity, subject: &'static str, kind: StoreErrorKind, text: impl Into<String>) {
         let (server, text) = (self.server.to_owned(), text.into());
-        self.all.push(Finding { level, subject, server, text, kind });
+        self.all.push(Finding { severity, subject, server, text, kind });
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
 use crate::failure::{Failure, FailureKind};
+use crate::flight::Flight;
 use crate::hub::Hub;
 use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
@@ -19,6 +20,11 @@ use crate::script::{FORGOTTEN, SETTLED};
 pub(crate) trait Target: fmt::Debug + Send + Sync {
     /// How to reach the server that takes writes now.
     async fn client(&self) -> Result<redis::Client, Failure>;
+
+    /// Looks at a new connection before it is used. `closer` ends it, then or later.
+    async fn accept(&self, _connection: &mut MultiplexedConnection, _closer: Closer) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// For error texts, without credentials.
     fn name(&self) -> String;
@@ -37,8 +43,8 @@ pub(crate) struct Link {
     patience: Patience,
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
-    /// One at a time makes a new one.
-    connecting: tokio::sync::Mutex<Failed>,
+    connecting: Flight,
+    failed: Mutex<Failed>,
 }
 
 /// Tries to connect since the last that came about.
@@ -46,6 +52,8 @@ pub(crate) struct Link {
 struct Failed {
     times: u32,
     since: Option<Instant>,
+    /// It has been reached before: that the address is wrong is not the reason.
+    once: bool,
 }
 
 #[derive(Clone)]
@@ -59,10 +67,36 @@ struct End {
     closed: AtomicBool,
     /// It hears what other processes tell.
     hears: AtomicBool,
+    /// Since when something was sent and nothing heard, in ms after `born`; 0 if nothing is owed.
+    owed_since: AtomicU64,
+    born: Instant,
     hub: Arc<Hub>,
 }
 
 impl End {
+    fn new(hub: Arc<Hub>) -> Self {
+        let (closed, hears, owed_since) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        Self { closed, hears, owed_since, born: Instant::now(), hub }
+    }
+
+    fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Whether too long nothing was heard: callers that give up sooner than that never see it themselves.
+    fn is_mute(&self, patience: Duration) -> bool {
+        let since = self.owed_since.load(Ordering::Relaxed);
+        since > 0 && Duration::from_millis(self.age().saturating_sub(since)) > patience
+    }
+
+    fn owes(&self) {
+        let _ = self.owed_since.compare_exchange(0, self.age(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_heard(&self) {
+        self.owed_since.store(0, Ordering::Relaxed);
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -83,9 +117,34 @@ impl End {
     }
 }
 
+impl Drop for End {
+    /// Nobody hears over a connection that is gone.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Ends a connection: nothing more is sent over it.
+pub(crate) struct Closer(Weak<End>);
+
+impl Closer {
+    pub(crate) fn close(&self) {
+        if let Some(end) = self.0.upgrade() {
+            end.close();
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        Self {
+            target,
+            patience,
+            hub,
+            current: Mutex::default(),
+            connecting: Flight::default(),
+            failed: Mutex::default(),
+        }
     }
 
     /// Sends one command.
@@ -112,8 +171,12 @@ impl Link {
     }
 
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
+        end.owes();
         match tokio::time::timeout(self.patience.response, sent).await {
-            Ok(Ok(value)) => Ok(value),
+            Ok(Ok(value)) => {
+                end.is_heard();
+                Ok(value)
+            }
             Ok(Err(error)) => {
                 if error.is_unrecoverable_error() {
                     self.broken(end);
@@ -147,43 +210,33 @@ impl Link {
     }
 
     fn open(&self) -> Option<Line> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|line| !line.end.is_closed()).cloned()
+        let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
+        if line.end.is_mute(self.patience.response) {
+            self.broken(&line.end);
+        }
+        (!line.end.is_closed()).then_some(line)
     }
 
     async fn line(&self) -> Result<Line, Failure> {
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let mut failed = self.connecting.lock().await;
-        if let Some(line) = self.open() {
-            return Ok(line);
-        }
-        let began = *failed.since.get_or_insert_with(Instant::now);
-        failed.times = failed.times.saturating_add(1);
-        let line = self.connect().await.map_err(|failure| self.unreachable(failure, failed.times, began.elapsed()))?;
-        *failed = Failed::default();
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-        Ok(line)
+        let connecting = async {
+            let line = self.connect().await.map_err(|failure| self.failed(failure))?;
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Failed { once: true, ..Failed::default() };
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+            Ok(line)
+        };
+        self.connecting.share(|| self.open(), connecting).await
     }
 
     async fn connect(&self) -> Result<Line, Failure> {
-        let client = self.target.client().await?;
-        let (closed, hears) = (AtomicBool::new(false), AtomicBool::new(false));
-        let end = Arc::new(End { closed, hears, hub: self.hub.clone() });
-        let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(pushes);
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = match tokio::time::timeout(self.patience.connect, connecting).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(self.explained(&client, &error).await),
+        let end = Arc::new(End::new(self.hub.clone()));
+        let mut connection = match tokio::time::timeout(self.patience.connect, self.reach(&end)).await {
+            Ok(reached) => reached?,
             Err(_) => {
-                let address = client.get_connection_info().addr();
-                let remedy = reach::after_silence(address, self.patience.connect).await;
-                return Err(Failure::not_applied(format!("it took none within {:?}{remedy}", self.patience.connect)));
+                let remedy = self.after_silence().await;
+                return Err(Failure::unreachable(format!("it took none within {:?}{remedy}", self.patience.connect)));
             }
         };
         // A server that does not let us listen is asked instead.
@@ -194,22 +247,59 @@ impl Link {
         Ok(Line { connection, end })
     }
 
+    async fn reach(&self, end: &Arc<End>) -> Result<MultiplexedConnection, Failure> {
+        let client = self.target.client().await?;
+        let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(pushes);
+        let mut connection = match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => connection,
+            Err(error) => return Err(self.explained(&client, &error).await),
+        };
+        self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
+        Ok(connection)
+    }
+
     /// Nothing was sent yet: whatever went wrong, nothing was applied.
     async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
         let failure = Failure::of_client(error);
         match failure.kind {
+            FailureKind::Store(StoreErrorKind::Ambiguous) if self.is_known() => Failure::unreachable(failure.text()),
             FailureKind::Store(StoreErrorKind::Ambiguous) => {
                 let address = client.get_connection_info().addr();
-                let remedy = reach::remedy(address, failure.text(), self.patience.connect).await;
-                Failure::not_applied(format!("{}{remedy}", failure.text()))
+                let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
+                Failure::unreachable(format!("{}{remedy}", failure.text()))
             }
             _ => failure,
         }
     }
 
-    fn unreachable(&self, failure: Failure, times: u32, after: Duration) -> Failure {
-        let after = Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        failure.because(&format!("no connection to {} (attempt {times}, after {after:?})", self.target.name()))
+    /// What to do about a server that takes connections and says nothing.
+    async fn after_silence(&self) -> &'static str {
+        if self.is_known() {
+            return "";
+        }
+        match tokio::time::timeout(self.patience.connect, self.target.client()).await {
+            Ok(Ok(client)) => reach::after_silence(client.get_connection_info().addr(), self.patience.connect).await,
+            _ => "",
+        }
+    }
+
+    /// Whether the address is right, or has been looked at: nothing more is tried out on what may be failing over.
+    fn is_known(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.once || failed.times > 0
+    }
+
+    /// Says where to, how often and for how long.
+    fn failed(&self, failure: Failure) -> Failure {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.times = failed.times.saturating_add(1);
+        let since = failed.since.get_or_insert_with(Instant::now).elapsed();
+        let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        failure.because(&format!("no connection to {} (attempt {}, for {since:?})", self.target.name(), failed.times))
     }
 
     /// For error texts, without credentials.

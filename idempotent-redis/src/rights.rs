@@ -143,14 +143,17 @@ fn rule_for(refusal: &str, name: &str, namespace: &str) -> String {
 
 const CHANNELS: &str = "&idempotent:*";
 
+/// What some stores need besides: in a cluster, to wait for replicas, of sentinels, in another database.
+pub(crate) const EXTRA: [&str; 7] = ["asking", "cluster|info", "cluster|slots", "role", "select", "wait", "waitaof"];
+
 /// All that a user needs, as `ACL SETUSER` takes it.
-pub(crate) fn rule(namespace: &str, dialect: Dialect, db: u32) -> String {
+pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {
     let mut names: Vec<&str> = RIGHTS
         .iter()
         .filter(|right| !matches!(right.needed, Needed::In(other) if other != dialect))
         .map(|right| right.name)
         .chain(["subscribe"])
-        .chain((db != 0).then_some("select"))
+        .chain(more.iter().copied())
         .collect();
     names.sort_unstable();
     let names: Vec<String> = names.iter().map(|name| format!("+{name}")).collect();
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_rule_names_every_command_of_the_scripts() {
-        let rules = [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, 1)));
+        let rules = [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, &["select"])));
         for (dialect, rule) in rules {
             for command in crate::script::commands(dialect) {
                 let right = format!("+{}", command.to_lowercase());

@@ -17,7 +17,8 @@ pub(crate) struct Wanted {
     pub(crate) namespace: String,
     /// As whom we ask.
     pub(crate) user: String,
-    pub(crate) db: u32,
+    /// Rights that not every store needs.
+    pub(crate) more: Vec<&'static str>,
     pub(crate) allow_eviction: bool,
 }
 
@@ -35,6 +36,21 @@ pub(crate) const PROTOCOL: u64 = 1;
 
 /// Clocks further apart than this are worth a word.
 const APART: Duration = Duration::from_secs(300);
+
+/// The form of scripts that the first of some servers takes which can be asked.
+///
+/// # Errors
+/// The last one's, where none can.
+pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) -> Result<Dialect, Failure> {
+    let mut failure = Failure::unreachable("there is nobody to ask");
+    for link in links {
+        match look(&link, wanted).await {
+            Ok(looked) => return Ok(looked.dialect),
+            Err(why) => failure = why,
+        }
+    }
+    Err(failure)
+}
 
 /// Looks at one server, in two trips.
 ///
@@ -117,9 +133,9 @@ fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, di
     if !hears && lacking.partly.iter().all(|rule| !rule.starts_with('&')) {
         lacking.partly.push("+subscribe".to_owned());
     }
-    let Wanted { namespace, user, db, .. } = wanted;
+    let Wanted { namespace, user, more, .. } = wanted;
     let told = |rules: &[String]| {
-        let (rules, rule) = (rules.join(" "), rights::rule(namespace, dialect, *db));
+        let (rules, rule) = (rules.join(" "), rights::rule(namespace, dialect, more));
         format!(
             "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )

@@ -5,14 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Key, Record, Release, Settled, Store,
-    StoreError,
+    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Inspect, Inspected, Key, Record,
+    Release, Settled, Store, StoreError,
 };
 
 use crate::answer;
 use crate::builder::RedisStoreBuilder;
 use crate::cache::{Asked, Payload};
 use crate::call::{Answer, Call, Said};
+use crate::durability::{Counters, Counts, Durability};
 use crate::hub::Hub;
 use crate::startup::Wanted;
 use crate::topology::Topology;
@@ -25,13 +26,20 @@ pub struct RedisStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) topology: Topology,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) durability: Durability,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) wanted: Wanted,
     /// Keys that the servers had evicted when the store was opened.
     pub(crate) evicted: u64,
 }
 
 /// For steps that no lease bounds.
-const BUDGET: Duration = Duration::from_secs(2);
+pub(crate) const BUDGET: Duration = Duration::from_secs(2);
+
+/// For a claim: the caller gives it up after a third of its lease, and then does not know what has become of it.
+pub(crate) fn budget(lease: Duration) -> Duration {
+    lease / 4
+}
 
 impl RedisStore {
     /// Connects to the server or servers that `url` names, with the defaults of [`builder`](Self::builder).
@@ -46,9 +54,14 @@ impl RedisStore {
     }
 
     /// To set anything but the place.
-    #[must_use]
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
+    }
+
+    /// What has happened to this store, in this process, since it was made.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read()
     }
 
     async fn settle(
@@ -69,8 +82,8 @@ impl Store for RedisStore {
         }
         let asked = cache.asked();
         let call = Call::claim(request, asked.is_some());
-        let said = self.0.topology.ask(&call, request.lease / 3).await?;
-        answer::claim(said, request, &self.0.hub.cache, asked)
+        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
+        self.granted(said, request, asked).await
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
@@ -81,7 +94,7 @@ impl Store for RedisStore {
         let asked = self.0.hub.cache.asked();
         let call = Call::complete(held, completion);
         let answer = self.0.topology.ask(&call, BUDGET).await?;
-        self.remember(held, completion, asked, &answer);
+        self.completed(held, completion, asked, &answer);
         answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
     }
 
@@ -90,12 +103,17 @@ impl Store for RedisStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
-        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_purge(self).with_admin(self)
+        Abilities::none()
+            .with_batch(self)
+            .with_watch(self)
+            .with_browse(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
     }
 }
 
@@ -107,6 +125,15 @@ impl RedisStore {
             let consumed = Consumed { fencing, value: completion.value.clone() };
             self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
         }
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let seen = found.map(|(record, now)| Inspected { record, now });
+        Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
 }
 

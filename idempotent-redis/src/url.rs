@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use idempotent_core::__url::{self, Authority, decoded, masked};
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use crate::access::Credentials;
+use crate::access::{Address, Credentials};
 
 /// A store's URL, understood.
 #[derive(Clone, Debug)]
@@ -20,19 +20,24 @@ pub(crate) struct Url {
 /// Where the records are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Place {
-    Single { address: Address },
-    Sentinel { sentinels: Vec<Address>, primary: String },
-    Cluster { nodes: Vec<Address> },
+    Single {
+        server: Server,
+    },
+    /// Some sentinels, and the name they know the primary by.
+    Sentinel {
+        sentinels: Vec<Address>,
+        primary: String,
+    },
+    /// Some nodes of a cluster.
+    Cluster {
+        nodes: Vec<Address>,
+    },
 }
 
 /// One server.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Address {
-    /// An IPv6 address is without its brackets.
-    Tcp {
-        host: String,
-        port: u16,
-    },
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Server {
+    Tcp(Address),
     Unix(PathBuf),
 }
 
@@ -107,7 +112,7 @@ impl Kind {
         let path = parts.tail.trim_start_matches('/');
         let (place, db) = match self {
             Self::Single | Self::Unix => match (hosts.pop(), hosts.is_empty()) {
-                (Some(address), true) => (Place::Single { address }, database(path)?),
+                (Some(address), true) => (Place::Single { server: Server::Tcp(address) }, database(path)?),
                 _ => return Err("there is more than one host; use `redis+sentinel://` or `redis+cluster://`".into()),
             },
             Self::Sentinel => {
@@ -148,7 +153,7 @@ fn address((host, port): (&str, Option<u16>), default: u16) -> Result<Address, S
         None if host.contains([':', '[', ']']) => return Err("an IPv6 address stands in brackets: `[::1]:6379`".into()),
         None => host,
     };
-    Ok(Address::Tcp { host: host.to_owned(), port: port.unwrap_or(default) })
+    Ok(Address::new(host, port.unwrap_or(default)))
 }
 
 fn database(path: &str) -> Result<u32, String> {
@@ -173,15 +178,14 @@ fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<Url, String> 
         _ => return Err("only `db` may follow `?`".into()),
     };
     let path = decoded(path).filter(|path| path.len() > 1).ok_or("the socket's path is missing")?;
-    let place = Place::Single { address: Address::Unix(path.into()) };
+    let place = Place::Single { server: Server::Unix(path.into()) };
     Ok(Url { place, credentials, db, tls: false })
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => path.display().fmt(f),
         }
     }

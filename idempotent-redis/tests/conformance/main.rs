@@ -1,6 +1,7 @@
 //! The laws of a store against a real server.
 #![allow(clippy::unwrap_used, missing_docs)]
 mod damage;
+mod exact;
 
 use std::sync::Arc;
 
@@ -21,3 +22,5 @@ async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subjec
 conformance!(single, subject(|builder| builder), without: [clock, clients, losing]);
 conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock, clients, losing]);
 conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock, clients, losing]);
+// Values are damaged above; here it is about time.
+conformance!(by_the_tests_clock, exact::subject(), without: [clients, losing, planting, foreign]);

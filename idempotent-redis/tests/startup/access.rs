@@ -50,7 +50,7 @@ async fn n56_a_refused_connection_names_host_port_and_attempts() {
     let store = quick(server.url()).connect().await.unwrap();
     server.kill();
     let address = server.address();
-    said(RedisStore::connect(server.url()).await, NotApplied, &["refused", &address, "(attempt 1, after "]);
+    said(RedisStore::connect(server.url()).await, NotApplied, &["refused", &address, "(attempt 1, for "]);
     // The first finds the old connection broken, or has it break.
     let _ = claim(&store, "a").await.unwrap_err();
     let count = async || {
