@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 mod damage;
 mod exact;
+mod groups;
 
 use std::sync::Arc;
 
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_testkit::{Subject, conformance};
 
 use self::damage::Values;
@@ -24,3 +25,5 @@ conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [
 conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock, clients, losing]);
 // Values are damaged above; here it is about time.
 conformance!(by_the_tests_clock, exact::subject(), without: [clients, losing, planting, foreign]);
+conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
+conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);
