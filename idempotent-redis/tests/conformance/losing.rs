@@ -37,8 +37,8 @@ impl Lossy {
         let at = next.lock().unwrap().take_if(|(wanted, _)| *wanted == verb).map(|(_, at)| at);
         match at {
             None => return call.await,
-            Some(Lose::Request) => proxy.fail_next(Fault::CutBeforeSend),
-            Some(Lose::Reply) => proxy.fail_next(Fault::CutAfterApply),
+            Some(Lose::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
+            Some(Lose::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
             Some(Lose::Connection) => {
                 // Until the store has noticed: a call that it sends on a connection just cut is another case.
                 proxy.refuse();
