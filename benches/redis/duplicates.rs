@@ -15,7 +15,7 @@ const CACHED: usize = 1;
 const GET: usize = 2;
 
 pub async fn all(report: &Report, server: &RedisServer) {
-    if !report.wants("redis", "duplicate") {
+    if !CONCURRENCIES.iter().any(|tasks| report.wants("redis", &format!("duplicate, {tasks} at once"))) {
         return;
     }
     server.command(&["FLUSHALL", "SYNC"]);
