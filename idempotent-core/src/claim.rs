@@ -7,9 +7,17 @@ use serde::Deserialize;
 
 use crate::{Fingerprint, Key, StateKind};
 
-/// Names one attempt. Random, new for every claim that is not a repetition, never shared by a process.
+/// Names one attempt. Random, new for every claim that is not a repetition, never shared by a process. Never zero; that
+/// is [`NOT_KEPT`](Self::NOT_KEPT).
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct OwnerToken(pub u128);
+
+impl OwnerToken {
+    /// Nobody's: a store may recognise the owner of a consumed record by the grant's number instead of keeping its
+    /// token; its [`peek`](crate::Store::peek) then shows this. (Key, number) names one grant, so a completion that
+    /// was told its number is enough. One that was not has to be kept with its token: its owner may ask again.
+    pub const NOT_KEPT: Self = Self(0);
+}
 
 /// Shows the first 32 bits only: the whole token is the right to settle the run.
 impl fmt::Debug for OwnerToken {

@@ -228,6 +228,17 @@ impl Key {
         Self { hash, text: text.as_str().into() }
     }
 
+    /// Reads back what [`as_str`](Self::as_str) gave: for stores that list their records by the key's text.
+    /// `None` if no key has this text.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (name, tag) = text.strip_suffix('}')?.rsplit_once(":{")?;
+        let mut hash = [0; 18];
+        let length = URL_SAFE_NO_PAD.decode_slice(tag, &mut hash).ok()?;
+        let key = Self::from_parts(name, u128::from_be_bytes(hash.get(..length)?.try_into().ok()?));
+        (key.as_str() == text).then_some(key)
+    }
+
     /// A key read back from a store: its readable part and its hash.
     #[must_use]
     pub fn from_parts(name: &str, hash: u128) -> Self {

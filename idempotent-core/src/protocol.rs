@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, Micros, OnExpiry, Record, Release,
-    Settled, State, StateKind, Verdict,
+    Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, Micros, OnExpiry, OwnerToken,
+    Record, Release, Settled, State, StateKind, Verdict,
 };
 
 /// What is to be done with the record.
@@ -81,11 +81,12 @@ pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) 
     })
 }
 
-/// Consuming becomes consumed. Said twice by its owner, meant once: the first result stands.
+/// Consuming becomes consumed. Said twice by its owner, meant once: the first result stands. Where the owner's token was
+/// [not kept](OwnerToken::NOT_KEPT), its grant's number is what tells it: a request without one is not its owner's.
 #[must_use]
 pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Micros) -> (Settled, Write) {
     if let Some(Record { fencing, state: State::Consumed { owner, .. }, .. }) = live(found, now)
-        && held.is(*owner, *fencing)
+        && completed(held, *owner, *fencing)
     {
         return (Settled::Done, Write::Keep);
     }
@@ -174,6 +175,11 @@ fn owned(
     }
 }
 
+/// Whether it was this owner that completed, under this number.
+fn completed(held: &Held, owner: OwnerToken, fencing: Fencing) -> bool {
+    if owner == OwnerToken::NOT_KEPT { held.fencing == Some(fencing) } else { held.is(owner, fencing) }
+}
+
 /// `found` may be past its time: its fencing number counts all the same. `known` is what is remembered.
 fn grant(
     found: Option<&Record>,
@@ -224,4 +230,51 @@ fn differs(record: &Record, request: &ClaimRequest) -> bool {
 
 fn dead(record: &Record, error: &Arc<str>) -> Dead {
     Dead { attempts: record.attempt, fencing: record.fencing, error: error.clone() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Identity, Scene};
+
+    /// What completing again comes to, by a record that keeps `kept` and a request of `asks` under `number`.
+    fn completed_again(kept: OwnerToken, asks: OwnerToken, number: Option<u64>) -> Settled {
+        let key = Identity::new(Scene::Mq, "protocol", "k").key("tests").unwrap();
+        let record = Record {
+            fencing: Fencing(7),
+            attempt: 1,
+            fingerprint: None,
+            state: State::Consumed { owner: kept, value: None },
+            expires_at: Micros(1_000),
+            first_seen: Micros(7),
+            updated_at: Micros(8),
+            display: None,
+        };
+        let done = Completion { value: None, retain: Duration::from_secs(1) };
+        let (settled, write) =
+            complete(Some(&record), &Held { key, owner: asks, fencing: number.map(Fencing) }, &done, Micros(9));
+        assert_eq!(write, Write::Keep, "whoever asks, the first result stands");
+        settled
+    }
+
+    const LOST: Settled = Settled::Lost { now: StateKind::Consumed };
+
+    #[test]
+    fn an_owner_that_was_not_kept_is_known_by_its_number_alone() {
+        let again = |asks, number| completed_again(OwnerToken::NOT_KEPT, asks, number);
+        assert_eq!(again(OwnerToken(5), Some(7)), Settled::Done);
+        assert_eq!(again(OwnerToken(5), Some(6)), LOST, "an overtaken run");
+        assert_eq!(again(OwnerToken(5), None), LOST, "nobody can tell");
+        assert_eq!(again(OwnerToken::NOT_KEPT, None), LOST, "no token is not a token");
+    }
+
+    #[test]
+    fn an_owner_that_was_kept_is_known_by_its_token_and_its_number_if_told() {
+        let again = |asks, number| completed_again(OwnerToken(5), asks, number);
+        assert_eq!(again(OwnerToken(5), Some(7)), Settled::Done);
+        assert_eq!(again(OwnerToken(5), None), Settled::Done);
+        assert_eq!(again(OwnerToken(5), Some(6)), LOST);
+        assert_eq!(again(OwnerToken(4), Some(7)), LOST);
+    }
 }

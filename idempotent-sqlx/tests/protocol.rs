@@ -115,7 +115,7 @@ impl Sequence<'_> {
         }
         ClaimRequest {
             key: self.key(),
-            owner: OwnerToken(u128::from(self.random.below(3)) << 64),
+            owner: OwnerToken(u128::from(self.random.below(3) + 1) << 64),
             lease: self.lease(),
             fingerprint: self.random.of(&prints),
             max_attempts: self.random.of(&[0, 0, 1, 2, 3]),
@@ -126,7 +126,7 @@ impl Sequence<'_> {
     }
 
     fn held(&mut self) -> Held {
-        let (key, owner) = (self.key(), OwnerToken(u128::from(self.random.below(3)) << 64));
+        let (key, owner) = (self.key(), OwnerToken(u128::from(self.random.below(3) + 1) << 64));
         let granted = self.model.records.get(&key.hash()).map(|record| record.fencing);
         // Not known, the one there is, or one of an earlier grant.
         let fencing = match self.random.below(4) {

@@ -25,6 +25,8 @@ mod fault;
 pub mod history;
 mod mock;
 pub mod mutants;
+#[cfg(feature = "servers")]
+pub mod servers;
 pub mod sim;
 
 pub use self::clock::{Busy, BusyGuard, VirtualClock};

@@ -126,7 +126,8 @@ impl Executor {
             return Err(self.draining());
         }
         let fingerprint = fingerprint?;
-        let owner = OwnerToken(self.0.entropy.bits()?);
+        // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
+        let owner = OwnerToken(self.0.entropy.bits()?.max(1));
         let request = request(&identity, key, owner, fingerprint, &terms);
         Ok(Box::new(Prepared { request, terms, message, inside }))
     }

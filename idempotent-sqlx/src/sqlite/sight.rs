@@ -42,7 +42,7 @@ impl Sight {
 /// What the protocol says to it: only the fingerprint is left to be compared.
 fn consumed(fencing: Fencing, fingerprint: Option<&[u8]>, value: Option<&[u8]>, request: &ClaimRequest) -> Claim {
     let fingerprint = fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint::from_bytes);
-    let state = State::Consumed { owner: OwnerToken(0), value: value.map(Arc::from) };
+    let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value: value.map(Arc::from) };
     let (then, end) = (Micros(0), Micros(u64::MAX));
     let record = Record {
         fencing,

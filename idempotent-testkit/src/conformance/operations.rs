@@ -1,10 +1,11 @@
 //! Random operations: few keys, few owners, and times that meet each other exactly. They shrink: a key towards the
 //! first, a span towards the shortest, a script towards fewer steps.
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use idempotent_core::{
-    ClaimRequest, Completion, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Release, Verdict,
+    Claim, ClaimRequest, Completion, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Release, Verdict,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -12,6 +13,19 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::strategy::Union;
 
 use super::subject::HOUR;
+
+/// Steps, and how their callers know themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Each request carries the number last granted to its owner on its key, as an executor's do; else no number, as
+    /// those of a claim whose answer got lost.
+    pub(crate) told: bool,
+    pub(crate) steps: Vec<Operation>,
+}
+
+/// The numbers last granted, by key and owner. Empty where nobody is told.
+#[derive(Debug, Default)]
+pub(crate) struct Grants(HashMap<(usize, u8), Fencing>);
 
 /// One step of a script. What is left of a request when keys are numbers.
 #[derive(Clone, Debug)]
@@ -61,9 +75,22 @@ pub(crate) const NAMES: [char; KEYS] = ['a', 'b', 'c'];
 const OWNERS: u8 = 4;
 
 impl By {
-    pub(crate) fn held(&self, keys: &[Key]) -> Held {
-        let fencing = self.stray.then_some(Fencing(1));
-        Held { fencing, ..Held::unanswered(keys[self.key].clone(), OwnerToken(self.owner.into())) }
+    pub(crate) fn held(&self, keys: &[Key], granted: &Grants) -> Held {
+        let fencing = if self.stray { Some(Fencing(1)) } else { granted.0.get(&(self.key, self.owner)).copied() };
+        Held { fencing, ..Held::unanswered(keys[self.key].clone(), self.token()) }
+    }
+
+    /// Never zero: that is nobody's.
+    fn token(&self) -> OwnerToken {
+        OwnerToken(u128::from(self.owner) + 1)
+    }
+}
+
+impl Grants {
+    pub(crate) fn note(&mut self, by: &By, claim: &Claim) {
+        if let Claim::Acquired(grant) = claim {
+            self.0.insert((by.key, by.owner), grant.fencing);
+        }
     }
 }
 
@@ -75,7 +102,7 @@ impl Ask {
     pub(crate) fn request(&self, keys: &[Key]) -> ClaimRequest {
         ClaimRequest {
             key: keys[self.by.key].clone(),
-            owner: OwnerToken(self.by.owner.into()),
+            owner: self.by.token(),
             lease: self.lease,
             fingerprint: self.payload.map(|payload| Fingerprint::of_bytes(payload.to_string())),
             max_attempts: self.max_attempts,
@@ -88,8 +115,8 @@ impl Ask {
 
 /// Scripts of up to `length` steps. `exact`: spans such that leases, delays and memories end when others begin; else
 /// hours, where time is real and nothing is to end.
-pub(crate) fn scripts(exact: bool, length: usize) -> impl Strategy<Value = Vec<Operation>> {
-    vec(operation(exact), 1..=length)
+pub(crate) fn scripts(exact: bool, length: usize) -> impl Strategy<Value = Script> {
+    (sometimes(50), vec(operation(exact), 1..=length)).prop_map(|(told, steps)| Script { told, steps })
 }
 
 fn operation(exact: bool) -> impl Strategy<Value = Operation> {
@@ -175,6 +202,15 @@ fn release(exact: bool) -> impl Strategy<Value = Release> {
 }
 
 /// What a person reads when a law is broken.
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.told {
+            writeln!(f, "      (each owner tells the number it was last granted)")?;
+        }
+        (1..).zip(&self.steps).try_for_each(|(number, step)| writeln!(f, "{number:4}. {step}"))
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -36,7 +36,7 @@ impl Entry {
         let Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display } = record;
         let kind = state.kind();
         let mut more = More { fingerprint, display, ..More::default() };
-        let (mut owner, mut mark) = (OwnerToken(0), Micros(0));
+        let (mut owner, mut mark) = (OwnerToken::NOT_KEPT, Micros(0));
         match state {
             State::Vacant { not_before, error, taken_over } => {
                 (mark, more.error, more.taken_over) = (not_before, Some(error), taken_over);

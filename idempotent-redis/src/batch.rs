@@ -1,0 +1,51 @@
+//! Several requests in one trip.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol;
+use idempotent_core::{Batch, Claim, ClaimRequest, Completion, Held, Settled, StoreError};
+
+use crate::RedisStore;
+use crate::answer;
+use crate::call::Call;
+
+#[async_trait]
+impl Batch for RedisStore {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        let (topology, cache) = (&self.0.topology, &self.0.hub.cache);
+        let asked = cache.asked();
+        let known: Vec<Option<Claim>> = requests.iter().map(|request| cache.answer(request)).collect();
+        let unknown = || requests.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(request, _)| request);
+        let calls: Vec<Call> = unknown().map(|request| Call::claim(request, asked.is_some())).collect();
+        let said = topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let mut told = unknown().zip(said).map(|(request, said)| answer::claim(said?, request, cache, asked));
+        let mut all = Vec::with_capacity(requests.len());
+        for known in &known {
+            all.extend(known.clone().map(Ok).or_else(|| told.next()));
+        }
+        all
+    }
+
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        let calls: Vec<Call> = held.iter().map(|(held, lease)| Call::renew(held, *lease)).collect();
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let told = held.iter().zip(said);
+        told.map(|((held, lease), said)| {
+            answer::settled(&said?, |found, now| protocol::renew(found, held, *lease, now))
+        })
+        .collect()
+    }
+
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        let asked = self.0.hub.cache.asked();
+        let calls: Vec<Call> = done.iter().map(|(held, completion)| Call::complete(held, completion)).collect();
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let told = done.iter().zip(said);
+        told.map(|((held, completion), said)| {
+            let settled = answer::settled(&said?, |found, now| protocol::complete(found, held, completion, now))?;
+            self.remember(held, completion, asked, settled);
+            Ok(settled)
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! One script call for one key, and calls joined into one.
+use std::sync::Arc;
+
+use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
+use redis::{Cmd, Value};
+
+use crate::failure::Failure;
+use crate::record::{claimed, digits, guard, micros, millis};
+use crate::script::{Script, Scripts};
+
+/// What a script is asked for one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) terms: Terms,
+    pub(crate) key: Key,
+    args: [Option<Arg>; 2],
+}
+
+/// Shared with whoever still holds it, or ours alone.
+#[derive(Clone, Debug)]
+enum Arg {
+    Own(Vec<u8>),
+    Text(Arc<str>),
+}
+
+impl Arg {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// What calls that are joined into one have in common: the script and the arguments before those of the keys.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Terms {
+    pub(crate) script: Script,
+    verdict: u8,
+    numbers: [u64; 5],
+    given: usize,
+}
+
+impl Terms {
+    fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
+        let mut all = [0; 5];
+        all[..N].copy_from_slice(&numbers);
+        Self { script, verdict: 0, numbers: all, given: N }
+    }
+}
+
+/// A retention up to this ends to the ms; a longer one is spread over up to 1/128 more, at most a quarter of an hour, so
+/// that what was written in one load does not end in one second.
+const SPREAD_FROM_MS: u64 = 3_600_000;
+
+fn spread(retain: u64) -> u64 {
+    if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
+}
+
+impl Call {
+    /// `timed`: with the rest of its retention where the key is consumed.
+    pub(crate) fn claim(request: &ClaimRequest, timed: bool) -> Self {
+        let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
+        let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
+        let numbers = [lease, memory, (lease + memory).div_ceil(1_000), request.max_attempts.into(), park];
+        Self::new(Terms::new(Script::Claim, numbers), &request.key, [Some(Arg::Own(claimed(request))), None])
+    }
+
+    pub(crate) fn renew(held: &Held, lease: std::time::Duration) -> Self {
+        Self::new(Terms::new(Script::Renew, [micros(lease)]), &held.key, [Some(Arg::Own(guard(held))), None])
+    }
+
+    pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
+        let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
+        let value = done.value.as_deref().map_or_else(Vec::new, |value| [b"V", value].concat());
+        let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(value))];
+        Self::new(Terms::new(Script::Complete, [retain, spread(retain)]), &held.key, args)
+    }
+
+    pub(crate) fn release(held: &Held, release: &Release) -> Self {
+        let mut terms = Terms::new(Script::Release, [micros(release.delay), micros(release.memory)]);
+        terms.verdict = match release.verdict {
+            Verdict::Delete => b'X',
+            Verdict::Vacate => b'V',
+            Verdict::Refund => b'U',
+            Verdict::Fail => b'F',
+            Verdict::Bury => b'D',
+        };
+        Self::new(terms, &held.key, [Some(Arg::Own(guard(held))), Some(Arg::Text(release.error.clone()))])
+    }
+
+    pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
+        let force = if force { b"1" } else { b"0" };
+        let args = [Some(Arg::Own(digits(expected).to_vec())), Some(Arg::Own(force.to_vec()))];
+        Self::new(Terms::new(Script::Forget, [micros(memory)]), key, args)
+    }
+
+    pub(crate) fn look(key: &Key) -> Self {
+        Self::new(Terms::new(Script::Look, []), key, [None, None])
+    }
+
+    pub(crate) fn watch(key: &Key) -> Self {
+        Self::new(Terms::new(Script::Watch, []), key, [None, None])
+    }
+
+    pub(crate) fn purge(key: &Key) -> Self {
+        Self::new(Terms::new(Script::Purge, []), key, [None, None])
+    }
+
+    fn new(terms: Terms, key: &Key, args: [Option<Arg>; 2]) -> Self {
+        Self { terms, key: key.clone(), args }
+    }
+}
+
+/// Some calls of the same terms as one command.
+pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd {
+    let Some(Call { terms, .. }) = calls.first() else { return Cmd::new() };
+    let mut cmd = Cmd::with_capacity(8 + calls.len() * 3, 128 + calls.len() * 160);
+    if in_full {
+        cmd.arg("EVAL").arg(scripts.text(terms.script));
+    } else {
+        cmd.arg("EVALSHA").arg(scripts.sha(terms.script));
+    }
+    cmd.arg(calls.len());
+    for call in calls {
+        cmd.arg(call.key.as_str());
+    }
+    if terms.verdict != 0 {
+        cmd.arg(&[terms.verdict][..]);
+    }
+    for number in &terms.numbers[..terms.given] {
+        cmd.arg(*number);
+    }
+    for call in calls {
+        for arg in call.args.iter().flatten() {
+            cmd.arg(arg.bytes());
+        }
+    }
+    cmd
+}
+
+/// What a script said of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    /// The server's clock, µs.
+    pub(crate) now: u64,
+    pub(crate) said: Said,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Said {
+    /// Nothing to add: done, or free.
+    Plain,
+    /// One letter and what it is about; see the scripts.
+    Text(Vec<u8>),
+    /// For `Look`: the value, and the key's time to live in ms.
+    Seen(Option<Vec<u8>>, i64),
+    /// For `Watch`: whether it is held; for `Purge`: whether it is gone.
+    Held(bool),
+}
+
+/// Parts the answer to a command into those of its calls.
+pub(crate) fn answers(script: Script, count: usize, value: Value) -> Result<Vec<Answer>, Failure> {
+    let Value::Array(items) = value else { return Err(odd()) };
+    match script {
+        Script::Watch | Script::Purge => {
+            items.into_iter().map(|item| Ok(Answer { now: 0, said: Said::Held(int(&item)? == 1) })).collect()
+        }
+        Script::Look => looked(count, items),
+        _ => told(count, items),
+    }
+}
+
+fn told(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+    let mut items = items.into_iter();
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(odd)?;
+    let mut all = vec![Answer { now, said: Said::Plain }; count];
+    while let (Some(index), Some(said)) = (items.next(), items.next()) {
+        let place = usize::try_from(int(&index)?).ok().and_then(|index| all.get_mut(index.checked_sub(1)?));
+        match (place, said) {
+            (Some(place), Value::BulkString(said)) => place.said = Said::Text(said),
+            _ => return Err(odd()),
+        }
+    }
+    Ok(all)
+}
+
+fn looked(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+    let mut items = items.into_iter();
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(odd)?;
+    let mut all = Vec::with_capacity(count);
+    while let (Some(seen), Some(ttl)) = (items.next(), items.next()) {
+        let seen = match seen {
+            Value::BulkString(bytes) => Some(bytes),
+            Value::Nil | Value::Boolean(false) => None,
+            _ => return Err(odd()),
+        };
+        all.push(Answer { now, said: Said::Seen(seen, int(&ttl)?) });
+    }
+    if all.len() == count { Ok(all) } else { Err(odd()) }
+}
+
+fn int(value: &Value) -> Result<i64, Failure> {
+    if let Value::Int(number) = value { Ok(*number) } else { Err(odd()) }
+}
+
+fn odd() -> Failure {
+    Failure::ambiguous(
+        "the server answered a script in a form that is not the script's: is something between it and us?",
+    )
+}

@@ -1,0 +1,137 @@
+//! What became of a call that got no answer, and what a server's error means.
+use std::sync::Arc;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+
+/// Why a call has no answer. Cheap to clone: all calls of one trip share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    text: Arc<str>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum FailureKind {
+    /// As the store's caller sees it.
+    Store(StoreErrorKind),
+    /// Cluster: the slot lives at this address now.
+    Moved(Arc<str>),
+    /// Cluster: this key, this once.
+    Ask(Arc<str>),
+    /// Not applied, and likely to pass in a moment.
+    Soon,
+    /// Not applied: this server does not take writes, another one may.
+    NotPrimary,
+    /// Not applied: the script has to be sent in full.
+    NoScript,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Store(kind), text: text.into() }
+    }
+
+    pub(crate) fn ambiguous(text: impl Into<Arc<str>>) -> Self {
+        Self::new(StoreErrorKind::Ambiguous, text)
+    }
+
+    pub(crate) fn not_applied(text: impl Into<Arc<str>>) -> Self {
+        Self::new(StoreErrorKind::NotApplied, text)
+    }
+
+    /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
+    pub(crate) fn of_server(error: &ServerError) -> Self {
+        Self::of_code(error.code(), error.details().unwrap_or_default())
+    }
+
+    /// What a command inside a script was told: "CODE text".
+    pub(crate) fn of_script(said: &str) -> Self {
+        let (code, text) = said.split_once(' ').unwrap_or((said, ""));
+        Self::of_code(code, text)
+    }
+
+    fn of_code(code: &str, text: &str) -> Self {
+        let kind = match code {
+            "MOVED" => FailureKind::Moved(address(text)),
+            "ASK" => FailureKind::Ask(address(text)),
+            "NOSCRIPT" => FailureKind::NoScript,
+            "READONLY" | "MASTERDOWN" => FailureKind::NotPrimary,
+            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "BUSY" => FailureKind::Soon,
+            "OOM" | "NOREPLICAS" | "MISCONF" | "EXECABORT" | "UNKILLABLE" => store(StoreErrorKind::NotApplied),
+            "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => store(StoreErrorKind::Denied),
+            "WRONGTYPE" => store(StoreErrorKind::Foreign),
+            "CROSSSLOT" => store(StoreErrorKind::Schema),
+            _ if denies(text) => store(StoreErrorKind::Denied),
+            // Flagged scripts are refused before anything of them runs.
+            _ if text.contains("OOM") || text.contains("maxmemory") => store(StoreErrorKind::NotApplied),
+            _ => store(StoreErrorKind::Schema),
+        };
+        Self { kind, text: explained(code, text).into() }
+    }
+
+    /// What the client library said: the connection, or a server.
+    pub(crate) fn of_client(error: &RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
+                Self::of_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
+            }
+            ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explained("WRONGPASS", "")),
+            _ => Self::ambiguous(error.to_string()),
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Says more about the same.
+    pub(crate) fn because(self, why: &str) -> Self {
+        Self { text: format!("{why}: {}", self.text).into(), ..self }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure.kind {
+            FailureKind::Store(kind) => kind,
+            FailureKind::Moved(_)
+            | FailureKind::Ask(_)
+            | FailureKind::Soon
+            | FailureKind::NotPrimary
+            | FailureKind::NoScript => StoreErrorKind::NotApplied,
+        };
+        Self::new(kind).because(&*failure.text)
+    }
+}
+
+fn store(kind: StoreErrorKind) -> FailureKind {
+    FailureKind::Store(kind)
+}
+
+/// "SLOT HOST:PORT".
+fn address(text: &str) -> Arc<str> {
+    text.split(' ').nth(1).unwrap_or_default().into()
+}
+
+/// Inside a script a command that is not allowed reads differently from version to version.
+fn denies(text: &str) -> bool {
+    text.contains("can't run this command") || text.contains("no permissions") || text.contains("NOPERM")
+}
+
+/// The server's own words, and what to do where they do not say it.
+fn explained(code: &str, text: &str) -> String {
+    let remedy = match code {
+        "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
+        "OOM" => "; the server's memory is full: claims are refused, runs that have begun can be completed",
+        "NOREPLICAS" => "; the server wants more replicas than it has (min-replicas-to-write)",
+        "MISCONF" => "; the server cannot write its snapshot: see its log",
+        "NOAUTH" => "; put user and password into the url, redis://user:password@host",
+        "WRONGPASS" => "; check user and password in the url; characters such as @ and % are to be percent-encoded",
+        "WRONGTYPE" => "; somebody else's key lies there",
+        "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
+        _ if code == "NOPERM" || denies(text) => "; see `RedisStore` for the ACL rule that is needed",
+        _ => "",
+    };
+    format!("{code} {text}{remedy}")
+}

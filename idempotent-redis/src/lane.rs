@@ -1,0 +1,184 @@
+//! Joins the calls of concurrent tasks. With nothing under way a caller sends its call itself; else one task collects
+//! what comes and sends it in as few commands as there are kinds of calls. Two such turns are under way at most: the
+//! server works on one while the answers to the other are handed out.
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::call::{Answer, Call};
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::script::Scripts;
+use crate::turn;
+
+/// Turns under way at once. With one the server idles while answers are handed out, with three they get smaller.
+const TURNS: usize = 2;
+/// Keys of one command: no other client waits longer than it takes.
+pub(crate) const MOST: usize = 256;
+
+/// The calls for one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    link: Link,
+    scripts: Scripts,
+    /// A script may name keys of several slots.
+    joins: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Job>,
+    turns: usize,
+}
+
+/// A call, and who waits for its answer.
+#[derive(Debug)]
+struct Job {
+    call: Call,
+    caller: oneshot::Sender<Result<Answer, Failure>>,
+}
+
+impl Lane {
+    pub(crate) fn new(link: Link, scripts: Scripts, joins: bool) -> Self {
+        Self(Arc::new(Inner { link, scripts, joins, state: Mutex::default() }))
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.0.link
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under this lock panics halfway.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a call, alone or with others.
+    ///
+    /// # Cancellation
+    /// It may be applied or not; others that went with it are not touched.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Failure> {
+        let told = {
+            let mut state = self.lock();
+            if state.turns == 0 {
+                state.turns = 1;
+                None
+            } else {
+                let (caller, told) = oneshot::channel();
+                state.waiting.push(Job { call: call.clone(), caller });
+                if state.turns < TURNS {
+                    state.turns += 1;
+                    drop(state);
+                    Turn::of(self.clone()).begin();
+                }
+                Some(told)
+            }
+        };
+        match told {
+            None => {
+                // Handed over when this ends, answered or dropped.
+                let _turn = Alone(self);
+                turn::one(&self.0.link, &self.0.scripts, call).await
+            }
+            // Without an answer the turn ended with its runtime.
+            Some(told) => told.await.unwrap_or_else(|_| Err(Failure::ambiguous("the runtime that sent it has ended"))),
+        }
+    }
+
+    /// Sends these in their order, whatever else is under way. Each has its own answer.
+    pub(crate) async fn all(&self, calls: &[&Call]) -> Vec<Result<Answer, Failure>> {
+        let inner = &self.0;
+        turn::send(&inner.link, &inner.scripts, inner.joins, calls).await
+    }
+
+    /// Whether somebody waits; if not, the turn is given back.
+    fn goes_on(&self) -> bool {
+        let mut state = self.lock();
+        if state.waiting.is_empty() {
+            state.turns -= 1;
+            return false;
+        }
+        true
+    }
+
+    fn take(&self) -> Vec<Job> {
+        std::mem::take(&mut self.lock().waiting)
+    }
+
+    /// Everything that waits, in one turn.
+    async fn serve(&self) {
+        let mut jobs = self.take();
+        // Dropped callers do not want it any more, and nothing was sent.
+        jobs.retain(|job| !job.caller.is_closed());
+        // Of each kind together: no caller can tell who was first.
+        jobs.sort_by_key(|job| job.call.terms);
+        let calls: Vec<&Call> = jobs.iter().map(|job| &job.call).collect();
+        let answers = self.all(&calls).await;
+        for (job, answer) in jobs.into_iter().zip(answers) {
+            // It may have gone meanwhile.
+            let _ = job.caller.send(answer);
+        }
+    }
+}
+
+/// The turn of a caller that sends its own call.
+struct Alone<'a>(&'a Lane);
+
+impl Drop for Alone<'_> {
+    /// To those that came meanwhile: else they would wait for the next caller.
+    fn drop(&mut self) {
+        if self.0.goes_on() {
+            Turn::of(self.0.clone()).begin();
+        }
+    }
+}
+
+/// The right to send.
+struct Turn {
+    lane: Lane,
+    given_back: bool,
+}
+
+impl Turn {
+    fn of(lane: Lane) -> Self {
+        Self { lane, given_back: false }
+    }
+
+    fn begin(self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(self.run());
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            // Those that were just answered come back with their next call before this goes.
+            tokio::task::yield_now().await;
+            self.lane.serve().await;
+            if !self.lane.goes_on() {
+                self.given_back = true;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    /// Where the runtime ends first: another turn takes what waits. Where there is none, nobody would.
+    fn drop(&mut self) {
+        if self.given_back {
+            return;
+        }
+        let left = {
+            let mut state = self.lane.lock();
+            state.turns -= 1;
+            if state.turns == 0 { std::mem::take(&mut state.waiting) } else { Vec::new() }
+        };
+        for job in left {
+            let _ = job.caller.send(Err(Failure::not_applied("the runtime that was to send it has ended")));
+        }
+    }
+}

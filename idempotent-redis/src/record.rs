@@ -1,0 +1,239 @@
+//! The stored form of a record: see `docs/redis-layout.md`.
+//!
+//! ```text
+//! consuming, vacant, failed, dead:
+//!     version 0x81 | state P V F D | owner 16 | flags | [fingerprint 17] | [display: length u32 + text] | error text
+//!     | first seen 7 | updated 7 | until 7 | kept 7 | taken over 7 | fencing, 16 digits | attempt, 10 digits
+//! consumed, short:   fencing, 16 digits | attempt, 3 digits
+//! consumed, long:    version 0x81 | 0x60 + flags | fencing 7 | attempt 2 or 4 | [fingerprint 17] | [owner 16] | [value]
+//! ```
+//! Numbers are big-endian, times in µs; `until` is a lease's end, a vacancy's `not_before`, or the last write, and the
+//! record counts until `until + kept`.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{
+    ClaimRequest, Fencing, Fingerprint, Held, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind,
+};
+
+/// Of the records that this version writes. A byte that no UTF-8 text begins with; the versions to come follow it.
+const VERSION: u8 = 0x81;
+const VERSIONS: std::ops::RangeInclusive<u8> = 0x80..=0x8f;
+const TIMES: usize = 5 * 7;
+const FENCING: usize = 16;
+const ATTEMPT: usize = 10;
+/// Digits of the attempt in a short consumed record.
+const SHORT: usize = 3;
+
+const SEEN: u8 = 1;
+const SHOWN: u8 = 2;
+/// Somebody waits for the run to end.
+const WATCHED: u8 = 4;
+const OWNED: u8 = 2;
+const VALUED: u8 = 4;
+const WIDE: u8 = 8;
+const CONSUMED: u8 = 0x60;
+
+/// The longest span that a script counts with: 100 years. Beyond that it is for ever.
+pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// In whole µs, rounded up, no more than [`LONGEST`].
+pub(crate) fn micros(span: Duration) -> u64 {
+    let span = span.min(LONGEST);
+    span.as_secs() * 1_000_000 + u64::from(span.subsec_nanos().div_ceil(1_000))
+}
+
+/// In whole ms, rounded up, at least 1.
+pub(crate) fn millis(span: Duration) -> u64 {
+    micros(span).div_ceil(1_000).max(1)
+}
+
+/// What a claim writes, up to the times, which are the server's.
+pub(crate) fn claimed(request: &ClaimRequest) -> Vec<u8> {
+    let mut out = Vec::with_capacity(36);
+    out.extend([VERSION, b'P']);
+    out.extend(request.owner.0.to_be_bytes());
+    let seen = if request.fingerprint.is_some() { SEEN } else { 0 };
+    let shown = if request.display.is_some() { SHOWN } else { 0 };
+    out.push(seen | shown);
+    if let Some(fingerprint) = request.fingerprint {
+        out.extend(fingerprint.to_bytes());
+    }
+    if let Some(display) = &request.display {
+        // Policies keep it short of any limit.
+        out.extend(u32::try_from(display.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend(display.as_bytes());
+    }
+    out
+}
+
+/// What a held record begins with, and its number where it is known.
+pub(crate) fn guard(held: &Held) -> Vec<u8> {
+    let mut out = Vec::with_capacity(34);
+    out.extend([VERSION, b'P']);
+    out.extend(held.owner.0.to_be_bytes());
+    if let Some(fencing) = held.fencing {
+        out.extend(digits(fencing));
+    }
+    out
+}
+
+/// A number as records hold it.
+pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
+    let mut out = [b'0'; FENCING];
+    let mut rest = fencing.0;
+    for place in out.iter_mut().rev() {
+        *place = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+    }
+    out
+}
+
+/// Reads it back, strictly. `expires` is when the key itself ends.
+///
+/// # Errors
+/// As `Record::from_bytes`.
+pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError> {
+    if bytes.len() == FENCING + SHORT && bytes.iter().all(u8::is_ascii_digit) {
+        let (fencing, attempt) = bytes.split_at(FENCING);
+        let attempt = u32::try_from(number("attempt", attempt)?).unwrap_or(u32::MAX);
+        let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value: None };
+        return checked(consumed(number("fencing", fencing)?, attempt, None, state, expires));
+    }
+    let mut rest = match bytes {
+        [VERSION, rest @ ..] => Fields(rest),
+        [version, ..] if VERSIONS.contains(version) => {
+            let found = version - VERSIONS.start();
+            return Err(StoreError::new(StoreErrorKind::UnknownVersion)
+                .because(format!("found version {found}, supported is {}", VERSION - VERSIONS.start())));
+        }
+        _ => return Err(foreign("it does not begin as a record does")),
+    };
+    let [state] = rest.take("state")?;
+    match state {
+        b'P' | b'V' | b'F' | b'D' => checked(rest.standing(state)?),
+        CONSUMED..=0x6f => checked(rest.consumed(state - CONSUMED, expires)?),
+        other => Err(corrupt("state", &format!("is {other:#04x}, which is none"))),
+    }
+}
+
+pub(crate) fn foreign(why: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Foreign).because(why)
+}
+
+fn checked(record: Record) -> Result<Record, StoreError> {
+    record.check()?;
+    Ok(record)
+}
+
+fn consumed(fencing: u64, attempt: u32, fingerprint: Option<Fingerprint>, state: State, expires: Micros) -> Record {
+    // All that is kept of when: the grant's number is the time it was given, or later where it ran ahead.
+    let granted = Micros(fencing);
+    Record {
+        fencing: Fencing(fencing),
+        attempt,
+        fingerprint,
+        state,
+        expires_at: expires,
+        first_seen: granted,
+        updated_at: granted,
+        display: None,
+    }
+}
+
+fn corrupt(field: &str, what: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt).because(format!("field `{field}` {what}"))
+}
+
+fn number(field: &str, digits: &[u8]) -> Result<u64, StoreError> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| corrupt(field, "is not a number"))
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self, field: &str) -> Result<[u8; N], StoreError> {
+        let Some((taken, rest)) = self.0.split_first_chunk::<N>() else { return Err(corrupt(field, "is cut off")) };
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn seven(&mut self, field: &str) -> Result<u64, StoreError> {
+        let [a, b, c, d, e, f, g] = self.take(field)?;
+        Ok(u64::from_be_bytes([0, a, b, c, d, e, f, g]))
+    }
+
+    /// What stands at the end, taken off it.
+    fn last(&mut self, field: &str, length: usize) -> Result<&'a [u8], StoreError> {
+        let at = self.0.len().checked_sub(length).ok_or_else(|| corrupt(field, "is cut off"))?;
+        let (rest, last) = self.0.split_at(at);
+        self.0 = rest;
+        Ok(last)
+    }
+
+    fn fingerprint(&mut self, seen: bool) -> Result<Option<Fingerprint>, StoreError> {
+        seen.then(|| self.take("fingerprint").map(Fingerprint::from_bytes)).transpose()
+    }
+
+    fn owner(&mut self) -> Result<OwnerToken, StoreError> {
+        self.take("owner").map(|bytes| OwnerToken(u128::from_be_bytes(bytes)))
+    }
+
+    /// All but consumed.
+    fn standing(&mut self, state: u8) -> Result<Record, StoreError> {
+        let attempt = number("attempt", self.last("attempt", ATTEMPT)?)?;
+        let attempt = u32::try_from(attempt).map_err(|_| corrupt("attempt", "is 2^32 or more"))?;
+        let fencing = Fencing(number("fencing", self.last("fencing", FENCING)?)?);
+        let mut times = Fields(self.last("times", TIMES)?);
+        let owner = self.owner()?;
+        let [flags] = self.take("flags")?;
+        if flags & !(SEEN | SHOWN | WATCHED) != 0 {
+            return Err(corrupt("flags", &format!("are {flags:#04x}, which are none")));
+        }
+        let fingerprint = self.fingerprint(flags & SEEN != 0)?;
+        let display = if flags & SHOWN != 0 { Some(self.display()?) } else { None };
+        let error: Arc<str> = std::str::from_utf8(self.0).map_err(|_| corrupt("error", "is not UTF-8"))?.into();
+        let first_seen = Micros(times.seven("first_seen")?);
+        let updated_at = Micros(times.seven("updated_at")?);
+        let until = Micros(times.seven("until")?);
+        let expires_at = Micros(until.0 + times.seven("kept")?);
+        let taken_over = Some(Fencing(times.seven("taken_over")?)).filter(|fencing| fencing.0 > 0);
+        let state = match state {
+            b'P' if owner == OwnerToken::NOT_KEPT => return Err(corrupt("owner", "is missing")),
+            b'P' if !error.is_empty() => return Err(corrupt("error", "stands in a consuming record")),
+            b'P' => State::Consuming { owner, until, taken_over },
+            b'V' => State::Vacant { not_before: until, error, taken_over },
+            b'F' => State::Failed { error },
+            _ => State::Dead { error },
+        };
+        Ok(Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display })
+    }
+
+    fn display(&mut self) -> Result<Arc<str>, StoreError> {
+        let length = u32::from_be_bytes(self.take("display")?);
+        let cut = || corrupt("display", "is cut off");
+        let (text, rest) = usize::try_from(length).ok().and_then(|at| self.0.split_at_checked(at)).ok_or_else(cut)?;
+        self.0 = rest;
+        std::str::from_utf8(text).map(Arc::from).map_err(|_| corrupt("display", "is not UTF-8"))
+    }
+
+    fn consumed(&mut self, flags: u8, expires: Micros) -> Result<Record, StoreError> {
+        let fencing = self.seven("fencing")?;
+        let attempt = if flags & WIDE != 0 {
+            u32::from_be_bytes(self.take("attempt")?)
+        } else {
+            u16::from_be_bytes(self.take("attempt")?).into()
+        };
+        let fingerprint = self.fingerprint(flags & SEEN != 0)?;
+        let owner = if flags & OWNED != 0 { self.owner()? } else { OwnerToken::NOT_KEPT };
+        let value = if flags & VALUED != 0 {
+            Some(Arc::from(self.0))
+        } else if self.0.is_empty() {
+            None
+        } else {
+            return Err(corrupt("end", "has bytes left over"));
+        };
+        Ok(consumed(fencing, attempt, fingerprint, State::Consumed { owner, value }, expires))
+    }
+}

@@ -1,0 +1,130 @@
+//! The scripts: each transition of the protocol is one atomic step on the server.
+use std::sync::Arc;
+
+/// Where completions and releases tell those that wait for them.
+pub(crate) const SETTLED: &str = "idempotent:settled";
+/// Where an operator's `forget` tells those that have a key cached.
+pub(crate) const FORGOTTEN: &str = "idempotent:forgotten";
+
+/// Which script.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Script {
+    Claim,
+    Complete,
+    Renew,
+    Release,
+    Look,
+    Forget,
+    Purge,
+    Watch,
+}
+
+const ALL: [(Script, &str); 8] = [
+    (Script::Claim, include_str!("scripts/claim.lua")),
+    (Script::Complete, include_str!("scripts/complete.lua")),
+    (Script::Renew, include_str!("scripts/renew.lua")),
+    (Script::Release, include_str!("scripts/release.lua")),
+    (Script::Look, include_str!("scripts/look.lua")),
+    (Script::Forget, include_str!("scripts/forget.lua")),
+    (Script::Purge, include_str!("scripts/purge.lua")),
+    (Script::Watch, include_str!("scripts/watch.lua")),
+];
+
+/// Their texts as a server of some version takes them, with their hashes.
+#[derive(Clone)]
+pub(crate) struct Scripts(Arc<[Text; ALL.len()]>);
+
+#[derive(Clone)]
+struct Text {
+    text: String,
+    sha: String,
+}
+
+/// What a server can do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Dialect {
+    /// Redis 7 and Valkey: a script declares what it does, and `SET … NX GET` is one command.
+    Flags,
+    /// Redis 6.2.
+    Plain,
+}
+
+impl Scripts {
+    pub(crate) fn new(dialect: Dialect, edit: impl Fn(&str) -> String) -> Self {
+        Self(Arc::new(ALL.map(|(_, text)| {
+            let text = edit(&in_dialect(text, dialect));
+            let sha = redis::Script::new(&text).get_hash().to_owned();
+            Text { text, sha }
+        })))
+    }
+
+    pub(crate) fn sha(&self, script: Script) -> &str {
+        &self.of(script).sha
+    }
+
+    pub(crate) fn text(&self, script: Script) -> &str {
+        &self.of(script).text
+    }
+
+    fn of(&self, script: Script) -> &Text {
+        // In the order of the variants, which a test checks.
+        &self.0[script as usize]
+    }
+}
+
+impl std::fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|text| &text.sha)).finish()
+    }
+}
+
+/// Before version 7 a script declares nothing, a `SET` with `NX` returns no value, and under memory pressure a script's
+/// writes are refused until it has made one that takes no memory.
+fn in_dialect(text: &str, dialect: Dialect) -> String {
+    let text = text.replace("@settled", SETTLED).replace("@forgotten", FORGOTTEN);
+    if dialect == Dialect::Flags {
+        return text;
+    }
+    let declares = |line: &str| line.starts_with("#!lua");
+    let first = text.lines().next().unwrap_or_default();
+    let oom = first.contains("allow-oom");
+    let mut plain: String = text.lines().filter(|line| !declares(line)).map(|line| format!("{line}\n")).collect();
+    plain = plain.replace(
+        "local cur = pcall('SET', k, a .. fresh, 'NX', 'GET', 'PX', ttl)",
+        "local cur = pcall('GET', k)\n  if not cur then\n    local r = pcall('SET', k, a .. fresh, 'PX', ttl)\n    \
+         if r.err then cur = r end\n  end",
+    );
+    if oom {
+        plain = plain.replace("pcall('SET', k,", "(pcall('PERSIST', k) and pcall)('SET', k,");
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_script_stands_at_its_own_place() {
+        for (index, (script, _)) in ALL.iter().enumerate() {
+            assert_eq!(*script as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_plain_script_declares_nothing_and_asks_for_no_value_of_a_conditional_set() {
+        for (_, text) in ALL {
+            let plain = in_dialect(text, Dialect::Plain);
+            assert!(!plain.contains("#!lua") && !plain.contains("'NX'"), "{plain}");
+        }
+    }
+
+    #[test]
+    fn what_ends_a_run_is_let_through_when_memory_is_full_and_a_claim_is_not() {
+        let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
+        assert_eq!(first(Script::Claim), "#!lua");
+        for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget] {
+            assert_eq!(first(script), "#!lua flags=allow-oom");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The store.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, Write, live};
+use idempotent_core::{
+    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Key, Record, Release, Settled, Store,
+    StoreError,
+};
+
+use crate::answer;
+use crate::builder::RedisStoreBuilder;
+use crate::cache::Payload;
+use crate::call::Call;
+use crate::hub::Hub;
+use crate::topology::Topology;
+
+/// Records in Redis or Valkey.
+#[derive(Clone, Debug)]
+pub struct RedisStore(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) topology: Topology,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// For steps that no lease bounds.
+const BUDGET: Duration = Duration::from_secs(2);
+
+impl RedisStore {
+    /// Connects to the server or servers that `url` names, with the defaults of [`builder`](Self::builder).
+    ///
+    /// # Errors
+    /// As [`RedisStoreBuilder::connect`].
+    ///
+    /// # Cancellation
+    /// Nothing is left behind.
+    pub async fn connect(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
+    }
+
+    /// To set anything but the place.
+    #[must_use]
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url.into())
+    }
+
+    async fn settle(
+        &self,
+        call: &Call,
+        decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
+    ) -> Result<Settled, StoreError> {
+        answer::settled(&self.0.topology.ask(call, BUDGET).await?, decide)
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let cache = &self.0.hub.cache;
+        if let Some(known) = cache.answer(request) {
+            return Ok(known);
+        }
+        let asked = cache.asked();
+        let call = Call::claim(request, asked.is_some());
+        let said = self.0.topology.ask(&call, request.lease / 3).await?;
+        answer::claim(said, request, &self.0.hub.cache, asked)
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.settle(&Call::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        let asked = self.0.hub.cache.asked();
+        let call = Call::complete(held, completion);
+        let settled = self.settle(&call, |found, now| protocol::complete(found, held, completion, now)).await?;
+        self.remember(held, completion, asked, settled);
+        Ok(settled)
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.settle(&Call::release(held, release), |found, now| protocol::release(found, held, release, now)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_purge(self).with_admin(self)
+    }
+}
+
+impl RedisStore {
+    /// What this process has done it need not ask for.
+    pub(crate) fn remember(
+        &self,
+        held: &Held,
+        completion: &Completion,
+        asked: Option<crate::cache::Asked>,
+        settled: Settled,
+    ) {
+        // The first result stands: one that was already there may be another.
+        if let (Settled::Done, Some(fencing)) = (settled, held.fencing) {
+            let consumed = Consumed { fencing, value: completion.value.clone() };
+            self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
+        }
+    }
+}
+
+#[async_trait]
+impl Admin for RedisStore {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        let call = Call::forget(key, expected, force, memory);
+        let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, memory, now)).await;
+        // Others are told by the server, and so is this process, a moment later.
+        self.0.hub.cache.forget(key.as_str().as_bytes());
+        settled
+    }
+}

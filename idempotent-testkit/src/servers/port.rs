@@ -1,0 +1,27 @@
+//! Ports nobody listens on.
+use std::hash::{BuildHasher, RandomState};
+use std::net::TcpListener;
+
+/// Below those the system hands out to outgoing connections, so that none of them takes one between look and bind.
+const FIRST: u16 = 12_000;
+const PORTS: u16 = 8_000;
+
+/// How far a cluster node's second port is above the first.
+const BUS: u16 = 10_000;
+
+/// One that is free now, on which a server may still lose the race.
+///
+/// # Errors
+/// Where all of those that were tried are taken.
+pub(super) fn free(with_bus: bool) -> Result<u16, String> {
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    (0..1_000)
+        .map(|_| FIRST + u16::try_from(random() % u64::from(PORTS)).unwrap_or_default())
+        .find(|port| is_free(*port) && (!with_bus || is_free(port + BUS)))
+        .ok_or_else(|| format!("no free port from {FIRST} to {}", FIRST + PORTS))
+}
+
+/// Each new state of the standard library's hasher differs.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
