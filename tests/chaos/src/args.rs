@@ -2,6 +2,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::weakness::{WEAKNESSES, Weakness};
+
 /// What there is to know.
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
@@ -14,6 +16,7 @@ into FILE.
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, a cluster
   --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are
   --calm       no faults at all; such a run proves nothing, and says so
+  --weakness   a guard is taken out of a script: such a run has to be violated
 
 Ends with one JSON object on stdout. Exit code 0: held; 1: violated; 2: vacuous, or not started.";
 
@@ -22,6 +25,8 @@ Ends with one JSON object on stdout. Exit code 0: held; 1: violated; 2: vacuous,
 pub enum Topology {
     /// An SQLite file of its own: no server, and no faults of one.
     File,
+    /// One Redis.
+    Single,
     /// Somebody else's store.
     Outside(String),
 }
@@ -39,6 +44,8 @@ pub struct Args {
     pub history: Option<PathBuf>,
     /// Where the records are.
     pub topology: Topology,
+    /// The store is wrong on purpose.
+    pub weakness: Option<&'static Weakness>,
     /// No faults.
     pub calm: bool,
 }
@@ -49,8 +56,15 @@ impl Args {
     /// # Errors
     /// What was not understood, and what would be.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut args =
-            Self { long: Duration::from_secs(60), seed: 0, history: None, topology: Topology::File, calm: false };
+        let mut args = Self {
+            name: "redis",
+            long: Duration::from_secs(60),
+            seed: 0,
+            history: None,
+            topology: Topology::Single,
+            weakness: None,
+            calm: false,
+        };
         let mut rest = arguments.iter().map(String::as_str);
         match rest.next() {
             Some("redis") => {}
@@ -63,7 +77,7 @@ impl Args {
                 args.calm = true;
                 continue;
             }
-            if !["--seconds", "--seed", "--history", "--store"].contains(&name) {
+            if !["--seconds", "--seed", "--history", "--store", "--topology", "--weakness"].contains(&name) {
                 return Err(format!("unknown argument `{name}`; the arguments are those below"));
             }
             let value = rest.next().ok_or_else(|| format!("`{name}` stands without a value; give one behind it"))?;
@@ -71,11 +85,25 @@ impl Args {
                 "--seconds" => args.long = seconds(value)?,
                 "--seed" => args.seed = number(name, value)?,
                 "--history" => args.history = Some(value.into()),
+                "--topology" => args.topology = topology(value)?,
+                "--weakness" => args.weakness = Some(weakness(value)?),
                 _ => args.topology = Topology::Outside(value.to_owned()),
             }
         }
         Ok(args)
     }
+}
+
+fn topology(value: &str) -> Result<Topology, String> {
+    match value {
+        "single" => Ok(Topology::Single),
+        _ => Err(format!("`--topology {value}`: known here: single")),
+    }
+}
+
+fn weakness(value: &str) -> Result<&'static Weakness, String> {
+    let known = || WEAKNESSES.iter().map(|weakness| weakness.name).collect::<Vec<_>>().join(", ");
+    Weakness::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {

@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
+use crate::weakness::Weakness;
 use crate::wire::{News, Order, Start, line};
 
 /// What is heard of a worker.
@@ -27,6 +28,7 @@ pub(crate) struct Fleet {
     program: PathBuf,
     folder: PathBuf,
     store: String,
+    weakness: Option<&'static Weakness>,
     seed: u64,
     started: u32,
     heard: mpsc::UnboundedSender<(u32, Heard)>,
@@ -47,11 +49,12 @@ impl Fleet {
     pub(crate) fn new(
         folder: &Path,
         store: &str,
+        weakness: Option<&'static Weakness>,
         seed: u64,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<(u32, Heard)>)> {
         let (heard, hears) = mpsc::unbounded_channel();
         let (program, folder, store) = (std::env::current_exe()?, folder.to_owned(), store.to_owned());
-        Ok((Self { program, folder, store, seed, started: 0, heard }, hears))
+        Ok((Self { program, folder, store, weakness, seed, started: 0, heard }, hears))
     }
 
     /// Another incarnation.
@@ -67,6 +70,7 @@ impl Fleet {
             worker: id,
             seed: self.seed,
             store: self.store.clone(),
+            weakness: self.weakness.map(|weakness| weakness.name.to_owned()),
             namespace: namespace.to_owned(),
             history: self.part(id),
             effects: self.effects(),

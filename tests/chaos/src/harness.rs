@@ -80,9 +80,9 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     let began = Instant::now();
-    let target = Arc::new(Target::start(&args.topology, folder)?);
+    let target = Arc::new(Target::start(&args.topology, folder));
     let faults = if args.calm { plan::Faults::default() } else { target.faults() };
-    let (fleet, hears) = Fleet::new(folder, &target.url(), args.seed)?;
+    let (fleet, hears) = Fleet::new(folder, &target.url(), args.weakness, args.seed)?;
     File::create(fleet.effects())?;
     let mut harness = Harness {
         // A server of somebody else's remembers earlier runs.

@@ -16,5 +16,6 @@ mod resource;
 mod target;
 mod time;
 mod verdict;
+pub mod weakness;
 mod wire;
 pub mod worker;

@@ -21,6 +21,8 @@ pub(crate) enum Harm {
     FlushScripts,
     /// The server stands still.
     StopStore(Duration),
+    /// The server is killed, and started again with all that it had answered.
+    CrashStore,
     /// The primary is killed, and its replica takes over.
     Failover,
 }
@@ -31,6 +33,7 @@ pub(crate) struct Faults {
     pub(crate) cuts: bool,
     pub(crate) scripts: bool,
     pub(crate) stops: bool,
+    pub(crate) crashes: bool,
     pub(crate) failovers: bool,
 }
 
@@ -69,6 +72,9 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
     }
     if faults.stops {
         every(5, (8_000, 15_000), &|dice| Harm::StopStore(dice.ms(300, longest * 3 / 2)));
+    }
+    if faults.crashes {
+        every(6, (6_000, 12_000), &|_| Harm::CrashStore);
     }
     if faults.failovers {
         let second = (long > TWO_FAILOVERS).then_some(7);
@@ -126,7 +132,7 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
 mod tests {
     use super::*;
 
-    const ALL: Faults = Faults { cuts: true, scripts: true, stops: true, failovers: true };
+    const ALL: Faults = Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: true };
 
     #[test]
     fn the_same_seed_gives_the_same_plan_and_another_seed_another_one() {

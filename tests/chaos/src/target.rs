@@ -4,26 +4,41 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use idempotent::Store;
+use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
+use idempotent_testkit::servers::RedisServer;
 
 use crate::args::Topology;
 use crate::plan::{Faults, Harm};
+use crate::time;
+use crate::weakness::Weakness;
 
 /// Opens what a URL names.
-pub(crate) async fn connect(url: &str) -> anyhow::Result<Arc<dyn Store>> {
-    idempotent::connect(url).await.with_context(|| format!("the store {url} cannot be opened"))
+pub(crate) async fn connect(url: &str, weakness: Option<&'static Weakness>) -> anyhow::Result<Arc<dyn Store>> {
+    if !url.starts_with("redis") {
+        return idempotent::connect(url).await.with_context(|| format!("the store {url} cannot be opened"));
+    }
+    let mut builder = RedisStore::builder(url);
+    if let Some(weakness) = weakness {
+        builder = builder.edit_scripts(|text| weakness.edit(text));
+    }
+    Ok(Arc::new(builder.connect().await?))
 }
 
 /// What was done to the store.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) harm: Harm,
-    /// Records that were rolled back by it, and by when.
+    /// Records that it rolled back, by when.
     pub(crate) lost: Vec<String>,
     at: u64,
 }
 
 impl Done {
+    fn new(harm: Harm) -> Self {
+        Self { harm, lost: Vec::new(), at: time::now() }
+    }
+
     pub(crate) fn lost_line(&self, key: &str, worker: Label) -> Line {
         Line { key: Some(key.to_owned()), ..Line::new(self.at, worker, Kind::RecordLost) }
     }
@@ -34,32 +49,58 @@ impl Done {
 pub(crate) enum Target {
     /// A file, or a server that is not ours to harm.
     Outside(String),
+    /// One that writes down each change before it answers.
+    Single(RedisServer),
 }
 
 impl Target {
-    pub(crate) fn start(topology: &Topology, folder: &Path) -> anyhow::Result<Self> {
-        Ok(match topology {
+    pub(crate) fn start(topology: &Topology, folder: &Path) -> Self {
+        match topology {
             Topology::Outside(url) => Self::Outside(url.clone()),
             Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
-        })
+            Topology::Single => Self::Single(RedisServer::builder().aof().start()),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Outside(url) => url.clone(),
+            Self::Single(server) => server.url(),
         }
     }
 
     pub(crate) fn faults(&self) -> Faults {
         match self {
             Self::Outside(_) => Faults::default(),
+            Self::Single(_) => Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: false },
         }
     }
 
     /// Does it, and waits until it is done.
     pub(crate) fn suffer(&self, harm: Harm) -> anyhow::Result<Done> {
-        match self {
-            Self::Outside(_) => anyhow::bail!("{harm:?} is not for a store that is not ours"),
+        match (self, harm) {
+            (Self::Single(server), Harm::Cut) => cut(server),
+            (Self::Single(server), Harm::FlushScripts) => {
+                server.command(&["SCRIPT", "FLUSH"]);
+            }
+            (Self::Single(server), Harm::StopStore(long)) => {
+                server.pause();
+                std::thread::sleep(long);
+                server.resume();
+            }
+            (Self::Single(server), Harm::CrashStore) => {
+                server.kill();
+                server.restart();
+            }
+            _ => anyhow::bail!("{harm:?} is not for this store"),
         }
+        Ok(Done::new(harm))
+    }
+}
+
+/// Whoever listens for what others tell counts as another type of client.
+fn cut(server: &RedisServer) {
+    for kind in ["normal", "pubsub"] {
+        server.command(&["CLIENT", "KILL", "TYPE", kind]);
     }
 }

@@ -17,6 +17,7 @@ pub(crate) struct Harms {
     pub(crate) cuts: u64,
     pub(crate) flushes: u64,
     pub(crate) stops: u64,
+    pub(crate) crashes: u64,
     pub(crate) failovers: u64,
     pub(crate) lost: u64,
     pub(crate) redelivered: u64,
@@ -31,6 +32,7 @@ impl Harms {
             Harm::Cut => self.cuts += 1,
             Harm::FlushScripts => self.flushes += 1,
             Harm::StopStore(_) => self.stops += 1,
+            Harm::CrashStore => self.crashes += 1,
             Harm::Failover => self.failovers += 1,
             Harm::Kill(_) | Harm::Pause(..) => {}
         }
@@ -93,9 +95,10 @@ impl Verdict {
         for (invariant, tally) in &self.report.tallies {
             eprintln!("{invariant:>4}: {} judged, {} not judged", tally.judged, tally.not_judged);
         }
-        let Harms { pauses, cuts, flushes, stops, failovers, lost, redelivered, dead_letters, unsettled } = self.harms;
+        let Harms { pauses, cuts, flushes, stops, crashes, failovers, .. } = self.harms;
+        let Harms { lost, redelivered, dead_letters, unsettled, .. } = self.harms;
         eprintln!(
-            "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops of the store, \
+            "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops and {crashes} crashes of the store, \
              {failovers} failovers that lost {lost} records, {redelivered} redeliveries, {dead_letters} dead letters"
         );
         if unsettled > 0 {

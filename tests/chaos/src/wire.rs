@@ -12,6 +12,8 @@ pub(crate) struct Start {
     pub(crate) seed: u64,
     /// The store's URL.
     pub(crate) store: String,
+    /// What is wrong with it on purpose.
+    pub(crate) weakness: Option<String>,
     /// Of its keys.
     pub(crate) namespace: String,
     /// Its part of the history.

@@ -24,6 +24,7 @@ use crate::journal::Part;
 use crate::mortal::{Mortal, die};
 use crate::target::connect;
 use crate::time;
+use crate::weakness::Weakness;
 use crate::wire::{Dies, Message, News, Order, Start, line};
 
 /// How often a key may run before it is dead.
@@ -118,8 +119,9 @@ impl Worker {
     async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
         let journal = Arc::new(Part::create(&start.history)?);
         let dice = Dice::new(start.seed, u64::from(start.worker));
+        let weakness = start.weakness.as_deref().and_then(Weakness::named);
         let store = loop {
-            match connect(&start.store).await {
+            match connect(&start.store, weakness).await {
                 Ok(store) => break store,
                 // Faults do not wait until it has started.
                 Err(error) => eprintln!("worker {}: {error:#}", start.worker),
