@@ -12,7 +12,8 @@
 //!
 //! A value stops its processes when it is dropped. Where that never happens, because the test was killed or the value
 //! is in a `static`, a watchdog process kills them as soon as the test's process is gone, and removes the folder.
-//! After a panic the end of the log goes to stderr, and the folder stays.
+//! After a panic the end of the log goes to stderr, and all of it into `idempotent-logs` beside the folders; the last
+//! 100 stay there.
 //!
 //! [`SERVER`] names another flavour to start instead of `redis-server`.
 //!
@@ -20,15 +21,21 @@
 #![allow(clippy::panic, reason = "a test without its server has failed")]
 mod builder;
 mod clock;
+mod cluster;
 mod files;
 mod port;
 mod process;
+mod replicas;
 mod resp;
+mod sentinels;
 mod single;
 mod tls;
 
 pub use self::builder::RedisBuilder;
-pub use self::resp::Value;
+pub use self::cluster::RedisCluster;
+pub use self::replicas::RedisReplicas;
+pub use self::resp::{Connection, Value};
+pub use self::sentinels::RedisSentinels;
 pub use self::single::RedisServer;
 pub use self::tls::Certificates;
 

@@ -1,4 +1,6 @@
 //! The private servers and the proxy do what their docs say. They need what `cargo xtask setup` installs.
+#[path = "servers/groups.rs"]
+mod groups;
 #[path = "servers/single.rs"]
 mod single;
 #[path = "servers/tls.rs"]

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::clock;
+use super::cluster::RedisCluster;
 use super::files::Folder;
+use super::replicas::RedisReplicas;
+use super::sentinels::RedisSentinels;
 use super::single::RedisServer;
 use super::tls::Certificates;
 use super::{SERVER, or_panic};
@@ -83,7 +86,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Its clock can be shifted: [`RedisServer::shift_clock`]. By libfaketime.
+    /// Its clock can be shifted: [`RedisServer::shift_clock`]. By a small C library that the system's compiler builds.
     #[must_use]
     pub fn faketime(mut self) -> Self {
         self.faketime = true;
@@ -97,6 +100,39 @@ impl RedisBuilder {
     #[must_use]
     pub fn start(self) -> RedisServer {
         or_panic(RedisServer::new(self))
+    }
+
+    /// Starts a primary and so many replicas of it, which are in step when this returns. Nobody fails over.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start); with TLS, which is for single servers.
+    #[must_use]
+    pub fn start_replicas(self, replicas: usize) -> RedisReplicas {
+        or_panic(self.without_tls().and_then(|builder| RedisReplicas::new(&builder, replicas)))
+    }
+
+    /// Starts a primary and a replica with these settings, and three sentinels, of which two decide. They all know of
+    /// each other when this returns.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start); with TLS, which is for single servers.
+    #[must_use]
+    pub fn start_sentinels(self) -> RedisSentinels {
+        or_panic(self.without_tls().and_then(|builder| RedisSentinels::new(&builder)))
+    }
+
+    /// Starts a cluster: so many primaries, which share the slots evenly, each with so many replicas. All of them know
+    /// of each other when this returns.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start); with TLS, which is for single servers; without a primary.
+    #[must_use]
+    pub fn start_cluster(self, primaries: usize, replicas: usize) -> RedisCluster {
+        or_panic(self.without_tls().and_then(|builder| RedisCluster::new(&builder, primaries, replicas)))
+    }
+
+    fn without_tls(self) -> Result<Self, String> {
+        if self.has_tls() { Err("TLS is for a single server, `start()`".to_owned()) } else { Ok(self) }
     }
 
     pub(super) fn program(&self) -> PathBuf {

@@ -1,6 +1,7 @@
 //! A server's folder: its log, its data, its socket.
 #![allow(clippy::print_stderr, reason = "a test that fails shows the server's log")]
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -9,7 +10,13 @@ use tempfile::TempDir;
 /// Lines of the log that are shown after a panic.
 const TAIL: usize = 40;
 
-/// Removed when dropped; after a panic it stays, and the log's end is shown.
+/// Where logs go that a panic made interesting, below the system's folder for temporary files.
+const LOGS: &str = "idempotent-logs";
+
+/// So many of them stay: tests that are meant to panic would fill the disk otherwise.
+const KEPT: usize = 100;
+
+/// Removed when dropped; after a panic the log stays, and its end is shown.
 #[derive(Debug)]
 pub(super) struct Folder {
     folder: TempDir,
@@ -48,8 +55,27 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.folder.disable_cleanup(true);
-            eprintln!("--- {}, all of it in {}\n{}\n---", self.name, self.path().display(), self.tail());
+            let place = self.keep().map_or_else(|e| format!("not kept: {e}"), |log| format!("all of it in {log}"));
+            eprintln!("--- {}, {place}\n{}\n---", self.name, self.tail());
         }
+    }
+}
+
+impl Folder {
+    /// Copies the log out of the folder, and forgets the oldest of those that were.
+    fn keep(&self) -> io::Result<String> {
+        let logs = std::env::temp_dir().join(LOGS);
+        fs::create_dir_all(&logs)?;
+        let own = self.path().file_name().unwrap_or_default();
+        let kept = logs.join(own).with_extension("log");
+        fs::copy(self.log(), &kept)?;
+        let age = |file: &fs::DirEntry| file.metadata().and_then(|data| data.modified()).ok();
+        let mut all: Vec<_> = fs::read_dir(&logs)?.flatten().collect();
+        all.sort_by_key(|file| std::cmp::Reverse(age(file)));
+        for old in all.iter().skip(KEPT) {
+            // Another test may have been quicker.
+            let _ = fs::remove_file(old.path());
+        }
+        Ok(kept.display().to_string())
     }
 }

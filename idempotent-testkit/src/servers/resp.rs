@@ -1,5 +1,6 @@
 //! A client of a few lines, for what a test asks a server by hand.
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -58,21 +59,52 @@ impl Value {
     }
 }
 
-/// A connection through the server's socket file, which is there whatever it listens on, and is surely its own.
+/// A connection of a few lines, for what a test asks a server by hand, and for what it sees when that goes wrong.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: BufReader<UnixStream>,
+pub struct Connection {
+    stream: BufReader<Stream>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
 }
 
 impl Connection {
-    pub(super) fn open(socket: &Path) -> io::Result<Self> {
+    /// To an address such as `127.0.0.1:6379`, without TLS.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub fn to(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        Ok(Self { stream: BufReader::new(Stream::Tcp(stream)) })
+    }
+
+    /// Through the server's socket file, which is there whatever it listens on, and is surely its own.
+    pub(super) fn by(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(Stream::Unix(stream)) })
     }
 
-    pub(super) fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Value> {
+    /// Sends a command and reads the answer; a refusal is a [`Value::Error`].
+    ///
+    /// # Errors
+    /// Where the connection ends, or nothing comes for 20 s.
+    pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Value> {
+        self.send(arguments)?;
+        self.answer()
+    }
+
+    /// Sends a command without reading its answer.
+    ///
+    /// # Errors
+    /// Where the connection has ended.
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
         let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
             let argument = argument.as_ref();
@@ -80,11 +112,14 @@ impl Connection {
             request.extend_from_slice(argument);
             request.extend_from_slice(b"\r\n");
         }
-        self.stream.get_mut().write_all(&request)?;
-        self.value()
+        self.stream.get_mut().write_all(&request)
     }
 
-    fn value(&mut self) -> io::Result<Value> {
+    /// Reads the next answer.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn answer(&mut self) -> io::Result<Value> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
         let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -101,7 +136,7 @@ impl Connection {
                 Err(_) => Value::Nil,
             },
             b'*' => match usize::try_from(number()?) {
-                Ok(length) => Value::Array((0..length).map(|_| self.value()).collect::<io::Result<_>>()?),
+                Ok(length) => Value::Array((0..length).map(|_| self.answer()).collect::<io::Result<_>>()?),
                 Err(_) => Value::Nil,
             },
             _ => return Err(strange()),
@@ -113,5 +148,30 @@ impl Connection {
         self.stream.read_exact(&mut bytes)?;
         bytes.truncate(length);
         Ok(bytes)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(into),
+            Self::Tcp(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.flush(),
+            Self::Tcp(stream) => stream.flush(),
+        }
     }
 }

@@ -118,8 +118,8 @@ impl RedisServer {
         stdout.trim_end_matches(['\r', '\n']).to_owned()
     }
 
-    /// Sends one command by the server's socket file, which is quicker than [`cli`](Self::cli) and needs no TLS; under
-    /// its password. A refusal is a [`Value::Error`].
+    /// Sends one command, on a connection of its own by the server's socket file, which is quicker than
+    /// [`cli`](Self::cli) and needs no TLS; under its password. A refusal is a [`Value::Error`].
     ///
     /// # Panics
     /// Where it does not answer in 20 s.
@@ -132,11 +132,15 @@ impl RedisServer {
     /// # Errors
     /// Where it does not answer: at once where there is no process, after 20 s where it is paused.
     pub fn try_command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> io::Result<Value> {
-        let mut connection = Connection::open(&self.folder.file("socket"))?;
-        if let Some(password) = self.builder.secret() {
-            connection.ask(&["AUTH", password])?;
-        }
-        connection.ask(arguments)
+        self.try_connect()?.ask(arguments)
+    }
+
+    /// A connection by its socket file, for commands that belong together, such as a write and its `WAIT`.
+    ///
+    /// # Panics
+    /// Where it does not answer in 20 s.
+    pub fn connect(&self) -> Connection {
+        or_panic(self.try_connect().map_err(|e| format!("{} does not answer: {e}", self.address())))
     }
 
     /// One line of `INFO`, such as `used_memory`; empty where there is none.
@@ -202,6 +206,14 @@ impl RedisServer {
         or_panic(clock::shift(&self.folder, seconds));
     }
 
+    fn try_connect(&self) -> io::Result<Connection> {
+        let mut connection = Connection::by(&self.folder.file("socket"))?;
+        if let Some(password) = self.builder.secret() {
+            connection.ask(&["AUTH", password])?;
+        }
+        Ok(connection)
+    }
+
     fn again(&self, process: &mut Process) -> Result<(), String> {
         let command = self.builder.command(&self.folder, self.port, self.certificates.as_ref())?;
         *process = Process::start(command, self.folder.path(), &self.folder.log())?;
@@ -218,7 +230,7 @@ fn ready(process: &mut Process, folder: &Folder) -> Result<(), String> {
     let socket = folder.file("socket");
     let mut ended = false;
     let answers = || {
-        let answer = Connection::open(&socket).and_then(|mut connection| connection.ask(&["PING"]));
+        let answer = Connection::by(&socket).and_then(|mut connection| connection.ask(&["PING"]));
         answer.is_ok_and(|answer| !answer.text().starts_with("LOADING"))
     };
     let done = until("the server answers", || {

@@ -6,6 +6,8 @@ use idempotent_testkit::servers::{RedisServer, SERVER, Value};
 
 use crate::{eventually, exists};
 
+const CHILD: &str = "SERVERS_TEST_CHILD";
+
 #[test]
 fn a_server_answers_by_its_port_and_by_its_socket() {
     let server = RedisServer::start();
@@ -44,10 +46,12 @@ fn a_paused_server_is_dropped_as_well() {
     assert!(!exists(pid));
 }
 
-/// The child of the next test: it starts a server, says which, and waits for its end.
+/// The child of the next test: it starts a server, says which, and waits for its end. Does nothing when run as a test.
 #[test]
-#[ignore = "only as the child of another test"]
 fn child_with_a_paused_server() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
     let server = RedisServer::start();
     let folder = server.command(&["CONFIG", "GET", "dir"]).items()[1].text();
     server.pause();
@@ -59,8 +63,10 @@ fn child_with_a_paused_server() {
 fn a_server_goes_with_a_test_that_is_killed() {
     use std::io::{BufRead, BufReader};
     let own = std::env::current_exe().unwrap();
-    let arguments = ["single::child_with_a_paused_server", "--exact", "--ignored", "--nocapture"];
-    let mut child = Command::new(own).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let arguments = ["single::child_with_a_paused_server", "--exact", "--nocapture"];
+    let mut child = Command::new(own);
+    let child = child.args(arguments).env(CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let started = lines.map(Result::unwrap).find_map(|line| Some(line.strip_prefix("started ")?.to_owned())).unwrap();
     let (pid, folder) = started.split_once(' ').unwrap();

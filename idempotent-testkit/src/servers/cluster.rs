@@ -1,0 +1,275 @@
+//! A Redis Cluster.
+use super::builder::RedisBuilder;
+use super::resp::Value;
+use super::single::RedisServer;
+use super::{or_panic, until};
+
+const SLOTS: u16 = 16_384;
+
+/// For a node that moves keys to another.
+const MOVE_MILLIS: &str = "5000";
+
+/// Primaries that share the slots, and their replicas.
+///
+/// A node that does not answer for two seconds counts as failed; the others serve their slots all the same.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The primaries, then the replicas of the first, those of the second and so on.
+    nodes: Vec<RedisServer>,
+    ids: Vec<String>,
+    primaries: usize,
+    password: Option<String>,
+}
+
+impl RedisCluster {
+    /// So many primaries without replicas, with the defaults of [`RedisBuilder`].
+    ///
+    /// # Panics
+    /// As [`RedisBuilder::start_cluster`].
+    #[must_use]
+    pub fn start(primaries: usize) -> Self {
+        RedisServer::builder().start_cluster(primaries, 0)
+    }
+
+    pub(super) fn new(builder: &RedisBuilder, primaries: usize, replicas: usize) -> Result<Self, String> {
+        if primaries == 0 {
+            return Err("a cluster needs a primary".to_owned());
+        }
+        let settings = "--cluster-enabled yes --cluster-node-timeout 2000 --cluster-config-file nodes.conf \
+                        --cluster-require-full-coverage no";
+        let builder = builder.clone().bus().args(settings.split(' '));
+        let nodes = (0..primaries * (1 + replicas)).map(|_| RedisServer::new(builder.clone()));
+        let nodes: Vec<RedisServer> = nodes.collect::<Result<_, _>>()?;
+        let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text()).collect();
+        let cluster = Self { nodes, ids, primaries, password: builder.secret().map(str::to_owned) };
+        cluster.share_slots()?;
+        cluster.meet()?;
+        cluster.replicate(replicas)?;
+        Ok(cluster)
+    }
+
+    /// `redis+cluster://127.0.0.1:PORT,…` with all primaries of the start.
+    pub fn url(&self) -> String {
+        let addresses: Vec<String> = self.nodes[..self.primaries].iter().map(RedisServer::address).collect();
+        let password = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        format!("redis+cluster://{password}{}", addresses.join(","))
+    }
+
+    /// The primaries of the start, then the replicas of the first, those of the second and so on.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// One of [`nodes`](Self::nodes).
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub fn node(&self, index: usize) -> &RedisServer {
+        &self.nodes[index]
+    }
+
+    /// Runs `redis-cli -c` against the first node: it follows redirections.
+    ///
+    /// # Panics
+    /// As [`RedisServer::cli`].
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        self.nodes[0].cli(&[&["-c"], arguments].concat())
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Panics
+    /// Where no node answers.
+    pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
+        let slot = self.any().command(&[b"CLUSTER".as_slice(), b"KEYSLOT", key.as_ref()]).integer();
+        or_panic(slot.and_then(|slot| u16::try_from(slot).ok()).ok_or_else(|| "no slot".to_owned()))
+    }
+
+    /// The node that serves a slot, by what the first node that answers says.
+    ///
+    /// # Panics
+    /// Where none serves it.
+    pub fn owner_of(&self, slot: u16) -> usize {
+        or_panic(self.owner_by(self.any(), slot).ok_or_else(|| format!("no node serves slot {slot}")))
+    }
+
+    /// Moves a slot with its keys; all nodes know of it when this returns.
+    ///
+    /// # Panics
+    /// Where a node refuses.
+    pub fn migrate_slot(&self, slot: u16, from: usize, to: usize) {
+        self.begin_migration(slot, from, to);
+        while self.move_keys(slot, from, to, 100) > 0 {}
+        self.end_migration(slot, from, to);
+    }
+
+    /// The first step: from now on `from` answers `ASK` for keys of the slot that it does not have, and `TRYAGAIN` to
+    /// commands with several keys of which it has some.
+    ///
+    /// # Panics
+    /// Where a node refuses.
+    pub fn begin_migration(&self, slot: u16, from: usize, to: usize) {
+        self.set_slot(to, slot, &["IMPORTING", &self.ids[from]]);
+        self.set_slot(from, slot, &["MIGRATING", &self.ids[to]]);
+    }
+
+    /// The second: moves at most so many keys of the slot. How many it moved.
+    ///
+    /// # Panics
+    /// Where a node refuses.
+    pub fn move_keys(&self, slot: u16, from: usize, to: usize, at_most: usize) -> usize {
+        let some = ["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), &at_most.to_string()];
+        let keys = self.nodes[from].command(&some);
+        let keys: Vec<&[u8]> = keys
+            .items()
+            .iter()
+            .filter_map(|key| match key {
+                Value::Bytes(key) => Some(key.as_slice()),
+                _ => None,
+            })
+            .collect();
+        if !keys.is_empty() {
+            self.move_these(&keys, from, to);
+        }
+        keys.len()
+    }
+
+    /// As [`move_keys`](Self::move_keys), these keys.
+    ///
+    /// # Panics
+    /// Where a node refuses.
+    pub fn move_these<K: AsRef<[u8]>>(&self, keys: &[K], from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        let mut command = ["MIGRATE", "127.0.0.1", &port, "", "0", MOVE_MILLIS].map(str::as_bytes).to_vec();
+        if let Some(password) = &self.password {
+            command.extend([b"AUTH".as_slice(), password.as_bytes()]);
+        }
+        command.push(b"KEYS");
+        command.extend(keys.iter().map(AsRef::as_ref));
+        accept(&self.nodes[from].command(&command));
+    }
+
+    /// The last step: the slot is the other node's, and `from` answers `MOVED`; all nodes know of it when this
+    /// returns.
+    ///
+    /// # Panics
+    /// Where a node refuses, as one does that still has keys of the slot.
+    pub fn end_migration(&self, slot: u16, from: usize, to: usize) {
+        // The new owner first: between the two the slot has two owners for a moment, and never none.
+        for node in [to, from] {
+            self.set_slot(node, slot, &["NODE", &self.ids[to]]);
+        }
+        let all_know = || self.running().all(|node| self.owner_by(node, slot) == Some(to));
+        or_panic(until("all nodes know the slot's new owner", all_know));
+    }
+
+    /// Kills (SIGKILL) a primary that has replicas, and blocks until one of them has taken its slots and all nodes
+    /// that run know of it. Its index.
+    ///
+    /// # Panics
+    /// Where it serves no slot, or none has taken its place in a minute.
+    pub fn fail_over(&self, primary: usize) -> usize {
+        let slot = (0..SLOTS).find(|slot| self.owner_by(&self.nodes[primary], *slot) == Some(primary));
+        let slot = or_panic(slot.ok_or_else(|| format!("node {primary} serves no slot")));
+        self.nodes[primary].kill();
+        let mut new = primary;
+        or_panic(until("a replica has taken over", || {
+            new = self.owner_by(self.any(), slot).unwrap_or(primary);
+            new != primary && self.running().all(|node| self.owner_by(node, slot) == Some(new) && is_ok(node))
+        }));
+        new
+    }
+
+    /// Has a node tell clients and other nodes that it listens on this port: that of a proxy before it. All nodes
+    /// know of it when this returns.
+    ///
+    /// # Panics
+    /// Where a node does not answer.
+    pub fn announce(&self, node: usize, port: u16) {
+        accept(&self.nodes[node].command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]));
+        let (id, place) = (&self.ids[node], format!("127.0.0.1:{port}@"));
+        let told = |by: &RedisServer| {
+            let nodes = by.command(&["CLUSTER", "NODES"]).text();
+            nodes.lines().any(|line| line.starts_with(id.as_str()) && line.contains(&place))
+        };
+        or_panic(until("all nodes know the port", || self.running().all(told)));
+    }
+
+    fn share_slots(&self) -> Result<(), String> {
+        for (index, node) in self.nodes[..self.primaries].iter().enumerate() {
+            let bound = |part: usize| part * usize::from(SLOTS) / self.primaries;
+            let slots = (bound(index)..bound(index + 1)).map(|slot| slot.to_string());
+            let mut command = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
+            command.extend(slots);
+            accepted(&node.command(&command))?;
+        }
+        // Different from the start: nodes of one epoch have to agree on who gets another first.
+        for (node, epoch) in self.nodes.iter().zip(1..) {
+            accepted(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &format!("{epoch}")]))?;
+        }
+        Ok(())
+    }
+
+    fn meet(&self) -> Result<(), String> {
+        for (at, node) in self.nodes.iter().enumerate() {
+            for other in &self.nodes[at + 1..] {
+                accepted(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]))?;
+            }
+        }
+        let all = self.nodes.len();
+        until("all nodes know each other", || self.nodes.iter().all(|node| is_ok(node) && members(node, "") == all))
+    }
+
+    fn replicate(&self, replicas: usize) -> Result<(), String> {
+        let followers = &self.nodes[self.primaries..];
+        for (at, node) in followers.iter().enumerate() {
+            accepted(&node.command(&["CLUSTER", "REPLICATE", &self.ids[at / replicas]]))?;
+        }
+        until("all nodes know the replicas, and these are in step", || {
+            followers.iter().all(super::replicas::is_linked)
+                && self.nodes.iter().all(|node| members(node, "slave") == followers.len())
+        })
+    }
+
+    fn set_slot(&self, node: usize, slot: u16, state: &[&str]) {
+        accept(&self.nodes[node].command(&[&["CLUSTER", "SETSLOT", &slot.to_string()], state].concat()));
+    }
+
+    fn running(&self) -> impl Iterator<Item = &RedisServer> {
+        self.nodes.iter().filter(|node| node.is_running())
+    }
+
+    fn any(&self) -> &RedisServer {
+        or_panic(self.running().next().ok_or_else(|| "no node is running".to_owned()))
+    }
+
+    /// The index of the slot's owner in the eyes of a node.
+    fn owner_by(&self, node: &RedisServer, slot: u16) -> Option<usize> {
+        let ranges = node.command(&["CLUSTER", "SLOTS"]);
+        let range = ranges.items().iter().find(|range| match range.items() {
+            [first, last, ..] => first.integer() <= Some(slot.into()) && Some(slot.into()) <= last.integer(),
+            _ => false,
+        })?;
+        let id = range.items().get(2)?.items().get(2)?.text();
+        self.ids.iter().position(|known| *known == id)
+    }
+}
+
+/// Nodes it knows by their own name; only those with this flag, if one is given.
+fn members(node: &RedisServer, flag: &str) -> usize {
+    let nodes = node.command(&["CLUSTER", "NODES"]).text();
+    let flags = nodes.lines().filter_map(|line| line.split(' ').nth(2));
+    flags.filter(|flags| !flags.contains("handshake") && flags.contains(flag)).count()
+}
+
+fn is_ok(node: &RedisServer) -> bool {
+    node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
+}
+
+fn accepted(answer: &Value) -> Result<(), String> {
+    if answer.is_error() { Err(format!("a node refused: {}", answer.text())) } else { Ok(()) }
+}
+
+fn accept(answer: &Value) {
+    or_panic(accepted(answer));
+}
