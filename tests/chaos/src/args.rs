@@ -27,6 +27,8 @@ pub enum Topology {
     File,
     /// One Redis.
     Single,
+    /// A primary and a replica under three sentinels.
+    Sentinel,
     /// Somebody else's store.
     Outside(String),
 }
@@ -97,7 +99,8 @@ impl Args {
 fn topology(value: &str) -> Result<Topology, String> {
     match value {
         "single" => Ok(Topology::Single),
-        _ => Err(format!("`--topology {value}`: known here: single")),
+        "sentinel" => Ok(Topology::Sentinel),
+        _ => Err(format!("`--topology {value}`: known here: single, sentinel")),
     }
 }
 

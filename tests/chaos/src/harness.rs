@@ -2,7 +2,7 @@
 //! and judged.
 mod events;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ const PACE: Duration = Duration::from_millis(20);
 const BACKLOG: usize = 300;
 /// In percent of the deliveries: their worker dies at a chosen point.
 const DOOMED: u64 = 1;
+/// In percent of the deliveries: what takes them is no executor of ours, and goes on behind the end of its lease.
+const ROGUE: u64 = 3;
 /// Far longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -57,6 +59,8 @@ struct Harness {
     stopped: Vec<(Instant, u32)>,
     /// What is being done to the store.
     jobs: JoinSet<anyhow::Result<Done>>,
+    /// And what is to be done to it next.
+    queued: VecDeque<Harm>,
     harms: Harms,
     peace: bool,
 }
@@ -99,6 +103,7 @@ async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
         sent: 0,
         stopped: Vec::new(),
         jobs: JoinSet::new(),
+        queued: VecDeque::new(),
         harms: Harms::default(),
         peace: args.calm,
     };
@@ -147,6 +152,7 @@ impl Harness {
     /// Peace, until there is nothing left to do or nobody could still be patient.
     async fn settle(&mut self) -> anyhow::Result<()> {
         self.peace = true;
+        self.queued.clear();
         let until = Instant::now() + PATIENCE;
         while (self.broker.left() > 0 || !self.stopped.is_empty() || !self.jobs.is_empty()) && Instant::now() < until {
             self.turn(until).await?;

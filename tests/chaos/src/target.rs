@@ -1,4 +1,7 @@
 //! The store under test, and what its servers can be made to do.
+mod loss;
+mod sentinels;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -6,7 +9,7 @@ use anyhow::Context;
 use idempotent::Store;
 use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 
 use crate::args::Topology;
 use crate::plan::{Faults, Harm};
@@ -51,6 +54,8 @@ pub(crate) enum Target {
     Outside(String),
     /// One that writes down each change before it answers.
     Single(RedisServer),
+    /// A primary, a replica, and those that replace the one by the other; both write down each change likewise.
+    Sentinels(RedisSentinels),
 }
 
 impl Target {
@@ -58,6 +63,7 @@ impl Target {
         match topology {
             Topology::Outside(url) => Self::Outside(url.clone()),
             Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
+            Topology::Sentinel => Self::Sentinels(sentinels::start()),
             Topology::Single => Self::Single(RedisServer::builder().aof().start()),
         }
     }
@@ -66,6 +72,7 @@ impl Target {
         match self {
             Self::Outside(url) => url.clone(),
             Self::Single(server) => server.url(),
+            Self::Sentinels(group) => group.url(),
         }
     }
 
@@ -73,6 +80,8 @@ impl Target {
         match self {
             Self::Outside(_) => Faults::default(),
             Self::Single(_) => Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: false },
+            // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
+            Self::Sentinels(_) => Faults { cuts: true, scripts: true, stops: false, crashes: false, failovers: true },
         }
     }
 
@@ -92,6 +101,11 @@ impl Target {
                 server.kill();
                 server.restart();
             }
+            (Self::Sentinels(group), Harm::Cut) => cut(group.current_primary()),
+            (Self::Sentinels(group), Harm::FlushScripts) => {
+                group.current_primary().command(&["SCRIPT", "FLUSH"]);
+            }
+            (Self::Sentinels(group), Harm::Failover) => return sentinels::fail_over(group, harm),
             _ => anyhow::bail!("{harm:?} is not for this store"),
         }
         Ok(Done::new(harm))

@@ -78,6 +78,8 @@ pub(crate) enum Order {
         /// Another payload comes with the same key.
         altered: bool,
         dies: Option<Dies>,
+        /// Not by the executor.
+        rogue: bool,
     },
     /// The fenced resource has answered.
     Wrote { effect: u64, accepted: bool },

@@ -1,5 +1,6 @@
 //! A worker: a process that runs the deliveries it is given through an executor, until its stdin ends or it is killed.
 mod handler;
+mod rogue;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -71,7 +72,11 @@ pub async fn run() -> anyhow::Result<()> {
     worker.tell(News::Ready);
     while let Some(order) = orders.next_line().await? {
         match serde_json::from_str(&order).with_context(|| order.clone())? {
-            Order::Deliver { delivery, message, altered, dies } => {
+            Order::Deliver { delivery, message, rogue: true, .. } => {
+                let worker = worker.clone();
+                tokio::spawn(async move { worker.go_rogue(delivery, &message).await });
+            }
+            Order::Deliver { delivery, message, altered, dies, .. } => {
                 let worker = worker.clone();
                 tokio::spawn(async move { worker.deliver(delivery, &message, altered, dies).await });
             }
@@ -183,9 +188,8 @@ impl Worker {
                 }
             }
             Disposition::Retry { after } => {
-                self.note(key.as_str(), Kind::Nack);
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                self.tell(News::Nack { delivery, after_ms });
+                self.nack(key.as_str(), delivery, after_ms);
             }
             _ => eprintln!("worker {}: a disposition it does not know; its delivery is left unsettled", self.id),
         }
@@ -194,6 +198,11 @@ impl Worker {
     fn ack(&self, key: &str, delivery: u64) {
         self.note(key, Kind::Ack);
         self.tell(News::Ack { delivery });
+    }
+
+    fn nack(&self, key: &str, delivery: u64, after_ms: u64) {
+        self.note(key, Kind::Nack);
+        self.tell(News::Nack { delivery, after_ms });
     }
 
     fn note(&self, key: &str, event: Kind) {

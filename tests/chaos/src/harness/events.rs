@@ -5,7 +5,7 @@ use anyhow::bail;
 use idempotent_testkit::history::Kind;
 use tokio::time::Instant;
 
-use super::{DOOMED, Harness, PREFETCH, own};
+use super::{DOOMED, Harness, PREFETCH, ROGUE, own};
 use crate::fleet::Heard;
 use crate::plan::Harm;
 use crate::target::Done;
@@ -17,13 +17,19 @@ impl Harness {
             // The rest when it is gone.
             Harm::Kill(place) => Ok(self.places[place].kill()?),
             Harm::Pause(place, long) => self.pause(place, long),
-            // One at a time: what a failover loses is compared while nothing else is done.
-            _ if !self.jobs.is_empty() => Ok(()),
             harm => {
-                let target = self.target.clone();
-                self.jobs.spawn_blocking(move || target.suffer(harm));
+                self.queued.push_back(harm);
+                self.next_job();
                 Ok(())
             }
+        }
+    }
+
+    /// One at a time: what a failover loses is compared while nothing else is done.
+    fn next_job(&mut self) {
+        if let (true, Some(harm)) = (self.jobs.is_empty(), self.queued.pop_front()) {
+            let target = self.target.clone();
+            self.jobs.spawn_blocking(move || target.suffer(harm));
         }
     }
 
@@ -54,9 +60,9 @@ impl Harness {
 
     pub(super) fn done(&mut self, done: Done) {
         self.harms.of_the_store(&done);
-        for key in &done.lost {
-            self.lines.push(done.lost_line(key, own()));
-        }
+        let lost = done.lost.iter().filter(|key| self.keys.contains(*key));
+        self.lines.extend(lost.map(|key| done.lost_line(key, own())));
+        self.next_job();
     }
 
     pub(super) fn hand_out(&mut self, now: Instant) {
@@ -70,7 +76,8 @@ impl Harness {
                 let doomed = !self.peace && self.dice.percent(DOOMED);
                 let dies = doomed.then(|| self.dice.pick(&Dies::ALL)).flatten();
                 let (delivery, message, altered) = (handed.delivery, handed.message, handed.altered);
-                self.places[place].tell(Order::Deliver { delivery, message, altered, dies });
+                let rogue = !self.peace && dies.is_none() && self.dice.percent(ROGUE);
+                self.places[place].tell(Order::Deliver { delivery, message, altered, dies, rogue });
             }
         }
     }

@@ -2,7 +2,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use idempotent::{Key, Lease, Rejection};
+use idempotent::{Fencing, Key, Lease, Rejection};
 use idempotent_testkit::history::{Journal, Kind, Line, Token};
 use tokio::sync::oneshot;
 
@@ -45,7 +45,7 @@ impl Worker {
         if !fails_late {
             fail(message.ends, lease.attempt())?;
         }
-        self.effect(key, token, &lease, message.fenced).await?;
+        self.effect(key, token, lease.fencing(), message.fenced).await?;
         if dies == Some(Dies::AfterEffect) {
             die();
         }
@@ -57,23 +57,23 @@ impl Worker {
     }
 
     /// The step that cannot be undone.
-    async fn effect(&self, key: &Key, token: Token, lease: &Lease, fenced: bool) -> Result<(), Failure> {
+    pub(super) async fn effect(&self, key: &Key, token: Token, fencing: Fencing, fenced: bool) -> Result<(), Failure> {
         let t0 = time::now();
-        let accepted = if fenced { self.ask(key, token, lease).await? } else { self.append(key, token)? };
+        let accepted = if fenced { self.ask(key, token, fencing).await? } else { self.append(key, token)? };
         let event = if accepted { Kind::Effect } else { Kind::EffectRefused };
         let (key, token) = (Some(key.as_str().to_owned()), Some(token));
         // The file looks at no number, so there is none to be judged.
-        let fence = fenced.then_some(lease.fencing().0);
+        let fence = fenced.then_some(fencing.0);
         self.journal.event(&Line { t0, key, token, fence, ..Line::new(time::now(), self.id, event) });
         if accepted { Ok(()) } else { Err(Failure::ONCE) }
     }
 
     /// The resource that refuses old numbers. It is outside of this process, and may have written what nobody heard of.
-    async fn ask(&self, key: &Key, token: Token, lease: &Lease) -> Result<bool, Failure> {
+    async fn ask(&self, key: &Key, token: Token, fencing: Fencing) -> Result<bool, Failure> {
         let (waits, written) = oneshot::channel();
         let effect = self.number();
         self.answers().written.insert(effect, waits);
-        self.tell(News::Write { effect, key: key.as_str().to_owned(), token, fence: lease.fencing().0 });
+        self.tell(News::Write { effect, key: key.as_str().to_owned(), token, fence: fencing.0 });
         written.await.map_err(|_| Failure::ONCE)
     }
 
