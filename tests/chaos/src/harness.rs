@@ -34,7 +34,9 @@ const BACKLOG: usize = 300;
 /// In percent of the deliveries: their worker dies at a chosen point.
 const DOOMED: u64 = 1;
 /// In percent of the deliveries: what takes them is no executor of ours, and goes on behind the end of its lease.
-const ROGUE: u64 = 3;
+const ROGUE: u64 = 2;
+/// And where the others that want the key hold it for long.
+const ROGUE_AT_LONG: u64 = 25;
 /// Far longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 

@@ -94,7 +94,7 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
         0..75 => dice.range(0, 20),
         75..92 => dice.range(50, 400),
         // Needs renewals, or loses its lease to a pause.
-        _ => dice.range(lease_ms * 8 / 10, lease_ms * 2),
+        _ => dice.range(lease_ms / 2, lease_ms * 2),
     };
     let before_ms = dice.range(0, handler_ms);
     let ends = match dice.below(100) {
@@ -107,6 +107,8 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
     };
     let wait_ms = if dice.percent(10) { dice.range(200, 1_500) } else { 0 };
     let copies = match dice.below(100) {
+        // Others want it while somebody is at it.
+        0..60 if handler_ms >= lease_ms / 2 => 2,
         0..60 => 1,
         60..85 => 2,
         _ => 3,

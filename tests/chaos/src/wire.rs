@@ -39,6 +39,13 @@ pub(crate) struct Message {
     pub(crate) fenced: bool,
 }
 
+impl Message {
+    /// Whether its handler needs a good part of its lease, or more.
+    pub(crate) fn is_long(&self) -> bool {
+        self.before_ms + self.after_ms >= self.lease_ms / 2
+    }
+}
+
 /// How its handler ends.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use anyhow::bail;
 use idempotent_testkit::history::Kind;
 use tokio::time::Instant;
 
-use super::{DOOMED, Harness, PREFETCH, ROGUE, own};
+use super::{DOOMED, Harness, PREFETCH, ROGUE, ROGUE_AT_LONG, own};
 use crate::fleet::Heard;
 use crate::plan::Harm;
 use crate::target::Done;
@@ -75,8 +75,10 @@ impl Harness {
             if let Some(handed) = (free > 0).then(|| self.broker.hand_out(id, now)).flatten() {
                 let doomed = !self.peace && self.dice.percent(DOOMED);
                 let dies = doomed.then(|| self.dice.pick(&Dies::ALL)).flatten();
-                let (delivery, message, altered) = (handed.delivery, handed.message, handed.altered);
-                let rogue = !self.peace && dies.is_none() && self.dice.percent(ROGUE);
+                let (delivery, altered) = (handed.delivery, handed.altered);
+                let message = handed.message;
+                let chance = if message.is_long() { ROGUE_AT_LONG } else { ROGUE };
+                let rogue = !self.peace && dies.is_none() && self.dice.percent(chance);
                 self.places[place].tell(Order::Deliver { delivery, message, altered, dies, rogue });
             }
         }

@@ -14,6 +14,7 @@ use crate::wire::Message;
 
 /// Until the next delivery.
 const SOON_MS: u64 = 50;
+const TRIES: u32 = 6;
 
 impl Worker {
     pub(super) async fn go_rogue(&self, delivery: u64, message: &Message) {
@@ -44,24 +45,50 @@ impl Worker {
         };
         let Ok(Claim::Acquired(grant)) = self.store.claim(&request).await else { return None };
         self.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
-        tokio::time::sleep(lease * u32::try_from(12 + delivery % 16).unwrap_or(20) / 10).await;
         // It may know its number or not.
         let known = |fencing: Fencing| delivery.is_multiple_of(2).then_some(fencing);
         let held = Held { key: key.clone(), owner, fencing: known(grant.fencing) };
-        // Whatever it is told, it goes on.
-        let _ = self.store.renew(&held, lease).await;
-        if delivery % 3 == 0 {
-            let release = Release {
-                verdict: Verdict::Vacate,
-                delay: Duration::ZERO,
-                memory: MEMORY,
-                error: Arc::from("by a rogue"),
-            };
-            let _ = self.store.release(&held, &release).await;
-            return None;
-        }
-        let value = format!("{} by the rogue {}", message.key, Token(owner.0)).into_bytes();
-        let completion = Completion { value: Some(value.into()), retain: MEMORY };
-        self.store.complete(&held, &completion).await.ok()
+        self.insist(&held, lease, VERBS[usize::try_from(delivery % 3).unwrap_or_default()]).await
     }
+
+    /// Asks for what has long been over; told that it has lost the key, it asks again while the others are at it. What
+    /// became of a completion.
+    async fn insist(&self, held: &Held, lease: Duration, verb: Verb) -> Option<Settled> {
+        let mut pause = lease * 12 / 10;
+        for _ in 0..TRIES {
+            tokio::time::sleep(pause).await;
+            let settled = match verb {
+                Verb::Renew => self.store.renew(held, lease).await,
+                Verb::Complete => self.store.complete(held, &completion(held)).await,
+                Verb::Release => self.store.release(held, &release()).await,
+            };
+            match (verb, settled) {
+                (_, Err(_)) => {}
+                (_, Ok(Settled::Lost { .. })) => pause = lease / 5,
+                (Verb::Renew, Ok(Settled::Done)) => pause = lease * 12 / 10,
+                (Verb::Complete, Ok(Settled::Done)) => return Some(Settled::Done),
+                (Verb::Release, Ok(Settled::Done)) => return None,
+            }
+        }
+        None
+    }
+}
+
+/// What it insists on.
+#[derive(Clone, Copy)]
+enum Verb {
+    Renew,
+    Complete,
+    Release,
+}
+
+const VERBS: [Verb; 3] = [Verb::Renew, Verb::Complete, Verb::Release];
+
+fn completion(held: &Held) -> Completion {
+    let value = format!("by the rogue {}", Token(held.owner.0)).into_bytes();
+    Completion { value: Some(value.into()), retain: MEMORY }
+}
+
+fn release() -> Release {
+    Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
 }
