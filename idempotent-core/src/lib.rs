@@ -46,8 +46,9 @@ pub use policy::{OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Red
 pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
-    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, MemoryStore, MemoryStoreBuilder, Page, Purge, Seen, Store,
-    Version, Watch, Watching,
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, MemoryStore,
+    MemoryStoreBuilder, MemoryTier, Page, Purge, Seen, Store, TierCounts, TieredStore, TieredStoreBuilder, Version,
+    Watch, Watching,
 };
 
 /// What the attribute's code calls. Not for people: anything here may change in a patch release.

@@ -146,8 +146,9 @@ pub fn forget(
     }
     let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator"), taken_over: None };
     let expires_at = now + memory;
-    let vacant =
-        Record { state, attempt: 0, fingerprint: None, expires_at, updated_at: now, display: None, ..record.clone() };
+    // It begins anew: of what was there only the number counts on.
+    let (fencing, attempt, fingerprint, display) = (record.fencing, 0, None, None);
+    let vacant = Record { fencing, attempt, fingerprint, state, expires_at, first_seen: now, updated_at: now, display };
     (Settled::Done, Write::Put(vacant))
 }
 

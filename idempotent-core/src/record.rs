@@ -51,7 +51,8 @@ pub struct Record {
     pub state: State,
     /// From here on the record counts as absent everywhere and may be purged.
     pub expires_at: Micros,
-    /// When the key was first claimed.
+    /// When the key was first claimed. A store need not keep this and the next one of a consumed record: both are then
+    /// the grant's number, which is the time it was given at the earliest.
     pub first_seen: Micros,
     /// When the record was last written.
     pub updated_at: Micros,

@@ -2,6 +2,7 @@
 mod ability;
 mod cas;
 mod memory;
+mod tiered;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::ability::{Abilities, Admin, Batch, Browse, Entry, Page, Purge, Watch, Watching};
+pub use self::ability::{Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Page, Purge, Watch, Watching};
 pub use self::cas::{Cas, CasBackend, Seen, Version};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
+pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
 
 /// Claims a key for one owner at a time.

@@ -83,8 +83,8 @@ pub(crate) fn settled(
 /// What lies under a key, past its time or not, and the time now.
 pub(crate) fn seen(answer: Answer) -> Result<Option<(Record, Micros)>, StoreError> {
     let now = Micros(answer.now);
-    let Said::Seen(Some(said), rest) = answer.said else { return Ok(None) };
-    let expires = u64::try_from(rest).map_or(Micros::FOREVER, |rest| now + Duration::from_millis(rest));
+    let Said::Seen(Some(said), ends) = answer.said else { return Ok(None) };
+    let expires = u64::try_from(ends).map_or(Micros::FOREVER, |ends| Micros(ends.saturating_mul(1_000)));
     match said.split_first() {
         Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
         Some((b'E', error)) => Err(in_script(error)),

@@ -42,9 +42,9 @@ impl Batch for RedisStore {
         let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
         let told = done.iter().zip(said);
         told.map(|((held, completion), said)| {
-            let settled = answer::settled(&said?, |found, now| protocol::complete(found, held, completion, now))?;
-            self.remember(held, completion, asked, settled);
-            Ok(settled)
+            let answer = said?;
+            self.remember(held, completion, asked, &answer);
+            answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
         })
         .collect()
     }

@@ -12,7 +12,7 @@ use crate::lane::Lane;
 
 /// The most entries of a page.
 const MOST: usize = 10_000;
-/// Keys that `SCAN` looks at before it answers.
+/// Places that `SCAN` looks at before it answers.
 const COUNT: usize = 1_000;
 /// What every key of ours ends in; others may live beside them.
 const PATTERN: &str = "*:{??????????????????????}";
@@ -37,9 +37,24 @@ impl Place {
     }
 }
 
-async fn scan(lane: &Lane, cursor: u64) -> Result<(u64, Vec<Key>), Failure> {
+/// The keys at a place, without those given already, as few as the server gives at once where there is little room.
+async fn fitting(lane: &Lane, place: &Place, room: usize) -> Result<(u64, Vec<Key>), Failure> {
+    let mut count = COUNT.min(room);
+    loop {
+        let (cursor, mut keys) = scan(lane, place.cursor, count).await?;
+        // The same order as long as nothing is added or removed there.
+        keys.sort_unstable_by_key(Key::hash);
+        keys.drain(..place.given.min(keys.len()));
+        if keys.len() <= room || count == 1 {
+            return Ok((cursor, keys));
+        }
+        count = count.div_ceil(4).min(count - 1);
+    }
+}
+
+async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), Failure> {
     let mut cmd = Cmd::new();
-    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(PATTERN).arg("COUNT").arg(COUNT);
+    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(PATTERN).arg("COUNT").arg(count);
     let odd = || Failure::ambiguous("SCAN was answered in a form that is not SCAN's");
     let Value::Array(said) = lane.link().one(&cmd).await? else { return Err(odd()) };
     let [Value::BulkString(cursor), Value::Array(keys)] = &said[..] else { return Err(odd()) };
@@ -58,20 +73,20 @@ impl Browse for RedisStore {
         let lanes = self.0.topology.lanes();
         let mut place = after.map_or_else(Place::default, Place::unpack);
         let mut entries = Vec::new();
-        while let Some(lane) = lanes.get(place.server) {
-            let (cursor, mut keys) = scan(lane, place.cursor).await?;
-            // The same order as long as nothing is added or removed there.
-            keys.sort_unstable_by_key(Key::hash);
-            let left: Vec<&Key> = keys.iter().skip(place.given).take(limit - entries.len()).collect();
-            entries.extend(self.entries(&left).await?);
-            place.given += left.len();
-            if place.given >= keys.len() {
-                let server = place.server + usize::from(cursor == 0);
-                place = Place { server, cursor, given: 0 };
-            }
-            if entries.len() >= limit {
+        while let Some(lane) = lanes.get(place.server).filter(|_| entries.len() < limit) {
+            let room = limit - entries.len();
+            let (cursor, keys) = fitting(lane, &place, room).await?;
+            let fits = keys.len() <= room;
+            if !fits && !entries.is_empty() {
+                // Not in part: another process may make the table grow before the next page.
                 break;
             }
+            entries.extend(self.entries(&keys[..keys.len().min(room)]).await?);
+            place = match (fits, cursor) {
+                (false, _) => Place { given: place.given + room, ..place },
+                (true, 0) => Place { server: place.server + 1, ..Place::default() },
+                (true, cursor) => Place { cursor, given: 0, ..place },
+            };
         }
         let next = (place.server < lanes.len()).then(|| place.pack());
         Ok(Page { entries, next })
@@ -79,14 +94,14 @@ impl Browse for RedisStore {
 }
 
 impl RedisStore {
-    async fn entries(&self, keys: &[&Key]) -> Result<Vec<Entry>, StoreError> {
-        let calls: Vec<Call> = keys.iter().map(|key| Call::look(key)).collect();
+    async fn entries(&self, keys: &[Key]) -> Result<Vec<Entry>, StoreError> {
+        let calls: Vec<Call> = keys.iter().map(Call::look).collect();
         let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
         let mut entries = Vec::new();
         for (key, said) in keys.iter().zip(said) {
             match said.and_then(answer::seen) {
                 Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
-                    entries.push(Entry { key: (*key).clone(), record });
+                    entries.push(Entry { key: key.clone(), record });
                 }
                 Ok(_) => {}
                 // Left alone, and no reason to hide the others.
@@ -109,7 +124,7 @@ impl Purge for RedisStore {
         for lane in self.0.topology.lanes() {
             let mut cursor = 0;
             loop {
-                let (next, keys) = scan(&lane, cursor).await?;
+                let (next, keys) = scan(&lane, cursor, COUNT).await?;
                 for key in &keys {
                     if gone >= at_most {
                         return Ok(gone);

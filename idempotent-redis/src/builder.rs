@@ -17,6 +17,9 @@ use crate::script::{Dialect, Scripts};
 use crate::store::Inner;
 use crate::topology::Topology;
 
+/// Changes a script's text.
+type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
 /// Sets up a [`RedisStore`].
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -24,7 +27,7 @@ pub struct RedisStoreBuilder {
     cache: Option<CacheOptions>,
     clock: Arc<dyn Clock>,
     patience: Patience,
-    edit: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    edit: Option<Edit>,
     plain: bool,
 }
 

@@ -153,7 +153,7 @@ pub(crate) enum Said {
     Plain,
     /// One letter and what it is about; see the scripts.
     Text(Vec<u8>),
-    /// For `Look`: the value, and the key's time to live in ms.
+    /// For `Look`: the value, and when the key ends, in ms.
     Seen(Option<Vec<u8>>, i64),
     /// For `Watch`: whether it is held; for `Purge`: whether it is gone.
     Held(bool),

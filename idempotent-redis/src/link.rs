@@ -1,8 +1,8 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::StoreErrorKind;
@@ -37,8 +37,18 @@ pub(crate) struct Link {
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
     /// One at a time makes a new one.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: tokio::sync::Mutex<Option<Failed>>,
 }
+
+/// The last try to connect, if it failed.
+struct Failed {
+    failure: Failure,
+    began: Instant,
+    ended: Instant,
+}
+
+/// Not tried again sooner: a server that is down is not to be met by a storm.
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone)]
 struct Line {
@@ -51,10 +61,36 @@ struct End {
     closed: AtomicBool,
     /// It hears what other processes tell.
     hears: AtomicBool,
+    /// Since when something was sent and nothing heard, in ms after `born`; 0 if nothing is owed.
+    owed_since: AtomicU64,
+    born: Instant,
     hub: Arc<Hub>,
 }
 
 impl End {
+    fn new(hub: Arc<Hub>) -> Self {
+        let (closed, hears, owed_since) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        Self { closed, hears, owed_since, born: Instant::now(), hub }
+    }
+
+    fn age(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Whether too long nothing was heard: callers that give up sooner than that never see it themselves.
+    fn is_mute(&self, patience: Duration) -> bool {
+        let since = self.owed_since.load(Ordering::Relaxed);
+        since > 0 && Duration::from_millis(self.age().saturating_sub(since)) > patience
+    }
+
+    fn owes(&self) {
+        let _ = self.owed_since.compare_exchange(0, self.age(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_heard(&self) {
+        self.owed_since.store(0, Ordering::Relaxed);
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -77,7 +113,7 @@ impl End {
 
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::new(None) }
     }
 
     /// Sends one command.
@@ -89,7 +125,8 @@ impl Link {
     /// It may have been applied or not.
     pub(crate) async fn one(&self, cmd: &Cmd) -> Result<Value, Failure> {
         let mut line = self.line().await?;
-        self.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await
+        let said = self.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await?;
+        refused(said)
     }
 
     /// Sends some in one write. Each has its own answer, or error, in its place.
@@ -103,8 +140,12 @@ impl Link {
     }
 
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
+        end.owes();
         match tokio::time::timeout(self.patience.response, sent).await {
-            Ok(Ok(value)) => Ok(value),
+            Ok(Ok(value)) => {
+                end.is_heard();
+                Ok(value)
+            }
             Ok(Err(error)) => {
                 if error.is_unrecoverable_error() {
                     self.broken(end);
@@ -138,33 +179,51 @@ impl Link {
     }
 
     fn open(&self) -> Option<Line> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|line| !line.end.is_closed()).cloned()
+        let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
+        if line.end.is_mute(self.patience.response) {
+            self.broken(&line.end);
+        }
+        (!line.end.is_closed()).then_some(line)
     }
 
     async fn line(&self) -> Result<Line, Failure> {
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let _turn = self.connecting.lock().await;
+        let came = Instant::now();
+        let mut last = self.connecting.lock().await;
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let line = self.connect().await?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-        Ok(line)
+        // What another one tried meanwhile, or a moment ago, would come to the same now.
+        if let Some(failed) = &*last
+            && (failed.began >= came || failed.ended.elapsed() < PAUSE)
+        {
+            return Err(failed.failure.clone());
+        }
+        let began = Instant::now();
+        match self.connect().await {
+            Ok(line) => {
+                *last = None;
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+                Ok(line)
+            }
+            Err(failure) => {
+                *last = Some(Failed { failure: failure.clone(), began, ended: Instant::now() });
+                Err(failure)
+            }
+        }
     }
 
     async fn connect(&self) -> Result<Line, Failure> {
         let client = self.target.client().await?;
-        let (closed, hears) = (AtomicBool::new(false), AtomicBool::new(false));
-        let end = Arc::new(End { closed, hears, hub: self.hub.clone() });
+        let end = Arc::new(End::new(self.hub.clone()));
         let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.patience.connect))
             .set_response_timeout(None)
             .set_push_sender(pushes);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = match tokio::time::timeout(self.patience.connect, connecting).await {
             Ok(Ok(connection)) => connection,
@@ -194,6 +253,14 @@ impl Link {
             }
             _ => failure.because(&why),
         }
+    }
+}
+
+/// A server's refusal is an error.
+pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
+    match value {
+        Value::ServerError(error) => Err(Failure::of_server(&error)),
+        value => Ok(value),
     }
 }
 

@@ -200,7 +200,6 @@ impl<'a> Fields<'a> {
         let expires_at = Micros(until.0 + times.seven("kept")?);
         let taken_over = Some(Fencing(times.seven("taken_over")?)).filter(|fencing| fencing.0 > 0);
         let state = match state {
-            b'P' if owner == OwnerToken::NOT_KEPT => return Err(corrupt("owner", "is missing")),
             b'P' if !error.is_empty() => return Err(corrupt("error", "stands in a consuming record")),
             b'P' => State::Consuming { owner, until, taken_over },
             b'V' => State::Vacant { not_before: until, error, taken_over },

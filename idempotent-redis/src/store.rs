@@ -5,14 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Key, Record, Release, Settled, Store,
-    StoreError,
+    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Inspect, Inspected, Key, Record,
+    Release, Settled, Store, StoreError,
 };
 
 use crate::answer;
 use crate::builder::RedisStoreBuilder;
-use crate::cache::Payload;
-use crate::call::Call;
+use crate::cache::{Asked, Payload};
+use crate::call::{Answer, Call, Said};
 use crate::hub::Hub;
 use crate::topology::Topology;
 
@@ -42,7 +42,6 @@ impl RedisStore {
     }
 
     /// To set anything but the place.
-    #[must_use]
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
     }
@@ -76,9 +75,9 @@ impl Store for RedisStore {
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
         let asked = self.0.hub.cache.asked();
         let call = Call::complete(held, completion);
-        let settled = self.settle(&call, |found, now| protocol::complete(found, held, completion, now)).await?;
-        self.remember(held, completion, asked, settled);
-        Ok(settled)
+        let answer = self.0.topology.ask(&call, BUDGET).await?;
+        self.remember(held, completion, asked, &answer);
+        answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
@@ -86,29 +85,37 @@ impl Store for RedisStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
-        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_purge(self).with_admin(self)
+        Abilities::none()
+            .with_batch(self)
+            .with_watch(self)
+            .with_browse(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
     }
 }
 
 impl RedisStore {
     /// What this process has done it need not ask for.
-    pub(crate) fn remember(
-        &self,
-        held: &Held,
-        completion: &Completion,
-        asked: Option<crate::cache::Asked>,
-        settled: Settled,
-    ) {
-        // The first result stands: one that was already there may be another.
-        if let (Settled::Done, Some(fencing)) = (settled, held.fencing) {
+    pub(crate) fn remember(&self, held: &Held, completion: &Completion, asked: Option<Asked>, answer: &Answer) {
+        // Only what it wrote: where the key was consumed already, the first result stands.
+        if let (Said::Plain, Some(fencing)) = (&answer.said, held.fencing) {
             let consumed = Consumed { fencing, value: completion.value.clone() };
             self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
         }
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let seen = found.map(|(record, now)| Inspected { record, now });
+        Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
 }
 

@@ -4,7 +4,7 @@ use redis::{Pipeline, Value};
 use crate::call::{Answer, Call, answers, command};
 use crate::failure::{Failure, FailureKind};
 use crate::lane::MOST;
-use crate::link::Link;
+use crate::link::{Link, refused};
 use crate::script::Scripts;
 
 /// One call as one command.
@@ -52,18 +52,11 @@ async fn trip(link: &Link, scripts: &Scripts, groups: &[&[&Call]], in_full: bool
         }
     };
     match said {
-        Ok(values) if values.len() == groups.len() => values.into_iter().map(heard).collect(),
+        Ok(values) if values.len() == groups.len() => values.into_iter().map(refused).collect(),
         Ok(_) => {
             vec![Err(Failure::ambiguous("the server gave another number of answers than it was asked")); groups.len()]
         }
         Err(failure) => vec![Err(failure); groups.len()],
-    }
-}
-
-fn heard(value: Value) -> Result<Value, Failure> {
-    match value {
-        Value::ServerError(error) => Err(Failure::of_server(&error)),
-        value => Ok(value),
     }
 }
 

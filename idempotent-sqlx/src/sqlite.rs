@@ -26,8 +26,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::live;
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled,
-    Store, StoreError, StoreErrorKind,
+    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected, Key, Micros, Record,
+    Release, Settled, Store, StoreError, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
@@ -155,13 +155,11 @@ impl Store for SqliteStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let mut turn = self.reader().await?;
-        let found = self.look(&mut turn, key).await?;
-        Ok(found.and_then(|(record, now)| live(Some(&record), now).is_some().then_some(record)))
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
+        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self).with_inspect(self)
     }
 }
 
@@ -169,6 +167,17 @@ impl Store for SqliteStore {
 impl Admin for SqliteStore {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
         self.call(Forget { key: key.clone(), expected, force, memory }).await
+    }
+}
+
+#[async_trait]
+impl Inspect for SqliteStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let mut turn = self.reader().await?;
+        let found = self.look(&mut turn, key).await?;
+        Ok(found
+            .filter(|(record, now)| live(Some(record), *now).is_some())
+            .map(|(record, now)| Inspected { record, now }))
     }
 }
 

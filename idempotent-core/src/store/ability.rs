@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Record, Settled, StoreError};
+use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, Record, Settled, StoreError};
 
 /// The abilities of a store, each as `Option<&dyn …>`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Abilities<'a> {
     pub purge: Option<&'a dyn Purge>,
     /// An operator's repairs.
     pub admin: Option<&'a dyn Admin>,
+    /// Shows a record with the store's own time.
+    pub inspect: Option<&'a dyn Inspect>,
 }
 
 impl<'a> Abilities<'a> {
@@ -63,6 +65,13 @@ impl<'a> Abilities<'a> {
     #[must_use]
     pub fn with_admin(mut self, admin: &'a dyn Admin) -> Self {
         self.admin = Some(admin);
+        self
+    }
+
+    /// Adds [`Inspect`].
+    #[must_use]
+    pub fn with_inspect(mut self, inspect: &'a dyn Inspect) -> Self {
+        self.inspect = Some(inspect);
         self
     }
 }
@@ -167,4 +176,31 @@ pub trait Admin: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`Store::release`](super::Store::release).
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError>;
+}
+
+/// Shows a record together with the store's own time: only then can be said how much is left of a lease, a delay or a
+/// retention, whatever the clock of the one who asks.
+///
+/// # Laws
+/// `abilities_that_are_reported_work`.
+#[async_trait]
+pub trait Inspect: fmt::Debug + Send + Sync {
+    /// As [`Store::peek`](super::Store::peek), and the time it was read at: record and time of one moment. `None` past
+    /// the record's time.
+    ///
+    /// # Errors
+    /// As [`Store::peek`](super::Store::peek).
+    ///
+    /// # Cancellation
+    /// Reads only: nothing is left behind.
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError>;
+}
+
+/// An answer of [`Inspect::inspect`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspected {
+    /// The record.
+    pub record: Record,
+    /// The store's time.
+    pub now: Micros,
 }

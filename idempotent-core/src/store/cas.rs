@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Abilities, Store};
+use super::{Abilities, Inspect, Inspected, Store};
 use crate::protocol::{self, Write};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Release, Settled, StoreError, StoreErrorKind};
 
@@ -110,11 +110,19 @@ impl<B: CasBackend> Store for Cas<B> {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let seen = self.0.read(key).await?;
-        Ok(seen.record.filter(|record| protocol::live(Some(record), seen.now).is_some()))
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+        Abilities::none().with_inspect(self)
+    }
+}
+
+#[async_trait]
+impl<B: CasBackend> Inspect for Cas<B> {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let Seen { record, now, .. } = self.0.read(key).await?;
+        let live = record.filter(|record| protocol::live(Some(record), now).is_some());
+        Ok(live.map(|record| Inspected { record, now }))
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::shard::Shard;
-use super::{Abilities, Admin, Purge, Store, Watch, Watching};
+use super::{Abilities, Admin, Inspect, Inspected, Purge, Store, Watch, Watching};
 use crate::protocol::{self, Write};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
@@ -26,7 +26,7 @@ use crate::{
 /// that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few at a
 /// time with every step, without a scan; [`Purge`] removes the rest.
 ///
-/// Abilities: watch, purge, admin.
+/// Abilities: watch, purge, admin, inspect.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -219,11 +219,11 @@ impl Store for MemoryStore {
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        Ok(self.update(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)).flatten())
+        Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_watch(self).with_purge(self).with_admin(self)
+        Abilities::none().with_watch(self).with_purge(self).with_admin(self).with_inspect(self)
     }
 }
 
@@ -244,5 +244,15 @@ impl Purge for MemoryStore {
 impl Admin for MemoryStore {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
         Ok(self.settle(key, |found, now| protocol::forget(found, expected, force, memory, now)))
+    }
+}
+
+#[async_trait]
+impl Inspect for MemoryStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let seen = |record: &Record, now| Inspected { record: record.clone(), now };
+        let look =
+            |found: Option<&Record>, now| (protocol::live(found, now).map(|record| seen(record, now)), Write::Keep);
+        Ok(self.update(key, look).flatten())
     }
 }

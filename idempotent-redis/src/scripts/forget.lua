@@ -7,23 +7,21 @@ local now = t[1] * 1000000 + t[2]
 local memory = A[1] + 0
 local out, n = {now}, 1
 
--- The number a key is settled under and when it was first seen; nothing where it may not be forgotten.
+-- The number a key is settled under, and whether somebody waits; nothing where it may not be forgotten.
 local function settled(cur, force)
   local state = string.match(cur, '^\129([PFD])')
   if state and #cur >= 80 then
-    local first, updated, till, kept = struct.unpack('>I7I7I7I7', cur, #cur - 60)
+    local updated, till, kept = struct.unpack('>I7I7I7', cur, #cur - 53)
     local fence = tonumber(sub(cur, -26, -11))
     if not fence or fence >= 9007199254740992 or till + kept <= now then return end
     if state == 'P' and (force ~= '1' or till - updated > 2678400000000) then return end
-    return fence, first, string.byte(cur, 19) >= 4
+    return fence, string.byte(cur, 19) >= 4
   end
   if string.match(cur, '^%d+$') and #cur == 19 then
-    local fence = tonumber(sub(cur, 1, 16))
-    return fence, fence, false
+    return tonumber(sub(cur, 1, 16)), false
   end
   if string.match(cur, '^\129[\96-\111]') and #cur >= 11 then
-    local fence = struct.unpack('>I7', cur, 3)
-    return fence, fence, false
+    return struct.unpack('>I7', cur, 3), false
   end
 end
 
@@ -33,10 +31,10 @@ for i = 1, #K do
   local r
   if type(cur) == 'string' then
     r = 'R' .. cur
-    local fence, first, watched = settled(cur, force)
+    local fence, watched = settled(cur, force)
     if fence and fence == tonumber(expected) and fence < 9007199254740992 then
       local v = '\129V' .. string.rep('\0', 17) .. 'forgotten by an operator'
-        .. struct.pack('>I7I7I7I7I7', first, now, now, memory, 0) .. string.format('%016.0f%010.0f', fence, 0)
+        .. struct.pack('>I7I7I7I7I7', now, now, now, memory, 0) .. string.format('%016.0f%010.0f', fence, 0)
       r = pcall('SET', k, v, 'PX', math.max(math.ceil(memory / 1000), math.ceil((fence - now) / 1000) + 1))
       r = r.err and 'E' .. r.err or nil
       if not r then

@@ -1,10 +1,17 @@
 #!lua flags=no-writes
--- What is there. Answers: now (µs), then for each key its value or false, and its time to live (ms; -1: for ever).
+-- What is there. Answers: now (µs), then for each key its value or false, and when the key ends (ms; -1: never).
 local t = redis.call('TIME')
-local out = {t[1] * 1000000 + t[2]}
+local now = t[1] * 1000000 + t[2]
+local out = {now}
 for i = 1, #KEYS do
-  local cur = redis.pcall('GET', KEYS[i])
+  local k = KEYS[i]
+  local cur, ends = redis.pcall('GET', k), redis.pcall('PEXPIRETIME', k)
+  -- Redis 6.2 knows only how long it has left.
+  if type(ends) == 'table' then
+    ends = redis.call('PTTL', k)
+    if ends >= 0 then ends = ends + math.floor(now / 1000) end
+  end
   out[2 * i] = type(cur) == 'table' and 'E' .. cur.err or cur and 'R' .. cur
-  out[2 * i + 1] = redis.call('PTTL', KEYS[i])
+  out[2 * i + 1] = ends
 end
 return out

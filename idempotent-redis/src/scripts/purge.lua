@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Removes records past their time whose number cannot be drawn again. ARGV: the most of them. Answers: how many.
+-- Removes records past their time whose number cannot be drawn again. Answers for each key 1 if it is gone, else 0.
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local gone = 0
+local out = {}
 for i = 1, #KEYS do
   local cur = redis.pcall('GET', KEYS[i])
-  if gone < ARGV[1] + 0 and type(cur) == 'string' and string.match(cur, '^\129[PVFD]') and #cur >= 80 then
+  out[i] = 0
+  if type(cur) == 'string' and string.match(cur, '^\129[PVFD]') and #cur >= 80 then
     local till, kept = struct.unpack('>I7I7', cur, #cur - 46)
     local fence = tonumber(string.sub(cur, -26, -11))
-    if fence and till + kept <= now and fence < now then gone = gone + redis.call('DEL', KEYS[i]) end
+    if fence and till + kept <= now and fence < now then out[i] = redis.call('DEL', KEYS[i]) end
   end
 end
-return gone
+return out

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Browse, Fencing, Key, Page, Purge, Settled, StoreError, StoreErrorKind, Watch, Watching,
+    Abilities, Admin, Browse, Fencing, Inspect, Inspected, Key, Page, Purge, Settled, StoreError, StoreErrorKind,
+    Watch, Watching,
 };
 
 use super::{Answer, FaultStore, Verb};
@@ -25,6 +26,9 @@ impl FaultStore {
         }
         if inner.admin.is_some() {
             abilities = abilities.with_admin(self);
+        }
+        if inner.inspect.is_some() {
+            abilities = abilities.with_inspect(self);
         }
         abilities
     }
@@ -75,5 +79,20 @@ impl Admin for FaultStore {
             admin.forget(key, expected, force, memory).await
         };
         self.call(Verb::Forget, Some(key), None, call, |settled| Answer::Settled(*settled)).await
+    }
+}
+
+/// A peek by its faults and in the log: the time beside the record is all it has more.
+#[async_trait]
+impl Inspect for FaultStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let call = async {
+            let inspect = self.shared.inner.abilities().inspect.ok_or_else(|| missing("inspect"))?;
+            inspect.inspect(key).await
+        };
+        self.call(Verb::Peek, Some(key), None, call, |seen| {
+            Answer::Peeked(seen.as_ref().map(|seen| seen.record.clone()))
+        })
+        .await
     }
 }

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Claim, ClaimRequest, Fencing, Held, Purge, Settled, StateKind, Verdict};
+use idempotent_core::{Admin, Claim, ClaimRequest, Clock, Fencing, Held, Purge, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
@@ -11,7 +11,14 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
     let first = s.store.abilities();
     let again = s.store.abilities();
     let names = |a: idempotent_core::Abilities<'_>| {
-        [a.batch.is_some(), a.watch.is_some(), a.browse.is_some(), a.purge.is_some(), a.admin.is_some()]
+        [
+            a.batch.is_some(),
+            a.watch.is_some(),
+            a.browse.is_some(),
+            a.purge.is_some(),
+            a.admin.is_some(),
+            a.inspect.is_some(),
+        ]
     };
     assert_eq!(names(first), names(again), "an ability does not come and go");
     acquired(s.claim_by(1).await);
@@ -31,6 +38,17 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
     if let Some(admin) = first.admin {
         let settled = must("forget", admin.forget(&s.key("absent"), Fencing(1), true, HOUR).await);
         assert_eq!(settled, lost(StateKind::Absent));
+    }
+    if let Some(inspect) = first.inspect {
+        let seen = must("inspect", inspect.inspect(&s.key("k")).await).expect("the key is held");
+        assert_eq!(Some(&seen.record), s.peek().await.as_ref(), "inspecting shows what peeking shows");
+        // Held for the law's lease or, in a batch, renewed to an hour; remembered for an hour more.
+        let rest = seen.record.expires_at - seen.now;
+        assert!(rest > HOUR / 2 && rest <= 2 * HOUR, "of an hour's memory after a lease {rest:?} are left");
+        if let Some(clock) = &s.clock {
+            assert_eq!(seen.now, clock.wall(), "the time is the store's");
+        }
+        assert_eq!(must("inspect", inspect.inspect(&s.key("absent")).await), None);
     }
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
 }

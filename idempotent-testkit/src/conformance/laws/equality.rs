@@ -267,13 +267,21 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What is wanted, without the owner's token if the store did not keep it: a consumed record need not.
+/// What is wanted, without what the store need not keep of a consumed record: its owner's token, and when it was first
+/// seen and written. The grant's number stands for each of them.
 fn as_kept(want: Record, got: Option<&Record>) -> Record {
-    match (want.state, got.map(|got| &got.state)) {
-        (State::Consumed { value, .. }, Some(State::Consumed { owner: OwnerToken::NOT_KEPT, .. })) => {
-            Record { state: State::Consumed { owner: OwnerToken::NOT_KEPT, value }, ..want }
+    let (State::Consumed { owner, value }, Some(Record { state: State::Consumed { owner: kept, .. }, .. })) =
+        (&want.state, got)
+    else {
+        return want;
+    };
+    let owner = if *kept == OwnerToken::NOT_KEPT { *kept } else { *owner };
+    let state = State::Consumed { owner, value: value.clone() };
+    match got {
+        Some(got) if got.first_seen.0 == got.fencing.0 && got.updated_at == got.first_seen => {
+            Record { state, first_seen: got.first_seen, updated_at: got.updated_at, ..want }
         }
-        (state, _) => Record { state, ..want },
+        _ => Record { state, ..want },
     }
 }
 

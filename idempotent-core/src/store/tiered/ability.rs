@@ -1,0 +1,122 @@
+//! What the durable store can do beyond a store, with the fast tier kept in step.
+use std::future::pending;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::{Recalled, TieredStore};
+use crate::store::{Abilities, Admin, Batch, Browse, Inspect, Inspected, Page, Purge, Watch, Watching};
+use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Settled, StoreError, StoreErrorKind};
+
+impl TieredStore {
+    /// Only what the durable store has.
+    pub(super) fn forwarded(&self) -> Abilities<'_> {
+        let durable = self.0.durable.abilities();
+        Abilities {
+            batch: durable.batch.map(|_| self as _),
+            watch: durable.watch.map(|_| self as _),
+            browse: durable.browse.map(|_| self as _),
+            purge: durable.purge.map(|_| self as _),
+            admin: durable.admin.map(|_| self as _),
+            inspect: durable.inspect.map(|_| self as _),
+        }
+    }
+
+    async fn bar(&self, key: &Key) {
+        let _ = self.patiently(self.0.fast.bar(key, self.0.max_age)).await;
+    }
+}
+
+/// Never reached through [`TieredStore::forwarded`]: what the durable store cannot do is not offered.
+fn missing(ability: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store has no ability to {ability}"))
+}
+
+fn none<T>(requests: usize) -> Vec<Result<T, StoreError>> {
+    (0..requests).map(|_| Err(missing("take several requests in one trip"))).collect()
+}
+
+#[async_trait]
+impl Batch for TieredStore {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        let Some(batch) = self.0.durable.abilities().batch else { return none(requests.len()) };
+        let recalled = join_all(requests.iter().map(|request| self.recall(request))).await;
+        let unknown = |recalled: &Recalled| !matches!(recalled, Recalled::Known(_));
+        let open: Vec<_> =
+            requests.iter().zip(&recalled).filter(|(_, is)| unknown(is)).map(|(request, _)| request.clone()).collect();
+        let decided = if open.is_empty() { Vec::new() } else { batch.claim_all(&open).await };
+        let duplicates = open.iter().zip(&decided).zip(recalled.iter().filter(|is| unknown(is)));
+        let repairs = duplicates.filter_map(|((request, claim), recalled)| {
+            matches!((claim, recalled), (Ok(Claim::Consumed(_)), Recalled::Unknown))
+                .then(|| self.informed_of_duplicate(&request.key))
+        });
+        join_all(repairs).await;
+        let mut decided = decided.into_iter();
+        let unanswered =
+            || Err(StoreError::new(StoreErrorKind::Ambiguous).because("the batch left a claim unanswered"));
+        let merged = recalled.into_iter().map(|recalled| match recalled {
+            Recalled::Known(claim) => Ok(claim),
+            Recalled::Unknown | Recalled::Failed => decided.next().unwrap_or_else(unanswered),
+        });
+        merged.collect()
+    }
+
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        match self.0.durable.abilities().batch {
+            Some(batch) => batch.renew_all(held).await,
+            None => none(held.len()),
+        }
+    }
+
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        let Some(batch) = self.0.durable.abilities().batch else { return none(done.len()) };
+        let settled = batch.complete_all(done).await;
+        let completed = done.iter().zip(&settled).filter(|(_, settled)| matches!(settled, Ok(Settled::Done)));
+        join_all(completed.map(|((held, _), _)| self.informed_of_completion(&held.key))).await;
+        settled
+    }
+}
+
+impl Watch for TieredStore {
+    fn watch(&self, key: &Key) -> Watching {
+        self.0.durable.abilities().watch.map_or_else(|| Box::pin(pending()) as Watching, |watch| watch.watch(key))
+    }
+}
+
+#[async_trait]
+impl Browse for TieredStore {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+        self.0.durable.abilities().browse.ok_or_else(|| missing("browse"))?.browse(after, limit).await
+    }
+}
+
+#[async_trait]
+impl Purge for TieredStore {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        self.0.durable.abilities().purge.ok_or_else(|| missing("purge"))?.purge(at_most).await
+    }
+}
+
+#[async_trait]
+impl Inspect for TieredStore {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        self.0.durable.abilities().inspect.ok_or_else(|| missing("inspect"))?.inspect(key).await
+    }
+}
+
+#[async_trait]
+impl Admin for TieredStore {
+    /// A fact read before the record was forgotten is believed until `max_age` after it was asked for, and so not beyond
+    /// the second bar, which begins later and stands as long. The first bar takes away what is known already: from here
+    /// on no claim is answered by it, also if the rest of this is never done.
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        let admin = self.0.durable.abilities().admin.ok_or_else(|| missing("forget"))?;
+        self.bar(key).await;
+        let settled = admin.forget(key, expected, force, memory).await;
+        if !matches!(settled, Ok(Settled::Lost { .. })) {
+            self.bar(key).await;
+        }
+        settled
+    }
+}

@@ -1,0 +1,132 @@
+//! The scripts by the test's own clock: their arithmetic to the µs, and each end to the ms.
+//!
+//! Simulated: a few lines of Lua before each script give it a time that the test sets, and let keys end by it. All else
+//! is the real script on a real server.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected, Key,
+    Page, Purge, Record, Release, Settled, Store, StoreError, Watch, Watching,
+};
+use idempotent_redis::RedisStore;
+use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::{Subject, VirtualClock};
+
+const TIMED: &str = include_str!("timed.lua");
+
+/// Tells the server what time it is before each call.
+struct OnClock {
+    store: RedisStore,
+    clock: VirtualClock,
+    server: Arc<RedisServer>,
+}
+
+impl OnClock {
+    async fn open(server: &Arc<RedisServer>, clock: &VirtualClock) -> Self {
+        let timed = |script: &str| match script.split_once('\n') {
+            // Looking lets a key end, too.
+            Some((first, rest)) if first.starts_with("#!") => {
+                format!("{}\n{TIMED}\n{rest}", first.replace("no-writes", "allow-oom"))
+            }
+            _ => format!("{TIMED}\n{script}"),
+        };
+        let builder = RedisStore::builder(server.url()).clock(Arc::new(clock.clone())).edit_scripts(timed);
+        let store = builder.connect().await.unwrap();
+        Self { store, clock: clock.clone(), server: server.clone() }
+    }
+
+    fn timed(&self) -> &RedisStore {
+        self.server.command(&["SET", "test:clock", &self.clock.wall().0.to_string()]);
+        &self.store
+    }
+}
+
+pub(crate) async fn subject() -> Subject {
+    let (server, clock) = (Arc::new(RedisServer::start()), VirtualClock::new());
+    let (store, second) = (OnClock::open(&server, &clock).await, OnClock::open(&server, &clock).await);
+    Subject::new(store).second(second).on_clock(clock).rounds(20).guarded_by(server)
+}
+
+impl fmt::Debug for OnClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for OnClock {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.timed().claim(request).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.timed().renew(held, lease).await
+    }
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.timed().complete(held, completion).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.timed().release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.timed().peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+            .with_batch(self)
+            .with_watch(self)
+            .with_browse(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
+    }
+}
+
+#[async_trait]
+impl Batch for OnClock {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        self.timed().claim_all(requests).await
+    }
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        self.timed().renew_all(held).await
+    }
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        self.timed().complete_all(done).await
+    }
+}
+
+impl Watch for OnClock {
+    fn watch(&self, key: &Key) -> Watching {
+        self.timed().watch(key)
+    }
+}
+
+#[async_trait]
+impl Browse for OnClock {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+        self.timed().browse(after, limit).await
+    }
+}
+
+#[async_trait]
+impl Purge for OnClock {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        self.timed().purge(at_most).await
+    }
+}
+
+#[async_trait]
+impl Admin for OnClock {
+    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+        self.timed().forget(key, expected, force, memory).await
+    }
+}
+
+#[async_trait]
+impl Inspect for OnClock {
+    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        self.timed().inspect(key).await
+    }
+}

@@ -1,0 +1,134 @@
+//! Fast tiers that are down, forget, stall, or stand still where a test wants them to.
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::{Fact, FastTier, Key, MemoryTier, StoreError, StoreErrorKind};
+use tokio::sync::Semaphore;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mood {
+    Well,
+    /// Refuses every call.
+    Down,
+    /// Answers no call.
+    Stalls,
+    /// Answers and takes half of what it should; the other half is lost, every second time with an error.
+    Forgets,
+    /// Emptied before each third call.
+    Flushed,
+}
+
+/// Seeded: the same moods for the same calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Weak {
+    pub(crate) inner: MemoryTier,
+    mood: Arc<Mutex<Mood>>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Weak {
+    pub(crate) fn new(inner: MemoryTier, mood: Mood) -> Self {
+        Self { inner, mood: Arc::new(Mutex::new(mood)), calls: Arc::default() }
+    }
+
+    pub(crate) fn becomes(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// Whether the call is to be made; how it fails or forgets otherwise.
+    async fn passes(&self) -> Result<bool, StoreError> {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let dice = call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mood = *self.mood.lock().unwrap();
+        match mood {
+            Mood::Well => Ok(true),
+            Mood::Down => Err(down()),
+            Mood::Stalls => pending().await,
+            Mood::Forgets if dice % 4 == 0 => Err(down()),
+            Mood::Forgets => Ok(dice % 4 != 1),
+            Mood::Flushed => {
+                if dice % 3 == 0 {
+                    self.inner.flush();
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn down() -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because("injected: the fast tier is down")
+}
+
+#[async_trait]
+impl FastTier for Weak {
+    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+        if self.passes().await? { self.inner.recall(key).await } else { Ok(None) }
+    }
+
+    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+        if self.passes().await? { self.inner.remember(key, fact, keep).await } else { Ok(false) }
+    }
+
+    /// Taken by one that forgets, too: where a bar is not, a forgotten key is answered for a while, as the docs say and
+    /// tests of their own show.
+    async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError> {
+        if *self.mood.lock().unwrap() != Mood::Forgets {
+            self.passes().await?;
+        }
+        self.inner.bar(key, keep).await
+    }
+}
+
+/// Lets no fact in, or no answer out, until told to.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    pub(crate) inner: MemoryTier,
+    before: Arc<Semaphore>,
+    after: Arc<Semaphore>,
+}
+
+const WIDE: usize = 1_000;
+
+impl Gate {
+    /// Facts wait at the door.
+    pub(crate) fn before(inner: MemoryTier) -> Self {
+        Self { inner, before: Arc::new(Semaphore::new(0)), after: Arc::new(Semaphore::new(WIDE)) }
+    }
+
+    /// Facts are let in, and nobody hears of it.
+    pub(crate) fn after(inner: MemoryTier) -> Self {
+        Self { inner, before: Arc::new(Semaphore::new(WIDE)), after: Arc::new(Semaphore::new(0)) }
+    }
+
+    pub(crate) fn open(&self) {
+        self.before.add_permits(WIDE);
+        self.after.add_permits(WIDE);
+    }
+}
+
+#[async_trait]
+impl FastTier for Gate {
+    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+        self.inner.recall(key).await
+    }
+
+    /// As a server does: what was sent is applied, also if who sent it has gone.
+    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+        let (gate, key, fact) = (self.clone(), key.clone(), fact.clone());
+        let sent = tokio::spawn(async move {
+            gate.before.acquire().await.unwrap().forget();
+            let taken = gate.inner.remember(&key, &fact, keep).await;
+            gate.after.acquire().await.unwrap().forget();
+            taken
+        });
+        sent.await.unwrap()
+    }
+
+    async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError> {
+        self.inner.bar(key, keep).await
+    }
+}
