@@ -1,0 +1,148 @@
+//! Each guard of each script is there for a reason: without it a law is broken.
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#[path = "../conformance/damage.rs"]
+mod damage;
+#[path = "../conformance/exact.rs"]
+#[allow(dead_code, reason = "the laws are held by name there, one after the other here")]
+mod exact;
+mod lua;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
+use std::time::Instant;
+
+use idempotent_redis::RedisStore;
+use idempotent_testkit::Subject;
+use idempotent_testkit::conformance::{Law, Need, laws};
+use idempotent_testkit::servers::RedisServer;
+
+use self::damage::Values;
+use self::lua::{Edit, edits};
+
+const SCRIPTS: [(&str, &str); 6] = [
+    ("claim", include_str!("../../src/scripts/claim.lua")),
+    ("complete", include_str!("../../src/scripts/complete.lua")),
+    ("renew", include_str!("../../src/scripts/renew.lua")),
+    ("release", include_str!("../../src/scripts/release.lua")),
+    ("forget", include_str!("../../src/scripts/forget.lua")),
+    ("purge", include_str!("../../src/scripts/purge.lua")),
+];
+
+/// A script with one guard less.
+#[derive(Clone, Debug)]
+struct Mutant {
+    script: &'static str,
+    edit: Edit,
+}
+
+impl Mutant {
+    fn all() -> Vec<Self> {
+        let of = |(script, text)| edits(text).into_iter().map(move |edit| Self { script, edit });
+        SCRIPTS.into_iter().flat_map(of).collect()
+    }
+
+    fn name(&self) -> String {
+        let guard = self.edit.guard.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("{}.lua:{} `{guard}` always {}", self.script, self.edit.line, self.edit.says)
+    }
+
+    /// What stands in the place of each script. What a store does to them first must be the same here.
+    fn edits(&self) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
+        let whole = SCRIPTS.iter().find(|(script, _)| *script == self.script).map(|(_, text)| prepared(text));
+        let (whole, edited) = (whole.unwrap_or_default(), prepared(&self.edit.text));
+        move |script: &str| if script == whole { edited.clone() } else { script.to_owned() }
+    }
+}
+
+fn prepared(text: &str) -> String {
+    text.replace("@settled", "idempotent:settled").replace("@forgotten", "idempotent:forgotten")
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says it to the caller only: hundreds of laws are broken here.
+fn quietly(broken: impl FnOnce()) -> Option<String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = take_hook();
+        set_hook(Box::new(move |panic| {
+            let worker = thread::current().name().is_some_and(|name| name.starts_with("tokio-"));
+            if !worker && !QUIET.get() {
+                loud(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let held = catch_unwind(AssertUnwindSafe(broken));
+    QUIET.set(false);
+    held.err().map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+/// Those that need no time of their own first: most mutants go no further.
+fn by_cost() -> Vec<&'static Law> {
+    let offered = |law: &&Law| !law.needs().iter().any(|need| matches!(need, Need::Clients | Need::Losing));
+    let mut all: Vec<_> = laws::all().filter(offered).collect();
+    all.sort_by_key(|law| match law.group() {
+        "races" | "connections" => 2,
+        "equality" => 1,
+        _ => 0,
+    });
+    all
+}
+
+/// On a server that is swept first: damage is planted by the system's clock, all else goes by the test's.
+fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option<String> {
+    server.command(&["FLUSHALL"]);
+    let server = server.clone();
+    if !law.needs().iter().any(|need| matches!(need, Need::Planting | Need::Foreign)) {
+        return quietly(|| law.hold(async move || exact::subject(server, edit).await.rounds(4)));
+    }
+    quietly(|| {
+        law.hold(async move || {
+            let open = async || RedisStore::builder(server.url()).edit_scripts(edit.clone()).connect().await.unwrap();
+            let (store, second) = (open().await, open().await);
+            Subject::new(store).second(second).planting(Values(server.clone())).rounds(4).guarded_by(server)
+        });
+    })
+}
+
+/// The first law it breaks.
+fn found(mutant: &Mutant, server: &Arc<RedisServer>) -> Option<&'static str> {
+    by_cost().into_iter().find(|law| holds(law, server, mutant.edits()).is_some()).map(Law::name)
+}
+
+#[test]
+fn the_scripts_as_they_are_break_no_law_here() {
+    let server = Arc::new(RedisServer::start());
+    let broken: Vec<_> =
+        by_cost().into_iter().filter_map(|law| Some((law.name(), holds(law, &server, str::to_owned)?))).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn each_guard_taken_out_of_a_script_is_noticed() {
+    let mutants = Mutant::all();
+    let (next, found_by) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        let server = Arc::new(RedisServer::start());
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
+            let began = Instant::now();
+            let law = found(mutant, &server);
+            println!("{:?} {} {}", began.elapsed(), law.unwrap_or("SURVIVES"), mutant.name());
+            found_by.lock().unwrap().push((mutant.name(), law));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    let found_by = found_by.into_inner().unwrap();
+    let survivors: Vec<_> = found_by.iter().filter(|(_, law)| law.is_none()).map(|(name, _)| name).collect();
+    println!("{} of {} are noticed", found_by.len() - survivors.len(), found_by.len());
+    assert!(survivors.len() * 20 <= found_by.len(), "{survivors:#?}");
+}
