@@ -103,6 +103,18 @@ impl Call {
         Self::new(Terms::new(Script::Watch, []), key, [None, None])
     }
 
+    pub(crate) fn recall(key: &Key) -> Self {
+        Self::new(Terms::new(Script::Recall, []), key, [None, None])
+    }
+
+    pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: std::time::Duration) -> Self {
+        Self::new(Terms::new(Script::Remember, [millis(keep)]), key, [Some(Arg::Own(fact)), None])
+    }
+
+    pub(crate) fn bar(key: &Key, keep: std::time::Duration) -> Self {
+        Self::new(Terms::new(Script::Bar, [millis(keep)]), key, [None, None])
+    }
+
     pub(crate) fn purge(key: &Key) -> Self {
         Self::new(Terms::new(Script::Purge, []), key, [None, None])
     }

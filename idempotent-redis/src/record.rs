@@ -17,7 +17,7 @@ use idempotent_core::{
 };
 
 /// Of the records that this version writes. A byte that no UTF-8 text begins with; the versions to come follow it.
-const VERSION: u8 = 0x81;
+pub(crate) const VERSION: u8 = 0x81;
 const VERSIONS: std::ops::RangeInclusive<u8> = 0x80..=0x8f;
 const TIMES: usize = 5 * 7;
 const FENCING: usize = 16;
@@ -112,6 +112,9 @@ pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError
     let [state] = rest.take("state")?;
     match state {
         b'P' | b'V' | b'F' | b'D' => checked(rest.standing(state)?),
+        b'T' | b'B' => {
+            Err(foreign("it is the fact of a tiered store: give that one a database or namespace of its own"))
+        }
         CONSUMED..=0x6f => checked(rest.consumed(state - CONSUMED, expires)?),
         other => Err(corrupt("state", &format!("is {other:#04x}, which is none"))),
     }

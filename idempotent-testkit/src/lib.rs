@@ -14,6 +14,7 @@
 //! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 //! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
+//! | have a private server | `servers`, and `proxy` to fail between it and a client; feature `servers` |
 //! | judge what real processes did to a store | [`history`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
@@ -25,6 +26,8 @@ mod fault;
 pub mod history;
 mod mock;
 pub mod mutants;
+#[cfg(feature = "servers")]
+pub mod proxy;
 #[cfg(feature = "servers")]
 pub mod servers;
 pub mod sim;

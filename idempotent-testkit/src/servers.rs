@@ -23,7 +23,7 @@ mod builder;
 mod clock;
 mod cluster;
 mod files;
-mod port;
+pub(crate) mod port;
 mod process;
 mod replicas;
 mod resp;

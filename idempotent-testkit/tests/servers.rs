@@ -1,6 +1,8 @@
 //! The private servers and the proxy do what their docs say. They need what `cargo xtask setup` installs.
 #[path = "servers/groups.rs"]
 mod groups;
+#[path = "servers/proxy.rs"]
+mod proxy;
 #[path = "servers/single.rs"]
 mod single;
 #[path = "servers/tls.rs"]

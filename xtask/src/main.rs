@@ -17,7 +17,7 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       the sets of tests that take longer; there are none yet
+  test extras       the sets of tests that take longer: Redis' on the flavours of `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
@@ -25,7 +25,8 @@ cargo xtask COMMAND
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
-  setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
+  setup             install what the tests need beside a Rust toolchain; `test` does it, too
+  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 1] = ["model"];
@@ -81,7 +82,9 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
-        ["check" | "fix" | "setup", other, ..] => return Err(unknown(other, &[])),
+        ["setup", "--flavours"] => setup::flavours::all(),
+        ["setup", other, ..] => return Err(unknown(other, &["--flavours"])),
+        ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };
     Ok(match done {

@@ -1,9 +1,83 @@
 //! Installs what the tests need.
-use crate::tools::Done;
+pub(crate) mod flavours;
 
-/// Nothing so far, and says so. Debian packages of servers come here with the stores that need them.
-#[allow(clippy::unnecessary_wraps, reason = "every command ends in the same way")]
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::tools::{Done, stream};
+
+/// A program and Debian's packages that bring it.
+const NEEDED: [(&str, &[&str]); 4] = [
+    ("redis-server", &["redis-server"]),
+    ("redis-cli", &["redis-tools"]),
+    ("openssl", &["openssl"]),
+    // The clock of a server that a test shifts is a small library in C.
+    ("cc", &["gcc", "libc6-dev"]),
+];
+
+/// What is missing, by apt-get where that is allowed; else says how. Does nothing where everything is there.
 pub(crate) fn all() -> Done {
-    println!("nothing to install: a Rust toolchain and a C compiler are all that the tests need");
-    Ok(true)
+    let packages = missing(installed);
+    if packages.is_empty() {
+        let programs: Vec<&str> = NEEDED.iter().map(|(program, _)| *program).collect();
+        println!("xtask setup: found {}", programs.join(", "));
+        return Ok(true);
+    }
+    let list = packages.join(" ");
+    if !installed("apt-get") {
+        println!("xtask setup: this is no Debian; install what brings {list} there");
+        return Ok(false);
+    }
+    if !is_root() {
+        println!("xtask setup: missing {list}; run\n  sudo apt-get install --no-install-recommends {list}");
+        return Ok(false);
+    }
+    println!("xtask setup: installing {list}");
+    let install = [&["install", "--yes", "--no-install-recommends"][..], &packages].concat();
+    // The lists of packages may be missing or old.
+    if !apt_get(&install)? && !(apt_get(&["update"])? && apt_get(&install)?) {
+        println!("xtask setup: apt-get could not install {list}");
+        return Ok(false);
+    }
+    let still = missing(installed);
+    if !still.is_empty() {
+        println!("xtask setup: installed, and still not on the PATH: {}", still.join(" "));
+    }
+    Ok(still.is_empty())
+}
+
+/// The packages of programs that are not there.
+fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    NEEDED.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
+}
+
+fn installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// By what one's own process belongs to; a system that cannot say so has no apt-get either.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    Path::new("/proc/self").metadata().is_ok_and(|own| own.uid() == 0)
+}
+
+fn apt_get(arguments: &[&str]) -> Result<bool, std::io::Error> {
+    let mut command = Command::new("apt-get");
+    // In this run level Debian's packages do not start their service.
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
+    Ok(stream(&mut command, |_| ())?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_installed() {
+        assert_eq!(missing(|_| true), Vec::<&str>::new());
+        assert_eq!(missing(|program| program == "cc" || program == "openssl"), ["redis-server", "redis-tools"]);
+        assert!(installed("cargo") && !installed("redis-server-of-nowhere"));
+    }
 }

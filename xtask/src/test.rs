@@ -7,12 +7,18 @@ use std::process::Command;
 use self::build::Built;
 use self::tally::Tally;
 use crate::outside::{STORE, outside};
-use crate::tools::{Done, cargo, stream};
+use crate::setup;
+use crate::setup::flavours::{self, FLAVOURS};
+use crate::tools::{Done, cargo, root, stream};
 
 const RUN: [&str; 3] = ["test", "--no-fail-fast", "--locked"];
 
 /// All tests of all packages, then the doc tests, then those of the crate outside; `filter` goes to each test binary.
 pub(crate) fn all(filter: &[&str]) -> Done {
+    if !setup::all()? {
+        // Not the end: most tests need no server, and those that do say what they miss.
+        println!("xtask test: something is not installed");
+    }
     let mut tally = Tally::default();
     let built = build::all()?;
     for target in built.failed() {
@@ -49,8 +55,45 @@ fn runs(built: &Built) -> Result<Vec<Command>, Box<dyn std::error::Error>> {
 }
 
 /// The sets of tests that take longer than CI's main run should.
-#[allow(clippy::unnecessary_wraps, reason = "every command ends in the same way")]
 pub(crate) fn extras() -> Done {
-    println!("there are no extra sets yet: `cargo xtask test` runs every test");
-    Ok(true)
+    if !setup::all()? || !flavours::all()? {
+        println!("xtask test extras: the servers to run on are not there");
+        return Ok(false);
+    }
+    let mut tally = Tally::default();
+    for flavour in &FLAVOURS {
+        for package in on_redis()? {
+            println!("xtask test extras: {package} on {}", flavour.version);
+            let mut command = cargo(&RUN)?;
+            command.args(["--package", package.name]).args(package.targets);
+            command.env("IDEMPOTENT_REDIS_SERVER", flavour.path()?).env("IDEMPOTENT_REDIS_VERSION", flavour.version);
+            let status = stream(&mut command, |line| tally.line(line))?;
+            tally.end(status.success());
+        }
+    }
+    println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
+    Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// What is run on each flavour of Redis.
+struct OnRedis {
+    name: &'static str,
+    targets: &'static [&'static str],
+}
+
+impl std::fmt::Display for OnRedis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const ON_REDIS: [OnRedis; 2] = [
+    // That the servers are of the flavour that was asked for, among others.
+    OnRedis { name: "idempotent-testkit", targets: &["--test", "servers"] },
+    OnRedis { name: "idempotent-redis", targets: &[] },
+];
+
+fn on_redis() -> Result<Vec<&'static OnRedis>, Box<dyn std::error::Error>> {
+    let root = root()?;
+    Ok(ON_REDIS.iter().filter(|package| root.join(package.name).join("Cargo.toml").exists()).collect())
 }

@@ -13,7 +13,7 @@ const BUS: u16 = 10_000;
 ///
 /// # Errors
 /// Where all of those that were tried are taken.
-pub(super) fn free(with_bus: bool) -> Result<u16, String> {
+pub(crate) fn free(with_bus: bool) -> Result<u16, String> {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     (0..1_000)
         .map(|_| FIRST + u16::try_from(random() % u64::from(PORTS)).unwrap_or_default())

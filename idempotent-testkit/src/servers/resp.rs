@@ -151,6 +151,13 @@ impl Connection {
     }
 }
 
+/// What comes, as bytes.
+impl Read for Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {

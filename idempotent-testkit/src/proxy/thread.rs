@@ -1,0 +1,131 @@
+//! The proxy's thread: it accepts, and does what it is told.
+use std::io;
+use std::net::TcpListener as Blocking;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc as blocking};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::line;
+use super::plan::Plan;
+use crate::servers::port;
+
+/// Ports tried: each was free a moment before.
+const TRIES: usize = 20;
+
+pub(super) type Done = blocking::Sender<Result<(), String>>;
+
+pub(super) enum Order {
+    Hello(oneshot::Sender<()>),
+    Cut(Done),
+    Refuse(Done),
+    Listen(Done),
+}
+
+pub(super) struct Task {
+    target: String,
+    port: u16,
+    plan: Arc<Plan>,
+    listener: Option<Blocking>,
+    inbox: mpsc::UnboundedReceiver<Order>,
+}
+
+/// # Errors
+/// Where no port is free.
+pub(super) fn bind() -> Result<(Blocking, u16), String> {
+    for _ in 0..TRIES {
+        let port = port::free(false)?;
+        if let Ok(listener) = Blocking::bind(("127.0.0.1", port)) {
+            return Ok((listener, port));
+        }
+    }
+    Err(format!("{TRIES} ports were free and then taken"))
+}
+
+impl Task {
+    pub(super) fn new(
+        target: String,
+        port: u16,
+        plan: Arc<Plan>,
+        listener: Blocking,
+        inbox: mpsc::UnboundedReceiver<Order>,
+    ) -> Self {
+        Self { target, port, plan, listener: Some(listener), inbox }
+    }
+
+    /// Until nobody can send orders any more.
+    #[allow(clippy::expect_used, reason = "without a runtime there is no proxy, and whoever waits for it notices")]
+    pub(super) fn run(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(self.obey());
+    }
+
+    async fn obey(mut self) {
+        let mut listener = self.listener.take().and_then(|listener| adopt(listener).ok());
+        let (mut lines, cuts) = (JoinSet::new(), watch::Sender::new(0));
+        loop {
+            tokio::select! {
+                order = self.inbox.recv() => match order {
+                    None => return,
+                    Some(Order::Hello(done)) => drop(done.send(())),
+                    Some(Order::Cut(done)) => {
+                        // Who connected before the order is cut, too.
+                        while let Some(Ok(client)) = waiting(listener.as_ref()) {
+                            self.serve(client, &mut lines, &cuts);
+                        }
+                        cuts.send_modify(|cuts| *cuts += 1);
+                        while lines.join_next().await.is_some() {}
+                        drop(done.send(Ok(())));
+                    }
+                    Some(Order::Refuse(done)) => {
+                        listener = None;
+                        drop(done.send(Ok(())));
+                    }
+                    Some(Order::Listen(done)) if listener.is_some() => drop(done.send(Ok(()))),
+                    Some(Order::Listen(done)) => {
+                        let again = Blocking::bind(("127.0.0.1", self.port)).and_then(adopt);
+                        drop(done.send(again.map(|again| listener = Some(again)).map_err(|e| e.to_string())));
+                    }
+                },
+                client = accept(listener.as_ref()) => self.serve(client, &mut lines, &cuts),
+                // Forgets those that ended.
+                Some(_) = lines.join_next() => {}
+            }
+        }
+    }
+
+    fn serve(&self, client: TcpStream, lines: &mut JoinSet<()>, cuts: &watch::Sender<u64>) {
+        self.plan.connections.fetch_add(1, SeqCst);
+        lines.spawn(line::serve(client, self.target.clone(), Arc::clone(&self.plan), cuts.subscribe()));
+    }
+}
+
+fn adopt(listener: Blocking) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// The next connection; never, where nobody listens.
+async fn accept(listener: Option<&TcpListener>) -> TcpStream {
+    loop {
+        match listener {
+            Some(listener) => {
+                if let Ok((client, _)) = listener.accept().await {
+                    return client;
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// A connection that is there already.
+fn waiting(listener: Option<&TcpListener>) -> Option<io::Result<TcpStream>> {
+    let accepted = std::pin::pin!(listener?.accept());
+    match accepted.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(accepted) => Some(accepted.map(|(client, _)| client)),
+        std::task::Poll::Pending => None,
+    }
+}

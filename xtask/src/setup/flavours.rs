@@ -1,0 +1,189 @@
+//! Redis 8.0 and Valkey 8.1 out of Debian's packages, beside the system's and not installed.
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::tools::{Done, capture, root};
+
+/// The release that has both.
+const SUITE: &str = "trixie";
+
+/// The servers and the libraries they load, since the system's may be older.
+const PACKAGES: [&str; 20] = [
+    "redis-server",
+    "redis-tools",
+    "valkey-server",
+    "valkey-tools",
+    "libc6",
+    "libssl3t64",
+    "libsystemd0",
+    "liblzf1",
+    "libjemalloc2",
+    "liblua5.1-0",
+    "lua-cjson",
+    "lua-bitop",
+    "libcap2",
+    "libzstd1",
+    "liblzma5",
+    "libgcrypt20",
+    "libgpg-error0",
+    "libatomic1",
+    "libstdc++6",
+    "libgcc-s1",
+];
+
+/// A server that tests can run on instead of the system's.
+pub(crate) struct Flavour {
+    pub(crate) program: &'static str,
+    /// As the test of the version wants it.
+    pub(crate) version: &'static str,
+    /// How `--version` begins.
+    told: &'static str,
+}
+
+pub(crate) const FLAVOURS: [Flavour; 2] = [
+    Flavour { program: "redis-server", version: "redis 8.0", told: "Redis server v=8.0." },
+    Flavour { program: "valkey-server", version: "valkey 8.1", told: "Valkey server v=8.1." },
+];
+
+impl Flavour {
+    /// Where it is, once [`all`] was there.
+    pub(crate) fn path(&self) -> Result<PathBuf, Box<dyn Error>> {
+        Ok(folder()?.join("bin").join(self.program))
+    }
+
+    /// Whether it is there and is what it should be.
+    fn works(&self) -> Result<bool, Box<dyn Error>> {
+        let told = capture(Command::new(self.path()?).arg("--version"));
+        Ok(told.is_ok_and(|(status, told)| status.success() && told.starts_with(self.told)))
+    }
+}
+
+/// Unpacks them into the target folder. Does nothing where they are there. Needs no rights, and the network.
+pub(crate) fn all() -> Done {
+    if !are_there()? {
+        let folder = folder()?;
+        println!("xtask setup: unpacking {SUITE}'s Redis and Valkey into {}", folder.display());
+        // What is left of a run that was broken off would be mixed with what comes.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        unpack(&folder)?;
+    }
+    for flavour in &FLAVOURS {
+        let (_, told) = capture(Command::new(flavour.path()?).arg("--version"))?;
+        println!("xtask setup: {}", told.trim());
+    }
+    are_there()
+}
+
+fn are_there() -> Done {
+    FLAVOURS.iter().try_fold(true, |all, flavour| Ok(all && flavour.works()?))
+}
+
+fn folder() -> Result<PathBuf, Box<dyn Error>> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    Ok(root()?.join(target).join("flavours"))
+}
+
+fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let apt = folder.join("apt");
+    for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
+        fs::create_dir_all(apt.join(part))?;
+    }
+    let source = format!("deb [signed-by={KEYRING}] {} {SUITE} main\n", mirror()?);
+    fs::write(apt.join("etc/sources.list"), source)?;
+    apt_get(&apt, &["update"])?;
+    apt_get(&apt, &[&["download"][..], &PACKAGES].concat())?;
+    let system = folder.join("root");
+    for package in fs::read_dir(apt.join("archives"))? {
+        let package = package?.path();
+        if package.extension().is_some_and(|extension| extension == "deb") {
+            ran(Command::new("dpkg-deb").arg("-x").arg(package).arg(&system))?;
+        }
+    }
+    let bin = folder.join("bin");
+    fs::create_dir_all(&bin)?;
+    for flavour in &FLAVOURS {
+        let script = bin.join(flavour.program);
+        fs::write(&script, launcher(&system, flavour.program)?)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
+    fs::remove_dir_all(apt)?;
+    Ok(())
+}
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// The mirror this system gets its own packages from.
+fn mirror() -> Result<String, Box<dyn Error>> {
+    let texts = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"].map(fs::read_to_string);
+    let found = texts.iter().flatten().find_map(|text| mirror_in(text));
+    Ok(found.ok_or("this system names no mirror of Debian: the flavours are Debian's packages")?)
+}
+
+/// The first that is not for security updates only; both forms of the file.
+fn mirror_in(sources: &str) -> Option<String> {
+    let lines = sources.lines().filter(|line| line.starts_with("URIs:") || line.starts_with("deb "));
+    let mut words = lines.flat_map(str::split_whitespace);
+    words.find(|word| word.starts_with("http") && !word.contains("security")).map(str::to_owned)
+}
+
+/// With a state of its own: nothing of the system's is read but its keys, and nothing is written.
+fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
+    let mut command = Command::new("apt-get");
+    let folders = [
+        ("Dir::Etc", "etc"),
+        ("Dir::Etc::sourcelist", "etc/sources.list"),
+        ("Dir::State::lists", "lists"),
+        ("Dir::Cache", ""),
+        ("Dir::Cache::archives", "archives"),
+    ];
+    for (name, place) in folders {
+        command.arg("-o").arg(format!("{name}={}", apt.join(place).display()));
+    }
+    for option in ["Dir::Etc::sourceparts=/dev/null", "Debug::NoLocking=1"] {
+        command.args(["-o", option]);
+    }
+    // As oneself: the user apt would change to may not write here.
+    command.args(["-o", "APT::Sandbox::User=root", "-qq"]).args(arguments).current_dir(apt.join("archives"));
+    ran(&mut command)
+}
+
+fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    let (status, output) = capture(command).map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
+}
+
+/// Starts it with the loader and the libraries it was built for.
+fn launcher(system: &Path, program: &str) -> Result<String, Box<dyn Error>> {
+    let libraries = system.join("usr/lib");
+    let loaders = fs::read_dir(&libraries)?.flatten().filter_map(|entry| {
+        let inside = fs::read_dir(entry.path()).ok()?.flatten();
+        inside
+            .map(|file| file.path())
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
+    });
+    let loader = loaders.into_iter().next().ok_or("the C library's package has no loader")?;
+    let beside = loader.parent().unwrap_or(&libraries).display();
+    let (loader, binary) = (loader.display(), system.join("usr/bin").join(program));
+    let binary = binary.display();
+    Ok(format!("#!/bin/sh\nexec '{loader}' --library-path '{beside}' '{binary}' \"$@\"\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_read_out_of_both_forms() {
+        let mirror = Some("http://mirror.test/debian".to_owned());
+        let new = "Types: deb\nURIs: http://security.test/security\n\nTypes: deb\nURIs: http://mirror.test/debian\n";
+        assert_eq!(mirror_in(new), mirror);
+        let old = "# deb http://no.test/debian a main\ndeb [signed-by=/k] http://mirror.test/debian bookworm main\n";
+        assert_eq!(mirror_in(old), mirror);
+        assert_eq!(mirror_in("Types: deb\n"), None);
+    }
+}
