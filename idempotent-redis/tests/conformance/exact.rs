@@ -25,7 +25,7 @@ struct OnClock {
 }
 
 impl OnClock {
-    async fn open(server: &Arc<RedisServer>, clock: &VirtualClock, edit: impl Edit) -> Self {
+    async fn open(server: &Arc<RedisServer>, clock: &VirtualClock, cached: bool, edit: impl Edit) -> Self {
         let timed = move |script: &str| match edit(script).split_once('\n') {
             // Looking lets a key end, too.
             Some((first, rest)) if first.starts_with("#!") => {
@@ -34,6 +34,7 @@ impl OnClock {
             _ => format!("{TIMED}\n{script}"),
         };
         let builder = RedisStore::builder(server.url()).clock(Arc::new(clock.clone())).edit_scripts(timed);
+        let builder = if cached { builder } else { builder.cache(None) };
         let store = builder.connect().await.unwrap();
         Self { store, clock: clock.clone(), server: server.clone() }
     }
@@ -49,10 +50,10 @@ pub(crate) trait Edit: Fn(&str) -> String + Clone + Send + Sync + 'static {}
 impl<E: Fn(&str) -> String + Clone + Send + Sync + 'static> Edit for E {}
 
 /// On an empty server.
-pub(crate) async fn subject(server: Arc<RedisServer>, edit: impl Edit) -> Subject {
+pub(crate) async fn subject(server: Arc<RedisServer>, cached: bool, edit: impl Edit) -> Subject {
     let clock = VirtualClock::new();
-    let store = OnClock::open(&server, &clock, edit.clone()).await;
-    let second = OnClock::open(&server, &clock, edit).await;
+    let store = OnClock::open(&server, &clock, cached, edit.clone()).await;
+    let second = OnClock::open(&server, &clock, cached, edit).await;
     Subject::new(store).second(second).on_clock(clock).rounds(20).guarded_by(server)
 }
 

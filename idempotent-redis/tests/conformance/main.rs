@@ -23,4 +23,4 @@ conformance!(single, subject(|builder| builder), without: [clock, clients, losin
 conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock, clients, losing]);
 conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock, clients, losing]);
 // Values are damaged above; here it is about time.
-conformance!(by_the_tests_clock, exact::subject(Arc::new(RedisServer::start()), str::to_owned), without: [clients, losing, planting, foreign]);
+conformance!(by_the_tests_clock, exact::subject(Arc::new(RedisServer::start()), true, str::to_owned), without: [clients, losing, planting, foreign]);
