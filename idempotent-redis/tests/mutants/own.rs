@@ -11,17 +11,20 @@ use idempotent_testkit::servers::{RedisServer, Value};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 const FENCING: &[u8; 16] = b"0000000000000007";
-const ATTEMPT: &[u8; 10] = b"0000000001";
-const VERDICTS: [Verdict; 5] = [Verdict::Delete, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury];
+pub(crate) const ATTEMPT: &[u8; 10] = b"0000000001";
+pub(crate) const VERDICTS: [Verdict; 5] =
+    [Verdict::Delete, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury];
 
 pub(crate) struct World {
     pub(crate) server: Arc<RedisServer>,
     pub(crate) store: RedisStore,
+    /// What is done to the scripts of further connections.
+    pub(crate) edit: Arc<dyn Fn(&str) -> String + Send + Sync>,
 }
 
 /// A record of the long shape, by its fields: µs from now, or as bytes.
 #[derive(Clone, Copy)]
-struct Shape {
+pub(crate) struct Shape {
     state: u8,
     owner: u128,
     until: i64,
@@ -30,17 +33,22 @@ struct Shape {
     attempt: &'static [u8; 10],
 }
 
-const HELD: Shape =
+pub(crate) const HELD: Shape =
     Shape { state: b'P', owner: 1, until: 30_000_000, kept: 60_000_000, fencing: FENCING, attempt: ATTEMPT };
 
 impl Shape {
-    fn bytes(self) -> Vec<u8> {
+    pub(crate) fn bytes(self) -> Vec<u8> {
         let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
         let mut out = vec![0x81, self.state];
         out.extend(self.owner.to_be_bytes());
         out.push(0);
         out.extend(self.tail(now));
         out
+    }
+
+    /// Its lease has ended; it is remembered.
+    pub(crate) fn over(self) -> Self {
+        Self { until: -10_000_000, ..self }
     }
 
     fn tail(self, now: i64) -> Vec<u8> {
@@ -57,20 +65,20 @@ impl Shape {
 }
 
 impl World {
-    fn plant(&self, key: &Key, value: &[u8]) {
+    pub(crate) fn plant(&self, key: &Key, value: &[u8]) {
         self.server.command(&[b"SET", key.as_str().as_bytes(), value]);
     }
 
-    fn look(&self, key: &Key) -> Value {
+    pub(crate) fn look(&self, key: &Key) -> Value {
         self.server.command(&["GET", key.as_str()])
     }
 }
 
-fn key(name: u128) -> Key {
+pub(crate) fn key(name: u128) -> Key {
     Key::from_parts("own", name)
 }
 
-fn ask(key: &Key, owner: u128) -> ClaimRequest {
+pub(crate) fn ask(key: &Key, owner: u128) -> ClaimRequest {
     ClaimRequest {
         key: key.clone(),
         owner: OwnerToken(owner),
@@ -83,15 +91,15 @@ fn ask(key: &Key, owner: u128) -> ClaimRequest {
     }
 }
 
-fn held(key: &Key, owner: u128) -> Held {
+pub(crate) fn held(key: &Key, owner: u128) -> Held {
     Held { key: key.clone(), owner: OwnerToken(owner), fencing: None }
 }
 
-fn done(value: Option<&[u8]>) -> Completion {
+pub(crate) fn done(value: Option<&[u8]>) -> Completion {
     Completion { value: value.map(Arc::from), retain: HOUR }
 }
 
-fn down(verdict: Verdict) -> Release {
+pub(crate) fn down(verdict: Verdict) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
 }
 
