@@ -4,18 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
-use redis::{IntoConnectionInfo, ProtocolVersion};
+use idempotent_core::{Clock, StoreError, SystemClock};
+use redis::RedisConnectionInfo;
 
 use crate::RedisStore;
+use crate::access::{self, Access};
 use crate::cache::{Cache, CacheOptions};
+use crate::cluster::{Cluster, Maker};
+use crate::durability::{Counters, Durability};
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::link::{Link, Patience, Target};
+use crate::place::Place;
 use crate::script::{Dialect, Scripts};
+use crate::sentinel::Sentinels;
 use crate::store::Inner;
 use crate::topology::Topology;
+use crate::turn::Manner;
 
 /// Changes a script's text.
 type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -27,6 +33,8 @@ pub struct RedisStoreBuilder {
     cache: Option<CacheOptions>,
     clock: Arc<dyn Clock>,
     patience: Patience,
+    durability: Durability,
+    sentinel_login: Option<(Option<String>, String)>,
     edit: Option<Edit>,
     plain: bool,
 }
@@ -39,6 +47,8 @@ impl RedisStoreBuilder {
             cache: Some(CacheOptions::default()),
             clock: Arc::new(SystemClock::new()),
             patience,
+            durability: Durability::Primary,
+            sentinel_login: None,
             edit: None,
             plain: false,
         }
@@ -80,6 +90,29 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// What a claim and a completion wait for besides the primary's own answer.
+    ///
+    /// A claim that too few replicas have in time is given back and refused as not applied. A completion stands
+    /// whatever the replicas say, since the handler has run: it is counted ([`RedisStore::counts`]) and warned of.
+    /// Renewals and releases do not wait. The wait holds up the connection, and with it all calls for the same server:
+    /// up to `timeout` per trip where replicas are slow. Keep it well below a tenth of the leases.
+    ///
+    /// # Default
+    /// [`Durability::Primary`]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Who we are to the sentinels of `redis+sentinel://`; the user and the password in the URL are for the servers.
+    ///
+    /// # Default
+    /// Nobody in particular
+    pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
+        self.sentinel_login = Some((user.map(str::to_owned), password.to_owned()));
+        self
+    }
+
     /// For tests of the scripts' guards only.
     #[doc(hidden)]
     pub fn edit_scripts(mut self, edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
@@ -102,15 +135,48 @@ impl RedisStoreBuilder {
     /// # Cancellation
     /// Nothing is left behind.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock)));
+        let place = Place::of(&self.url)?;
+        let counters = Arc::new(Counters::default());
+        let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock.clone())));
+        let patience = Patience { response: self.patience.response + self.durability.patience(), ..self.patience };
+        let manner = self.manner(matches!(place, Place::Cluster { .. }));
+        let topology = match place {
+            Place::Single(info) => {
+                let link = Link::new(Box::new(Single { client: access::client(*info)? }), patience, hub.clone());
+                Topology::One(Lane::new(link, manner))
+            }
+            Place::Sentinel { sentinels, name, servers } => {
+                let login = self.sentinel_login(servers.tls);
+                let target = Sentinels::new(sentinels, name, login, servers, patience.connect);
+                Topology::Named(Lane::new(Link::new(Box::new(target), patience, hub.clone()), manner))
+            }
+            Place::Cluster { seeds, nodes } => {
+                let maker = Maker { access: nodes, patience, hub: hub.clone(), manner };
+                Topology::Cluster(Arc::new(Cluster::connect(maker, seeds, counters.clone()).await?))
+            }
+        };
+        for lane in topology.lanes(false).await? {
+            lane.link().one(&redis::cmd("PING")).await?;
+        }
+        Ok(RedisStore(Arc::new(Inner { topology, hub, durability: self.durability, counters })))
+    }
+
+    fn manner(&self, is_cluster: bool) -> Manner {
         let dialect = if self.plain { Dialect::Plain } else { Dialect::Flags };
-        let edit = self.edit.unwrap_or_else(|| Arc::new(str::to_owned));
-        let scripts = Scripts::new(dialect, |text| edit(text));
-        let single = Single::of(&self.url)?;
-        let link = Link::new(Box::new(single), self.patience, hub.clone());
-        link.one(&redis::cmd("PING")).await?;
-        let topology = Topology::One(Lane::new(link, scripts, true));
-        Ok(RedisStore(Arc::new(Inner { topology, hub })))
+        let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
+        // Keys of one node lie in several slots, which no script may name together.
+        Manner { scripts: Scripts::new(dialect, |text| edit(text)), joins: !is_cluster, durability: self.durability }
+    }
+
+    fn sentinel_login(&self, tls: bool) -> Access {
+        let mut login = RedisConnectionInfo::default();
+        if let Some((user, password)) = &self.sentinel_login {
+            login = login.set_password(password);
+            if let Some(user) = user {
+                login = login.set_username(user);
+            }
+        }
+        Access { tls, login }
     }
 }
 
@@ -124,16 +190,6 @@ impl fmt::Debug for RedisStoreBuilder {
 #[derive(Debug)]
 struct Single {
     client: redis::Client,
-}
-
-impl Single {
-    fn of(url: &str) -> Result<Self, StoreError> {
-        let invalid = |e: redis::RedisError| StoreError::new(StoreErrorKind::Schema).because(e.to_string());
-        let info = url.into_connection_info().map_err(invalid)?;
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = redis::Client::open(info.set_redis_settings(settings)).map_err(invalid)?;
-        Ok(Self { client })
-    }
 }
 
 #[async_trait]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
+use crate::access::Address;
+
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -25,6 +27,8 @@ pub(crate) enum FailureKind {
     NotPrimary,
     /// Not applied: the script has to be sent in full.
     NoScript,
+    /// Not applied: there is no connection.
+    Unreachable,
 }
 
 impl Failure {
@@ -38,6 +42,20 @@ impl Failure {
 
     pub(crate) fn not_applied(text: impl Into<Arc<str>>) -> Self {
         Self::new(StoreErrorKind::NotApplied, text)
+    }
+
+    pub(crate) fn unreachable(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Unreachable, text: text.into() }
+    }
+
+    /// Not applied, and worth another try in a moment.
+    pub(crate) fn soon(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Soon, text: text.into() }
+    }
+
+    /// The client library takes no server like this.
+    pub(crate) fn setting(error: &RedisError) -> Self {
+        Self::new(StoreErrorKind::Schema, error.to_string())
     }
 
     /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
@@ -85,6 +103,15 @@ impl Failure {
         &self.text
     }
 
+    /// A node that redirects without a host means its own.
+    pub(crate) fn beside(mut self, node: &Address) -> Self {
+        let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
+        if let Some(address) = Address::parse(to) {
+            *to = address.beside(node).to_string().into();
+        }
+        self
+    }
+
     /// Says more about the same.
     pub(crate) fn because(self, why: &str) -> Self {
         Self { text: format!("{why}: {}", self.text).into(), ..self }
@@ -99,7 +126,8 @@ impl From<Failure> for StoreError {
             | FailureKind::Ask(_)
             | FailureKind::Soon
             | FailureKind::NotPrimary
-            | FailureKind::NoScript => StoreErrorKind::NotApplied,
+            | FailureKind::NoScript
+            | FailureKind::Unreachable => StoreErrorKind::NotApplied,
         };
         Self::new(kind).because(&*failure.text)
     }

@@ -1,16 +1,24 @@
 //! Redis and Valkey store of `idempotent-rs`.
+mod access;
 mod answer;
 mod batch;
 mod browse;
 mod builder;
 mod cache;
 mod call;
+mod cluster;
+mod durability;
 mod failure;
+mod flight;
 mod hub;
 mod lane;
 mod link;
+mod place;
+mod race;
 mod record;
+mod replicated;
 mod script;
+mod sentinel;
 mod store;
 mod tier;
 mod topology;
@@ -19,5 +27,6 @@ mod watch;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
+pub use self::durability::{Counts, Durability};
 pub use self::store::RedisStore;
 pub use self::tier::RedisTier;
