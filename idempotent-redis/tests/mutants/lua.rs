@@ -7,8 +7,8 @@ use std::ops::Range;
 /// A script in which one guard says always the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Edit {
-    /// Where the guard stood, from 1 on.
-    pub(crate) line: usize,
+    /// Where the guard stands: its line.
+    pub(crate) line: String,
     pub(crate) guard: String,
     /// What it says now.
     pub(crate) says: bool,
@@ -30,7 +30,8 @@ pub(crate) fn edits(text: &str) -> Vec<Edit> {
 }
 
 fn edit(text: &str, guard: Range<usize>, says: bool) -> Edit {
-    let line = text[..guard.start].lines().count().max(1);
+    let start = text[..guard.start].rfind('\n').map_or(0, |end| end + 1);
+    let line = text[start..].lines().next().unwrap_or_default().trim().to_owned();
     let edited = format!("{}{says}{}", &text[..guard.start], &text[guard.end..]);
     Edit { line, guard: text[guard].to_owned(), says, text: edited }
 }
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn an_edit_changes_one_guard_and_says_where() {
         let edits = edits("#!lua\nif a then\n  if b and c then end\nend");
-        assert_eq!((edits[2].line, &*edits[2].guard), (3, "b"));
+        assert_eq!((&*edits[2].line, &*edits[2].guard), ("if b and c then end", "b"));
         assert_eq!(edits[2].text, "#!lua\nif a then\n  if true and c then end\nend");
     }
 }

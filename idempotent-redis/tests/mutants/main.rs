@@ -50,7 +50,7 @@ impl Mutant {
 
     fn name(&self) -> String {
         let guard = self.edit.guard.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("{}.lua:{} `{guard}` always {}", self.script, self.edit.line, self.edit.says)
+        format!("{}: `{guard}` always {}, in `{}`", self.script, self.edit.says, self.edit.line)
     }
 
     /// What stands in the place of each script. What a store does to them first must be the same here.
@@ -64,6 +64,22 @@ impl Mutant {
 fn prepared(text: &str) -> String {
     text.replace("@settled", "idempotent:settled").replace("@forgotten", "idempotent:forgotten")
 }
+
+/// Guards without which a script answers the same: the script, what they are called, and why.
+const EQUIVALENT: &[(&str, &str, &str)] = &[
+    ("claim", "`timed` always true", "the time to live is read for nothing where nobody keeps it"),
+    ("claim", r"`string.match(cur, '^[\129%d]')` always true", "the client refuses what is no record all the same"),
+    (
+        "claim",
+        "`state == 'P'` always true, in `if state == 'P' and sub(",
+        "what is vacant has no owner, nobody owns by zero",
+    ),
+    ("release", "`not r` always true", "where the write is refused waiters are woken for nothing, and ask"),
+    ("forget", "`not r` always true", "likewise, and others forget what they may still have kept"),
+    ("forget", "`fence >= 9007199254740992` always false", "guarded a second time below"),
+    ("forget", "`fence < 9007199254740992` always true", "guarded a first time above"),
+    ("forget", "`fence` always true", "no number is not the expected one"),
+];
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -146,6 +162,9 @@ cases! {
     traces::what_the_server_refuses_is_told_and_not_done
     traces::a_record_is_as_short_as_it_can_be
     traces::long_retentions_are_spread_and_short_ones_are_not
+    traces::of_joined_calls_each_has_its_own_answer
+    traces::what_looks_like_a_consumed_record_is_not_forgotten
+    traces::a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
     traces::word_is_sent_of_what_is_waited_for_and_of_nothing_else
 }
 
@@ -176,25 +195,35 @@ fn the_scripts_as_they_are_break_no_law_here() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Two at a time. Those that change nothing are not waited for: they would be held against every law there is.
 #[test]
 fn each_guard_taken_out_of_a_script_is_noticed() {
-    let mutants = Mutant::all();
-    let (next, found_by) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let all = Mutant::all();
+    let is = |mutant: &Mutant, (script, guard, _): &(&str, &str, &str)| {
+        mutant.script == *script && mutant.name().contains(*guard)
+    };
+    let changes_nothing = |mutant: &&Mutant| EQUIVALENT.iter().any(|same| is(mutant, same));
+    let (same, mutants): (Vec<_>, Vec<_>) = all.iter().partition(changes_nothing);
+    let gone: Vec<_> = EQUIVALENT.iter().filter(|one| !same.iter().any(|mutant| is(mutant, one))).collect();
+    assert!(gone.is_empty(), "explained, and not in the scripts any more: {gone:#?}");
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         let server = Arc::new(RedisServer::start());
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
             let began = Instant::now();
-            let law = found(mutant, &server);
-            println!("{:?} {} {}", began.elapsed(), law.unwrap_or("SURVIVES"), mutant.name());
-            found_by.lock().unwrap().push((mutant.name(), law));
+            match found(mutant, &server) {
+                Some(law) => println!("{:?} {} is noticed by {law}", began.elapsed(), mutant.name()),
+                None => missed.lock().unwrap().push(mutant.name()),
+            }
         }
     };
     thread::scope(|scope| {
         scope.spawn(work);
         scope.spawn(work);
     });
-    let found_by = found_by.into_inner().unwrap();
-    let survivors: Vec<_> = found_by.iter().filter(|(_, law)| law.is_none()).map(|(name, _)| name).collect();
-    println!("{} of {} are noticed", found_by.len() - survivors.len(), found_by.len());
-    assert!(survivors.len() * 20 <= found_by.len(), "{survivors:#?}");
+    let missed = missed.into_inner().unwrap();
+    let noticed = mutants.len() - missed.len();
+    println!("{noticed} of {} are noticed; {} change nothing that anybody could see", all.len(), same.len());
+    assert!(missed.is_empty(), "neither noticed nor explained: {missed:#?}");
+    assert!(noticed * 100 >= all.len() * 90, "more is explained away than should be");
 }

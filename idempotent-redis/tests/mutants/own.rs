@@ -25,16 +25,18 @@ pub(crate) struct World {
 /// A record of the long shape, by its fields: µs from now, or as bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    state: u8,
-    owner: u128,
-    until: i64,
-    kept: u64,
-    fencing: &'static [u8; 16],
-    attempt: &'static [u8; 10],
+    pub(crate) state: u8,
+    pub(crate) owner: u128,
+    pub(crate) until: i64,
+    pub(crate) kept: u64,
+    /// The number of the owner whose lease ran out before.
+    pub(crate) over: u64,
+    pub(crate) fencing: &'static [u8; 16],
+    pub(crate) attempt: &'static [u8; 10],
 }
 
 pub(crate) const HELD: Shape =
-    Shape { state: b'P', owner: 1, until: 30_000_000, kept: 60_000_000, fencing: FENCING, attempt: ATTEMPT };
+    Shape { state: b'P', owner: 1, until: 30_000_000, kept: 60_000_000, over: 0, fencing: FENCING, attempt: ATTEMPT };
 
 impl Shape {
     pub(crate) fn bytes(self) -> Vec<u8> {
@@ -55,7 +57,7 @@ impl Shape {
         let until = u64::try_from(now + self.until).unwrap();
         let now = u64::try_from(now + self.until.min(0)).unwrap();
         let mut out = Vec::new();
-        for time in [now, now, until, self.kept, 0] {
+        for time in [now, now, until, self.kept, self.over] {
             out.extend(&time.to_be_bytes()[1..]);
         }
         out.extend(self.fencing);
@@ -140,7 +142,7 @@ async fn refused_by_all(w: &World, key: &Key) {
         let forgotten = w.store.forget(key, Fencing(7), force, HOUR).await;
         corrupt(forgotten.err().map(|error| error.kind()));
     }
-    let _ = w.store.purge(100).await;
+    assert_eq!(w.store.purge(100).await.ok(), Some(0));
     assert_eq!(w.look(key), before);
 }
 

@@ -6,7 +6,7 @@ use idempotent_core::{Claim, Fencing, Held, Purge, Store, StoreErrorKind, Verdic
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 
-use super::own::{ATTEMPT, HELD, HOUR, VERDICTS, World, ask, done, down, held, key};
+use super::own::{ATTEMPT, HELD, HOUR, Shape, VERDICTS, World, ask, done, down, held, key};
 
 /// A value of another type, and one that may not be written: neither is taken for an answer.
 pub(crate) async fn what_the_server_refuses_is_told_and_not_done(w: &World) {
@@ -138,4 +138,55 @@ fn published(w: &World) -> i64 {
     let stats = w.server.info("cmdstat_publish");
     let calls = stats.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+/// Of calls that went down together each has its own answer.
+pub(crate) async fn of_joined_calls_each_has_its_own_answer(w: &World) {
+    for verb in ["release", "forget"] {
+        for name in 0..40 {
+            let fencing = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
+            w.plant(&key(name), &fencing.bytes());
+        }
+        let mut calls = tokio::task::JoinSet::new();
+        for name in 0..40 {
+            let store = w.store.clone();
+            calls.spawn(async move {
+                let held = Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
+                let settled = match verb {
+                    "release" => store.release(&held, &down(Verdict::Vacate)).await,
+                    _ => store.forget(&held.key, Fencing(7), true, HOUR).await,
+                };
+                (name, settled.unwrap())
+            });
+        }
+        while let Some(called) = calls.join_next().await {
+            let (name, settled) = called.unwrap();
+            assert_eq!(settled == Settled::Done, name % 2 == 0, "{verb} of {name}: {settled:?}");
+        }
+    }
+}
+
+/// What only begins like a record of ours, or is as long as one, is somebody else's, or damaged.
+pub(crate) async fn what_looks_like_a_consumed_record_is_not_forgotten(w: &World) {
+    let lookalikes: [(&[u8], StoreErrorKind); 4] = [
+        (b"0000000000000007abc", StoreErrorKind::Foreign),
+        (b"00000000000000070", StoreErrorKind::Foreign),
+        (b"zz\0\0\0\0\0\0\x07\0\x01", StoreErrorKind::Foreign),
+        (b"\x81\x60\0\0\0\0\0\0\x07", StoreErrorKind::Corrupt),
+    ];
+    for (name, (value, kind)) in (1..).zip(lookalikes) {
+        w.plant(&key(name), value);
+        let forgotten = w.store.forget(&key(name), Fencing(7), true, HOUR).await;
+        assert_eq!(forgotten.err().map(|error| error.kind()), Some(kind), "{value:?}");
+        assert_eq!(w.look(&key(name)), Value::Bytes(value.to_vec()));
+    }
+}
+
+/// The run after a refund learns whose effect may have happened, whatever is counted.
+pub(crate) async fn a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left(w: &World) {
+    w.plant(&key(1), &Shape { over: 5, ..HELD }.bytes());
+    assert_eq!(w.store.release(&held(&key(1), 1), &down(Verdict::Refund)).await.unwrap(), Settled::Done);
+    let claimed = w.store.claim(&ask(&key(1), 2)).await.unwrap();
+    let Claim::Acquired(grant) = claimed else { panic!("{claimed:?}") };
+    assert_eq!(grant.taken_over, Some(Fencing(5)));
 }

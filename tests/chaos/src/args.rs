@@ -29,6 +29,8 @@ pub enum Topology {
     Single,
     /// A primary and a replica under three sentinels.
     Sentinel,
+    /// Three primaries, each with a replica.
+    Cluster,
     /// Somebody else's store.
     Outside(String),
 }
@@ -63,7 +65,7 @@ impl Args {
             long: Duration::from_secs(60),
             seed: 0,
             history: None,
-            topology: Topology::Single,
+            topology: Topology::Sentinel,
             weakness: None,
             calm: false,
         };
@@ -100,7 +102,8 @@ fn topology(value: &str) -> Result<Topology, String> {
     match value {
         "single" => Ok(Topology::Single),
         "sentinel" => Ok(Topology::Sentinel),
-        _ => Err(format!("`--topology {value}`: known here: single, sentinel")),
+        "cluster" => Ok(Topology::Cluster),
+        _ => Err(format!("`--topology {value}`: known here: single, sentinel, cluster")),
     }
 }
 

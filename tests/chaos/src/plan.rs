@@ -23,8 +23,10 @@ pub(crate) enum Harm {
     StopStore(Duration),
     /// The server is killed, and started again with all that it had answered.
     CrashStore,
-    /// The primary is killed, and its replica takes over.
-    Failover,
+    /// The primary is killed, and its replica takes over, which had heard nothing for so long.
+    Failover(Duration),
+    /// The keys of a slot move to another node.
+    Migrate,
 }
 
 /// What the store's side can be made to do.
@@ -35,6 +37,7 @@ pub(crate) struct Faults {
     pub(crate) stops: bool,
     pub(crate) crashes: bool,
     pub(crate) failovers: bool,
+    pub(crate) migrations: bool,
 }
 
 /// A message, and how often it is delivered whatever becomes of it.
@@ -77,8 +80,19 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
         every(6, (6_000, 12_000), &|_| Harm::CrashStore);
     }
     if faults.failovers {
-        let second = (long > TWO_FAILOVERS).then_some(7);
-        harms.extend([Some(3), second].into_iter().flatten().map(|tenth| (long * tenth / 10, Harm::Failover)));
+        let dice = Dice::new(seed, 7);
+        harms.push((long * 3 / 10, Harm::Failover(Duration::ZERO)));
+        if long > TWO_FAILOVERS {
+            harms.push((long * 7 / 10, Harm::Failover(dice.ms(50, 400))));
+        }
+    }
+    if faults.migrations {
+        let dice = Dice::new(seed, 8);
+        let mut at = dice.ms(1_000, 3_000);
+        while at < long {
+            harms.push((at, Harm::Migrate));
+            at += dice.ms(1_000, 3_000);
+        }
     }
     harms.sort_by_key(|(at, _)| *at);
     harms
@@ -134,7 +148,8 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
 mod tests {
     use super::*;
 
-    const ALL: Faults = Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: true };
+    const ALL: Faults =
+        Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: true, migrations: true };
 
     #[test]
     fn the_same_seed_gives_the_same_plan_and_another_seed_another_one() {
@@ -150,7 +165,7 @@ mod tests {
             let count = |which: fn(&Harm) -> bool| harms.iter().filter(|(_, harm)| which(harm)).count();
             assert!(count(|harm| matches!(harm, Harm::Kill(_))) >= 30);
             assert!(count(|harm| matches!(harm, Harm::Pause(..))) >= 14);
-            assert_eq!(count(|harm| *harm == Harm::Failover), 2);
+            assert_eq!(count(|harm| matches!(harm, Harm::Failover(_))), 2);
         }
     }
 

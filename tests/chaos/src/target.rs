@@ -1,4 +1,5 @@
 //! The store under test, and what its servers can be made to do.
+mod cluster;
 mod loss;
 mod sentinels;
 
@@ -9,7 +10,7 @@ use anyhow::Context;
 use idempotent::Store;
 use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
-use idempotent_testkit::servers::{RedisSentinels, RedisServer};
+use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 
 use crate::args::Topology;
 use crate::plan::{Faults, Harm};
@@ -56,6 +57,8 @@ pub(crate) enum Target {
     Single(RedisServer),
     /// A primary, a replica, and those that replace the one by the other; both write down each change likewise.
     Sentinels(RedisSentinels),
+    /// Three primaries, each with a replica.
+    Cluster(RedisCluster),
 }
 
 impl Target {
@@ -63,6 +66,7 @@ impl Target {
         match topology {
             Topology::Outside(url) => Self::Outside(url.clone()),
             Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
+            Topology::Cluster => Self::Cluster(cluster::start()),
             Topology::Sentinel => Self::Sentinels(sentinels::start()),
             Topology::Single => Self::Single(RedisServer::builder().aof().start()),
         }
@@ -73,24 +77,39 @@ impl Target {
             Self::Outside(url) => url.clone(),
             Self::Single(server) => server.url(),
             Self::Sentinels(group) => group.url(),
+            Self::Cluster(group) => group.url(),
         }
     }
 
     pub(crate) fn faults(&self) -> Faults {
+        let ours = Faults { cuts: true, scripts: true, ..Faults::default() };
         match self {
             Self::Outside(_) => Faults::default(),
-            Self::Single(_) => Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: false },
+            Self::Single(_) => Faults { stops: true, crashes: true, ..ours },
             // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
-            Self::Sentinels(_) => Faults { cuts: true, scripts: true, stops: false, crashes: false, failovers: true },
+            Self::Sentinels(_) => Faults { failovers: true, ..ours },
+            Self::Cluster(_) => Faults { failovers: true, migrations: true, ..ours },
+        }
+    }
+
+    /// Those that run.
+    fn servers(&self) -> Vec<&RedisServer> {
+        match self {
+            Self::Outside(_) => Vec::new(),
+            Self::Single(server) => vec![server],
+            Self::Sentinels(group) => vec![group.primary(), group.replica()],
+            Self::Cluster(group) => group.nodes().iter().collect(),
         }
     }
 
     /// Does it, and waits until it is done.
     pub(crate) fn suffer(&self, harm: Harm) -> anyhow::Result<Done> {
         match (self, harm) {
-            (Self::Single(server), Harm::Cut) => cut(server),
-            (Self::Single(server), Harm::FlushScripts) => {
-                server.command(&["SCRIPT", "FLUSH"]);
+            (_, Harm::Cut) => self.servers().into_iter().for_each(cut),
+            (_, Harm::FlushScripts) => {
+                for server in self.servers() {
+                    server.command(&["SCRIPT", "FLUSH"]);
+                }
             }
             (Self::Single(server), Harm::StopStore(long)) => {
                 server.pause();
@@ -101,11 +120,9 @@ impl Target {
                 server.kill();
                 server.restart();
             }
-            (Self::Sentinels(group), Harm::Cut) => cut(group.current_primary()),
-            (Self::Sentinels(group), Harm::FlushScripts) => {
-                group.current_primary().command(&["SCRIPT", "FLUSH"]);
-            }
-            (Self::Sentinels(group), Harm::Failover) => return sentinels::fail_over(group, harm),
+            (Self::Sentinels(group), Harm::Failover(lag)) => return sentinels::fail_over(group, harm, lag),
+            (Self::Cluster(group), Harm::Failover(_)) => return cluster::fail_over(group, harm),
+            (Self::Cluster(group), Harm::Migrate) => cluster::migrate(group)?,
             _ => anyhow::bail!("{harm:?} is not for this store"),
         }
         Ok(Done::new(harm))

@@ -19,6 +19,7 @@ pub(crate) struct Harms {
     pub(crate) stops: u64,
     pub(crate) crashes: u64,
     pub(crate) failovers: u64,
+    pub(crate) migrations: u64,
     pub(crate) lost: u64,
     pub(crate) redelivered: u64,
     pub(crate) dead_letters: u64,
@@ -33,7 +34,8 @@ impl Harms {
             Harm::FlushScripts => self.flushes += 1,
             Harm::StopStore(_) => self.stops += 1,
             Harm::CrashStore => self.crashes += 1,
-            Harm::Failover => self.failovers += 1,
+            Harm::Failover(_) => self.failovers += 1,
+            Harm::Migrate => self.migrations += 1,
             Harm::Kill(_) | Harm::Pause(..) => {}
         }
     }
@@ -96,10 +98,10 @@ impl Verdict {
             eprintln!("{invariant:>4}: {} judged, {} not judged", tally.judged, tally.not_judged);
         }
         let Harms { pauses, cuts, flushes, stops, crashes, failovers, .. } = self.harms;
-        let Harms { lost, redelivered, dead_letters, unsettled, .. } = self.harms;
+        let Harms { migrations, lost, redelivered, dead_letters, unsettled, .. } = self.harms;
         eprintln!(
             "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops and {crashes} crashes of the store, \
-             {failovers} failovers that lost {lost} records, {redelivered} redeliveries, {dead_letters} dead letters"
+             {failovers} failovers that lost {lost} records, {migrations} migrated slots, {redelivered} redeliveries, {dead_letters} dead letters"
         );
         if unsettled > 0 {
             eprintln!("I13: {unsettled} deliveries were never settled");
