@@ -36,6 +36,10 @@ conformance!(single, subject(|builder| builder), without: [clock]);
 conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock]);
 conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock]);
 // Values are damaged above; here it is about time.
-conformance!(by_the_tests_clock, exact::subject(), without: [clients, losing, planting, foreign]);
+conformance!(
+    by_the_tests_clock,
+    exact::subject(Arc::new(RedisServer::start()), true, str::to_owned),
+    without: [clients, losing, planting, foreign]
+);
 conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
 conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);
