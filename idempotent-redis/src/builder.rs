@@ -157,6 +157,11 @@ impl RedisStoreBuilder {
         };
         for lane in topology.lanes(false).await? {
             lane.link().one(&redis::cmd("PING")).await?;
+            // What cannot be done at all is not found out by the first claim.
+            if let Some(wait) = self.durability.on_disk() {
+                let why = "Durability::Disk needs Redis 7.2 and an append-only file (appendonly yes)";
+                lane.link().one(&wait).await.map_err(|failure| failure.because(why))?;
+            }
         }
         Ok(RedisStore(Arc::new(Inner { topology, hub, durability: self.durability, counters })))
     }

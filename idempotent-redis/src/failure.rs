@@ -99,6 +99,14 @@ impl Failure {
         }
     }
 
+    /// What the client library said while it connected: nothing else was sent.
+    pub(crate) fn of_connecting(error: &RedisError) -> Self {
+        match Self::of_client(error) {
+            Self { kind: FailureKind::Store(StoreErrorKind::Ambiguous), text } => Self::unreachable(text),
+            failure => failure,
+        }
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use idempotent_core::StoreErrorKind;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::flight::Flight;
 use crate::hub::Hub;
 use crate::script::{FORGOTTEN, SETTLED};
@@ -237,18 +236,12 @@ impl Link {
             .set_push_sender(pushes);
         let began = Instant::now();
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(|error| self.unreachable(&error, began.elapsed()))?;
+        let mut connection = connection.map_err(|error| {
+            let why = format!("no connection to {} after {:?}", self.target.name(), began.elapsed());
+            Failure::of_connecting(&error).because(&why)
+        })?;
         self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
         Ok(connection)
-    }
-
-    fn unreachable(&self, error: &redis::RedisError, after: Duration) -> Failure {
-        let failure = Failure::of_client(error);
-        let why = format!("no connection to {} after {after:?}", self.target.name());
-        match failure.kind {
-            FailureKind::Store(StoreErrorKind::Ambiguous) => Failure::unreachable(format!("{why}: {}", failure.text())),
-            _ => failure.because(&why),
-        }
     }
 }
 
