@@ -1,10 +1,11 @@
 //! The primary that sentinels name.
 use std::sync::Arc;
 
-use idempotent_core::StateKind;
+use idempotent_core::{StateKind, StoreErrorKind};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisSentinels;
+use idempotent_testkit::servers::{RedisReplicas, RedisSentinels, RedisServer};
 
+use crate::fake::Fake;
 use crate::{ask, blocking, claim, granted, key, state, without_cache};
 
 #[tokio::test]
@@ -29,6 +30,32 @@ async fn a_name_that_no_sentinel_knows_is_said_so() {
     let group = RedisSentinels::start();
     let error = RedisStore::connect(group.url().replace("mymaster", "others")).await.unwrap_err();
     assert!(error.to_string().contains("knows no primary \"others\""), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_named_before_it_is_a_primary_is_not_used_before() {
+    let group = RedisReplicas::start(1);
+    let sentinel = Fake::sentinel(group.replica().port(), 1).await;
+    let url = format!("redis+sentinel://{}/main", sentinel.address());
+    let error = RedisStore::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::NotApplied);
+    assert!(error.to_string().contains("not a primary"), "{error}");
+    group.replica().command(&["REPLICAOF", "NO", "ONE"]);
+    granted(claim(&without_cache(url).await, &ask(key("a", 1), 1)).await);
+}
+
+#[tokio::test]
+async fn a_sentinel_that_has_not_heard_of_the_last_failover_is_not_believed() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let (knows, behind) = (Fake::sentinel(new.port(), 2).await, Fake::sentinel(old.port(), 1).await);
+    let store = without_cache(format!("redis+sentinel://{},{}/main", knows.address(), behind.address())).await;
+    granted(claim(&store, &ask(key("a", 1), 1)).await);
+    // From now on the other one is quicker.
+    knows.hesitate(500);
+    new.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    new.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    granted(claim(&store, &ask(key("a", 2), 1)).await);
+    assert_eq!((new.command(&["DBSIZE"]).integer(), old.command(&["DBSIZE"]).integer()), (Some(2), Some(0)));
 }
 
 /// It stands still, is replaced, and goes on as the primary it thinks it is.
