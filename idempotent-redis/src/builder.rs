@@ -199,6 +199,13 @@ impl RedisStoreBuilder {
                 Topology::Cluster(cluster)
             }
         };
+        for lane in topology.lanes(false).await? {
+            // What cannot be done at all is not found out by the first claim.
+            if let Some(wait) = self.durability.on_disk() {
+                let why = "Durability::Disk needs Redis 7.2 and an append-only file (appendonly yes)";
+                lane.link().one(&wait).await.map_err(|failure| failure.because(why))?;
+            }
+        }
         let evicted = looked.iter().filter_map(|looked| looked.evicted).sum();
         let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted };
         let store = RedisStore(Arc::new(inner));

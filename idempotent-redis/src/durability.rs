@@ -74,6 +74,12 @@ impl Durability {
         Some(cmd)
     }
 
+    /// Asks whether the server can wait for its disk, where it is to.
+    pub(crate) fn on_disk(self) -> Option<Cmd> {
+        let Self::Disk { .. } = self else { return None };
+        Self::wait_for_disk(0, Duration::ZERO).command()
+    }
+
     /// What is missing by the answer to [`command`](Self::command). An error is an answer, too: a primary that steps
     /// down has nobody who has it.
     pub(crate) fn missing(self, said: &Value) -> Option<Missing> {

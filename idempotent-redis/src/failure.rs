@@ -105,6 +105,14 @@ impl Failure {
         }
     }
 
+    /// What the client library said while it connected: nothing else was sent.
+    pub(crate) fn of_connecting(error: &RedisError) -> Self {
+        match Self::of_client(error) {
+            Self { kind: FailureKind::Store(StoreErrorKind::Ambiguous), text } => Self::unreachable(text),
+            failure => failure,
+        }
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -173,4 +181,20 @@ fn explained(code: &str, text: &str) -> String {
         _ => "",
     };
     format!("{code} {text}{remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_without_a_host_is_to_the_host_that_sent_it() {
+        let node = Address::new("10.0.0.1", 6379);
+        for (text, to) in
+            [("7 :6380", "10.0.0.1:6380"), ("7 10.0.0.2:6380", "10.0.0.2:6380"), ("7 ::1:6380", "[::1]:6380")]
+        {
+            assert_eq!(Failure::of_code("MOVED", text).beside(&node).kind, FailureKind::Moved(to.into()), "{text}");
+            assert_eq!(Failure::of_code("ASK", text).beside(&node).kind, FailureKind::Ask(to.into()), "{text}");
+        }
+    }
 }

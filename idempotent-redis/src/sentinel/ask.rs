@@ -27,7 +27,7 @@ pub(super) async fn ask(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> 
 }
 
 async fn reached(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> Result<Named, Failure> {
-    let why = |error: &redis::RedisError| Failure::of_client(error).because(&format!("the sentinel at {sentinel}"));
+    let why = |error: &redis::RedisError| Failure::of_connecting(error).because(&format!("the sentinel at {sentinel}"));
     let switches = Switches { inner: Arc::downgrade(inner), number };
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(inner.connect))
