@@ -5,7 +5,7 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::access::Address;
-use crate::rights;
+use crate::rights::{self, EXTRA};
 use crate::script::Dialect;
 
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
@@ -173,10 +173,8 @@ fn explained(code: &str, text: &str) -> String {
         "WRONGTYPE" => "; somebody else's key lies there",
         "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
         _ if code == "NOPERM" || denies(text) => {
-            let rule = rights::rule("NAMESPACE", Dialect::Flags, &rights::EXTRA);
-            return format!(
-                "{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's, `idempotent`)"
-            );
+            let rule = rights::rule("NAMESPACE", Dialect::Flags, &[]);
+            return format!("{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's){EXTRA}");
         }
         _ => "",
     };

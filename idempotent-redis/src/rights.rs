@@ -143,8 +143,9 @@ fn rule_for(refusal: &str, name: &str, namespace: &str) -> String {
 
 const CHANNELS: &str = "&idempotent:*";
 
-/// What some stores need besides: in a cluster, to wait for replicas, of sentinels, in another database.
-pub(crate) const EXTRA: [&str; 7] = ["asking", "cluster|info", "cluster|slots", "role", "select", "wait", "waitaof"];
+/// What some stores need besides; [`rule`] has it as `more`.
+pub(crate) const EXTRA: &str = ", with Sentinel `+role`, in a cluster `+asking +cluster|info +cluster|slots`, with another \
+                                database `+select`, with a durability `+wait` or `+waitaof`";
 
 /// All that a user needs, as `ACL SETUSER` takes it.
 pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {

@@ -58,8 +58,12 @@ async fn n56_a_refused_connection_names_host_port_and_attempts() {
         let (_, count) = text.split_once("(attempt ").unwrap_or_else(|| panic!("{text}"));
         count.split_once(',').unwrap().0.parse::<u32>().unwrap()
     };
-    let (first, second) = (count().await, count().await);
-    assert_eq!(second, first + 1);
+    // Who comes a moment later shares the failure: the next try is soon.
+    let first = count().await;
+    while count().await == first {
+        tokio::task::yield_now().await;
+    }
+    assert!(count().await > first);
     server.restart();
     cycle(&store, "a").await.unwrap();
 }
