@@ -8,6 +8,7 @@ use idempotent_core::{Batch, Claim, ClaimRequest, Completion, Held, Settled, Sto
 use crate::RedisStore;
 use crate::answer;
 use crate::call::Call;
+use crate::store::{BUDGET, budget};
 
 #[async_trait]
 impl Batch for RedisStore {
@@ -17,8 +18,16 @@ impl Batch for RedisStore {
         let known: Vec<Option<Claim>> = requests.iter().map(|request| cache.answer(request)).collect();
         let unknown = || requests.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(request, _)| request);
         let calls: Vec<Call> = unknown().map(|request| Call::claim(request, asked.is_some())).collect();
-        let said = topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
-        let mut told = unknown().zip(said).map(|(request, said)| answer::claim(said?, request, cache, asked));
+        let budget = requests.iter().map(|request| budget(request.lease)).min().unwrap_or_default();
+        let said = topology.ask_all(&calls.iter().collect::<Vec<_>>(), budget).await;
+        let mut told = Vec::with_capacity(said.len());
+        for (request, said) in unknown().zip(said) {
+            told.push(match said {
+                Ok(said) => self.granted(said, request, asked).await,
+                Err(error) => Err(error),
+            });
+        }
+        let mut told = told.into_iter();
         let mut all = Vec::with_capacity(requests.len());
         for known in &known {
             all.extend(known.clone().map(Ok).or_else(|| told.next()));
@@ -28,7 +37,7 @@ impl Batch for RedisStore {
 
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
         let calls: Vec<Call> = held.iter().map(|(held, lease)| Call::renew(held, *lease)).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let told = held.iter().zip(said);
         told.map(|((held, lease), said)| {
             answer::settled(&said?, |found, now| protocol::renew(found, held, *lease, now))
@@ -39,11 +48,11 @@ impl Batch for RedisStore {
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
         let asked = self.0.hub.cache.asked();
         let calls: Vec<Call> = done.iter().map(|(held, completion)| Call::complete(held, completion)).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let told = done.iter().zip(said);
         told.map(|((held, completion), said)| {
             let answer = said?;
-            self.remember(held, completion, asked, &answer);
+            self.completed(held, completion, asked, &answer);
             answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
         })
         .collect()

@@ -9,6 +9,7 @@ use crate::answer;
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::lane::Lane;
+use crate::store::BUDGET;
 
 /// The most entries of a page.
 const MOST: usize = 10_000;
@@ -70,7 +71,7 @@ async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>),
 impl Browse for RedisStore {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
         let limit = limit.clamp(1, MOST);
-        let lanes = self.0.topology.lanes();
+        let lanes = self.0.topology.lanes(after.is_none()).await?;
         let mut place = after.map_or_else(Place::default, Place::unpack);
         let mut entries = Vec::new();
         while let Some(lane) = lanes.get(place.server).filter(|_| entries.len() < limit) {
@@ -96,7 +97,7 @@ impl Browse for RedisStore {
 impl RedisStore {
     async fn entries(&self, keys: &[Key]) -> Result<Vec<Entry>, StoreError> {
         let calls: Vec<Call> = keys.iter().map(Call::look).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>()).await;
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let mut entries = Vec::new();
         for (key, said) in keys.iter().zip(said) {
             match said.and_then(answer::seen) {
@@ -121,7 +122,7 @@ fn unreadable(error: &StoreError) -> bool {
 impl Purge for RedisStore {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let mut gone = 0;
-        for lane in self.0.topology.lanes() {
+        for lane in self.0.topology.lanes(true).await? {
             let mut cursor = 0;
             loop {
                 let (next, keys) = scan(&lane, cursor, COUNT).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
 use redis::{Cmd, Value};
 
+use crate::durability::Missing;
 use crate::failure::Failure;
 use crate::record::{claimed, digits, guard, micros, millis};
 use crate::script::{Script, Scripts};
@@ -39,13 +40,19 @@ pub(crate) struct Terms {
     verdict: u8,
     numbers: [u64; 5],
     given: usize,
+    /// Until it is as durable as the store's settings say. Renewals and releases do not: losing one costs time, and no
+    /// guarantee.
+    pub(crate) waits: bool,
+    /// How much may be added to them.
+    spread: u64,
 }
 
 impl Terms {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        Self { script, verdict: 0, numbers: all, given: N }
+        let waits = matches!(script, Script::Claim | Script::Complete);
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
 
@@ -55,6 +62,13 @@ const SPREAD_FROM_MS: u64 = 3_600_000;
 
 fn spread(retain: u64) -> u64 {
     if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
+}
+
+/// Another for each command: what was written together ends apart.
+fn jitter(spread: u64) -> u64 {
+    let micros =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
+    if spread == 0 { 0 } else { u64::from(micros()).wrapping_mul(0x9e37_79b9_7f4a_7c15) % spread }
 }
 
 impl Call {
@@ -70,11 +84,19 @@ impl Call {
         Self::new(Terms::new(Script::Renew, [micros(lease)]), &held.key, [Some(Arg::Own(guard(held))), None])
     }
 
+    /// A renewal that waits as a claim does: it writes where a repeated claim has nothing to write.
+    pub(crate) fn confirm(held: &Held, lease: std::time::Duration) -> Self {
+        let mut call = Self::renew(held, lease);
+        call.terms.waits = true;
+        call
+    }
+
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
         let value = done.value.as_deref().map_or_else(Vec::new, |value| [b"V", value].concat());
         let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(value))];
-        Self::new(Terms::new(Script::Complete, [retain, spread(retain)]), &held.key, args)
+        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain]) };
+        Self::new(terms, &held.key, args)
     }
 
     pub(crate) fn release(held: &Held, release: &Release) -> Self {
@@ -141,7 +163,7 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
         cmd.arg(&[terms.verdict][..]);
     }
     for number in &terms.numbers[..terms.given] {
-        cmd.arg(*number);
+        cmd.arg(*number + jitter(terms.spread));
     }
     for call in calls {
         for arg in call.args.iter().flatten() {
@@ -157,6 +179,14 @@ pub(crate) struct Answer {
     /// The server's clock, µs.
     pub(crate) now: u64,
     pub(crate) said: Said,
+    /// Where it was written, but not as durably as asked for.
+    pub(crate) missing: Option<Missing>,
+}
+
+impl Answer {
+    fn new(now: u64, said: Said) -> Self {
+        Self { now, said, missing: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +206,7 @@ pub(crate) fn answers(script: Script, count: usize, value: Value) -> Result<Vec<
     let Value::Array(items) = value else { return Err(odd()) };
     match script {
         Script::Watch | Script::Purge => {
-            items.into_iter().map(|item| Ok(Answer { now: 0, said: Said::Held(int(&item)? == 1) })).collect()
+            items.into_iter().map(|item| Ok(Answer::new(0, Said::Held(int(&item)? == 1)))).collect()
         }
         Script::Look => looked(count, items),
         _ => told(count, items),
@@ -186,7 +216,7 @@ pub(crate) fn answers(script: Script, count: usize, value: Value) -> Result<Vec<
 fn told(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
     let mut items = items.into_iter();
     let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(odd)?;
-    let mut all = vec![Answer { now, said: Said::Plain }; count];
+    let mut all = vec![Answer::new(now, Said::Plain); count];
     while let (Some(index), Some(said)) = (items.next(), items.next()) {
         let place = usize::try_from(int(&index)?).ok().and_then(|index| all.get_mut(index.checked_sub(1)?));
         match (place, said) {
@@ -207,7 +237,7 @@ fn looked(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
             Value::Nil | Value::Boolean(false) => None,
             _ => return Err(odd()),
         };
-        all.push(Answer { now, said: Said::Seen(seen, int(&ttl)?) });
+        all.push(Answer::new(now, Said::Seen(seen, int(&ttl)?)));
     }
     if all.len() == count { Ok(all) } else { Err(odd()) }
 }

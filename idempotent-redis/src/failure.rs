@@ -4,6 +4,10 @@ use std::sync::Arc;
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
+use crate::access::Address;
+use crate::rights;
+use crate::script::Dialect;
+
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -25,6 +29,8 @@ pub(crate) enum FailureKind {
     NotPrimary,
     /// Not applied: the script has to be sent in full.
     NoScript,
+    /// Not applied: there is no connection.
+    Unreachable,
 }
 
 impl Failure {
@@ -38,6 +44,20 @@ impl Failure {
 
     pub(crate) fn not_applied(text: impl Into<Arc<str>>) -> Self {
         Self::new(StoreErrorKind::NotApplied, text)
+    }
+
+    pub(crate) fn unreachable(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Unreachable, text: text.into() }
+    }
+
+    /// Not applied, and worth another try in a moment.
+    pub(crate) fn soon(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Soon, text: text.into() }
+    }
+
+    /// The client library takes no server like this.
+    pub(crate) fn setting(error: &RedisError) -> Self {
+        Self::new(StoreErrorKind::Schema, error.to_string())
     }
 
     /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
@@ -76,6 +96,10 @@ impl Failure {
             ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
                 Self::of_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
             }
+            ErrorKind::RESP3NotSupported => {
+                Self::new(StoreErrorKind::Schema, "the server is too old: at least Redis 6.2, or Valkey, is needed")
+            }
+            ErrorKind::InvalidClientConfig => Self::setting(error),
             ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explained("WRONGPASS", "")),
             _ => Self::ambiguous(error.to_string()),
         }
@@ -83,6 +107,15 @@ impl Failure {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// A node that redirects without a host means its own.
+    pub(crate) fn beside(mut self, node: &Address) -> Self {
+        let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
+        if let Some(address) = Address::parse(to) {
+            *to = address.beside(node).to_string().into();
+        }
+        self
     }
 
     /// Says more about the same.
@@ -99,7 +132,8 @@ impl From<Failure> for StoreError {
             | FailureKind::Ask(_)
             | FailureKind::Soon
             | FailureKind::NotPrimary
-            | FailureKind::NoScript => StoreErrorKind::NotApplied,
+            | FailureKind::NoScript
+            | FailureKind::Unreachable => StoreErrorKind::NotApplied,
         };
         Self::new(kind).because(&*failure.text)
     }
@@ -130,7 +164,12 @@ fn explained(code: &str, text: &str) -> String {
         "WRONGPASS" => "; check user and password in the url; characters such as @ and % are to be percent-encoded",
         "WRONGTYPE" => "; somebody else's key lies there",
         "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
-        _ if code == "NOPERM" || denies(text) => "; see `RedisStore` for the ACL rule that is needed",
+        _ if code == "NOPERM" || denies(text) => {
+            let rule = rights::rule("NAMESPACE", Dialect::Flags, &rights::EXTRA);
+            return format!(
+                "{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's, `idempotent`)"
+            );
+        }
         _ => "",
     };
     format!("{code} {text}{remedy}")

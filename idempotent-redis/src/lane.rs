@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 use crate::call::{Answer, Call};
 use crate::failure::Failure;
 use crate::link::Link;
-use crate::script::Scripts;
-use crate::turn;
+use crate::turn::{self, Manner};
 
 /// Turns under way at once. With one the server idles while answers are handed out, with three they get smaller.
 const TURNS: usize = 2;
@@ -23,9 +22,7 @@ pub(crate) struct Lane(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     link: Link,
-    scripts: Scripts,
-    /// A script may name keys of several slots.
-    joins: bool,
+    manner: Manner,
     state: Mutex<State>,
 }
 
@@ -43,8 +40,8 @@ struct Job {
 }
 
 impl Lane {
-    pub(crate) fn new(link: Link, scripts: Scripts, joins: bool) -> Self {
-        Self(Arc::new(Inner { link, scripts, joins, state: Mutex::default() }))
+    pub(crate) fn new(link: Link, manner: Manner) -> Self {
+        Self(Arc::new(Inner { link, manner, state: Mutex::default() }))
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -81,7 +78,7 @@ impl Lane {
             None => {
                 // Handed over when this ends, answered or dropped.
                 let _turn = Alone(self);
-                turn::one(&self.0.link, &self.0.scripts, call).await
+                turn::one(&self.0.link, &self.0.manner, call).await
             }
             // Without an answer the turn ended with its runtime.
             Some(told) => told.await.unwrap_or_else(|_| Err(Failure::ambiguous("the runtime that sent it has ended"))),
@@ -90,8 +87,12 @@ impl Lane {
 
     /// Sends these in their order, whatever else is under way. Each has its own answer.
     pub(crate) async fn all(&self, calls: &[&Call]) -> Vec<Result<Answer, Failure>> {
-        let inner = &self.0;
-        turn::send(&inner.link, &inner.scripts, inner.joins, calls).await
+        turn::send(&self.0.link, &self.0.manner, calls).await
+    }
+
+    /// Sends a call by itself, to a node that its slot is being moved to.
+    pub(crate) async fn asking(&self, call: &Call) -> Result<Answer, Failure> {
+        turn::asking(&self.0.link, &self.0.manner, call).await
     }
 
     /// Whether somebody waits; if not, the turn is given back.

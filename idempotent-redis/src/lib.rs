@@ -1,23 +1,42 @@
 //! Redis and Valkey store of `idempotent-rs`.
+mod access;
 mod answer;
 mod batch;
 mod browse;
 mod builder;
 mod cache;
 mod call;
+mod check;
+mod checkup;
+mod cluster;
+mod durability;
 mod failure;
+mod flight;
 mod hub;
+mod info;
 mod lane;
 mod link;
+mod race;
+mod reach;
 mod record;
+mod replicated;
+mod rights;
 mod script;
+mod sentinel;
+mod startup;
 mod store;
 mod tier;
+mod tls;
 mod topology;
 mod turn;
+mod url;
 mod watch;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
+pub use self::checkup::{Checkup, Finding, Severity};
+pub use self::durability::{Counts, Durability};
 pub use self::store::RedisStore;
 pub use self::tier::RedisTier;
+#[doc(hidden)]
+pub use self::url::__wrong_part;

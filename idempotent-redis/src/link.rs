@@ -1,7 +1,7 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -9,8 +9,10 @@ use idempotent_core::StoreErrorKind;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
+use crate::flight::Flight;
 use crate::hub::Hub;
+use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
 
 /// Where to connect to; asked before each connection.
@@ -18,6 +20,11 @@ use crate::script::{FORGOTTEN, SETTLED};
 pub(crate) trait Target: fmt::Debug + Send + Sync {
     /// How to reach the server that takes writes now.
     async fn client(&self) -> Result<redis::Client, Failure>;
+
+    /// Looks at a new connection before it is used. `closer` ends it, then or later.
+    async fn accept(&self, _connection: &mut MultiplexedConnection, _closer: Closer) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// For error texts, without credentials.
     fn name(&self) -> String;
@@ -36,19 +43,18 @@ pub(crate) struct Link {
     patience: Patience,
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
-    /// One at a time makes a new one.
-    connecting: tokio::sync::Mutex<Option<Failed>>,
+    connecting: Flight,
+    failed: Mutex<Failed>,
 }
 
-/// The last try to connect, if it failed.
+/// Tries to connect since the last that came about.
+#[derive(Clone, Copy, Debug, Default)]
 struct Failed {
-    failure: Failure,
-    began: Instant,
-    ended: Instant,
+    times: u32,
+    since: Option<Instant>,
+    /// It has been reached before: that the address is wrong is not the reason.
+    once: bool,
 }
-
-/// Not tried again sooner: a server that is down is not to be met by a storm.
-const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone)]
 struct Line {
@@ -111,9 +117,34 @@ impl End {
     }
 }
 
+impl Drop for End {
+    /// Nobody hears over a connection that is gone.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Ends a connection: nothing more is sent over it.
+pub(crate) struct Closer(Weak<End>);
+
+impl Closer {
+    pub(crate) fn close(&self) {
+        if let Some(end) = self.0.upgrade() {
+            end.close();
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self { target, patience, hub, current: Mutex::default(), connecting: tokio::sync::Mutex::new(None) }
+        Self {
+            target,
+            patience,
+            hub,
+            current: Mutex::default(),
+            connecting: Flight::default(),
+            failed: Mutex::default(),
+        }
     }
 
     /// Sends one command.
@@ -190,50 +221,22 @@ impl Link {
         if let Some(line) = self.open() {
             return Ok(line);
         }
-        let came = Instant::now();
-        let mut last = self.connecting.lock().await;
-        if let Some(line) = self.open() {
-            return Ok(line);
-        }
-        // What another one tried meanwhile, or a moment ago, would come to the same now.
-        if let Some(failed) = &*last
-            && (failed.began >= came || failed.ended.elapsed() < PAUSE)
-        {
-            return Err(failed.failure.clone());
-        }
-        let began = Instant::now();
-        match self.connect().await {
-            Ok(line) => {
-                *last = None;
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-                Ok(line)
-            }
-            Err(failure) => {
-                *last = Some(Failed { failure: failure.clone(), began, ended: Instant::now() });
-                Err(failure)
-            }
-        }
+        let connecting = async {
+            let line = self.connect().await.map_err(|failure| self.failed(failure))?;
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Failed { once: true, ..Failed::default() };
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+            Ok(line)
+        };
+        self.connecting.share(|| self.open(), connecting).await
     }
 
     async fn connect(&self) -> Result<Line, Failure> {
-        let client = self.target.client().await?;
         let end = Arc::new(End::new(self.hub.clone()));
-        let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience.connect))
-            .set_response_timeout(None)
-            .set_push_sender(pushes);
-        let began = Instant::now();
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = match tokio::time::timeout(self.patience.connect, connecting).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(self.unreachable(&error, began.elapsed())),
+        let mut connection = match tokio::time::timeout(self.patience.connect, self.reach(&end)).await {
+            Ok(reached) => reached?,
             Err(_) => {
-                return Err(Failure::not_applied(format!(
-                    "{} took no connection within {:?}",
-                    self.target.name(),
-                    self.patience.connect
-                )));
+                let remedy = self.after_silence().await;
+                return Err(Failure::unreachable(format!("it took none within {:?}{remedy}", self.patience.connect)));
             }
         };
         // A server that does not let us listen is asked instead.
@@ -244,15 +247,69 @@ impl Link {
         Ok(Line { connection, end })
     }
 
-    fn unreachable(&self, error: &redis::RedisError, after: Duration) -> Failure {
+    async fn reach(&self, end: &Arc<End>) -> Result<MultiplexedConnection, Failure> {
+        let client = self.target.client().await?;
+        let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(pushes);
+        let mut connection = match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => connection,
+            Err(error) => return Err(self.explained(&client, &error).await),
+        };
+        self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
+        Ok(connection)
+    }
+
+    /// Nothing was sent yet: whatever went wrong, nothing was applied.
+    async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
         let failure = Failure::of_client(error);
-        let why = format!("no connection to {} after {after:?}", self.target.name());
         match failure.kind {
-            crate::failure::FailureKind::Store(StoreErrorKind::Ambiguous) => {
-                Failure::not_applied(format!("{why}: {}", failure.text()))
+            FailureKind::Store(StoreErrorKind::Ambiguous) if self.is_known() => Failure::unreachable(failure.text()),
+            FailureKind::Store(StoreErrorKind::Ambiguous) => {
+                let address = client.get_connection_info().addr();
+                let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
+                Failure::unreachable(format!("{}{remedy}", failure.text()))
             }
-            _ => failure.because(&why),
+            _ => failure,
         }
+    }
+
+    /// What to do about a server that takes connections and says nothing.
+    async fn after_silence(&self) -> &'static str {
+        if self.is_known() {
+            return "";
+        }
+        match tokio::time::timeout(self.patience.connect, self.target.client()).await {
+            Ok(Ok(client)) => reach::after_silence(client.get_connection_info().addr(), self.patience.connect).await,
+            _ => "",
+        }
+    }
+
+    /// Whether the address is right, or has been looked at: nothing more is tried out on what may be failing over.
+    fn is_known(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.once || failed.times > 0
+    }
+
+    /// Says where to, how often and for how long.
+    fn failed(&self, failure: Failure) -> Failure {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.times = failed.times.saturating_add(1);
+        let since = failed.since.get_or_insert_with(Instant::now).elapsed();
+        let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        failure.because(&format!("no connection to {} (attempt {}, for {since:?})", self.target.name(), failed.times))
+    }
+
+    /// For error texts, without credentials.
+    pub(crate) fn name(&self) -> String {
+        self.target.name()
+    }
+
+    /// Whether the connection, if there is one, hears what other processes tell.
+    pub(crate) fn hears(&self) -> bool {
+        self.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
     }
 }
 

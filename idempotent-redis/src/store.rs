@@ -13,7 +13,9 @@ use crate::answer;
 use crate::builder::RedisStoreBuilder;
 use crate::cache::{Asked, Payload};
 use crate::call::{Answer, Call, Said};
+use crate::durability::{Counters, Counts, Durability};
 use crate::hub::Hub;
+use crate::startup::Wanted;
 use crate::topology::Topology;
 
 /// Records in Redis or Valkey.
@@ -24,10 +26,20 @@ pub struct RedisStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) topology: Topology,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) durability: Durability,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) wanted: Wanted,
+    /// Keys that the servers had evicted when the store was opened.
+    pub(crate) evicted: u64,
 }
 
 /// For steps that no lease bounds.
-const BUDGET: Duration = Duration::from_secs(2);
+pub(crate) const BUDGET: Duration = Duration::from_secs(2);
+
+/// For a claim: the caller gives it up after a third of its lease, and then does not know what has become of it.
+pub(crate) fn budget(lease: Duration) -> Duration {
+    lease / 4
+}
 
 impl RedisStore {
     /// Connects to the server or servers that `url` names, with the defaults of [`builder`](Self::builder).
@@ -44,6 +56,12 @@ impl RedisStore {
     /// To set anything but the place.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
+    }
+
+    /// What has happened to this store, in this process, since it was made.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read()
     }
 
     async fn settle(
@@ -64,8 +82,8 @@ impl Store for RedisStore {
         }
         let asked = cache.asked();
         let call = Call::claim(request, asked.is_some());
-        let said = self.0.topology.ask(&call, request.lease / 3).await?;
-        answer::claim(said, request, &self.0.hub.cache, asked)
+        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
+        self.granted(said, request, asked).await
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
@@ -76,7 +94,7 @@ impl Store for RedisStore {
         let asked = self.0.hub.cache.asked();
         let call = Call::complete(held, completion);
         let answer = self.0.topology.ask(&call, BUDGET).await?;
-        self.remember(held, completion, asked, &answer);
+        self.completed(held, completion, asked, &answer);
         answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
     }
 

@@ -1,52 +1,59 @@
-//! Which server a key's calls go to.
+//! Which server a key's calls go to, and what is tried again.
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Key, StoreError};
 
 use crate::call::{Answer, Call, Said};
+use crate::cluster::Cluster;
 use crate::failure::{Failure, FailureKind};
 use crate::lane::Lane;
 
 /// The servers of a store.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// One that takes the writes, be it the only one, or the one that sentinels name.
+    /// The only one.
     One(Lane),
+    /// The one that sentinels name.
+    Named(Lane),
+    /// Some that share the slots.
+    Cluster(Arc<Cluster>),
 }
 
 /// Between two tries of what was surely not applied.
 const PAUSES: [u64; 6] = [5, 10, 20, 40, 80, 160];
+/// Redirections of one call. More of them mean nodes that disagree for longer than a migration takes.
+const MOST_HOPS: usize = 16;
+/// So many are followed at once: a slot that has moved, or is moving.
+const FREE_HOPS: usize = 3;
 
 impl Topology {
     /// Sends a call; what was surely not applied and may pass in a moment is tried again within `budget`.
     pub(crate) async fn ask(&self, call: &Call, budget: Duration) -> Result<Answer, StoreError> {
-        let Self::One(lane) = self;
-        let mut until = None;
-        let mut pauses = PAUSES.iter().chain(std::iter::repeat(&PAUSES[PAUSES.len() - 1]));
-        loop {
-            let failure = match lane.call(call).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            if !passes(&failure) {
-                return Err(failure.into());
-            }
-            if failure.kind == FailureKind::NotPrimary {
-                lane.link().reconnect();
-            }
-            let until = *until.get_or_insert_with(|| Instant::now() + budget);
-            let pause = Duration::from_millis(pauses.next().copied().unwrap_or(160));
-            if Instant::now() + pause >= until {
-                return Err(failure.because("tried again until the time for it was up").into());
-            }
-            tokio::time::sleep(pause).await;
+        match self.once(call).await {
+            Ok(answer) => Ok(answer),
+            Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
+            Err(failure) => Box::pin(self.again(call, failure, Instant::now() + budget)).await,
         }
     }
 
-    /// Sends calls in their order, those of one server together.
-    pub(crate) async fn ask_all(&self, calls: &[&Call]) -> Vec<Result<Answer, StoreError>> {
-        let Self::One(lane) = self;
-        lane.all(calls).await.into_iter().map(|said| said.map_err(StoreError::from)).collect()
+    /// Sends calls in their order, those of one server together. What was surely not applied and may pass is then tried
+    /// again, one by one, within `budget` for all of them.
+    pub(crate) async fn ask_all(&self, calls: &[&Call], budget: Duration) -> Vec<Result<Answer, StoreError>> {
+        let said = match self {
+            Self::One(lane) | Self::Named(lane) => lane.all(calls).await,
+            Self::Cluster(cluster) => cluster.all(calls).await,
+        };
+        let until = Instant::now() + budget;
+        let mut answers = Vec::with_capacity(said.len());
+        for (call, said) in calls.iter().zip(said) {
+            answers.push(match said {
+                Ok(answer) => Ok(answer),
+                Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
+                Err(failure) => self.again(call, failure, until).await,
+            });
+        }
+        answers
     }
 
     /// How many were removed: 0 or 1.
@@ -55,13 +62,75 @@ impl Topology {
         Ok(usize::from(answer.said == Said::Held(true)))
     }
 
-    /// All servers that hold keys.
-    pub(crate) fn lanes(&self) -> Vec<Lane> {
-        let Self::One(lane) = self;
-        vec![lane.clone()]
+    /// All servers that hold keys, `anew` as they say now.
+    pub(crate) async fn lanes(&self, anew: bool) -> Result<Vec<Lane>, StoreError> {
+        match self {
+            Self::One(lane) | Self::Named(lane) => Ok(vec![lane.clone()]),
+            Self::Cluster(cluster) => Ok(cluster.lanes(anew).await?),
+        }
     }
-}
 
-fn passes(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::Soon | FailureKind::NotPrimary | FailureKind::NoScript)
+    async fn once(&self, call: &Call) -> Result<Answer, Failure> {
+        match self {
+            Self::One(lane) | Self::Named(lane) => lane.call(call).await,
+            Self::Cluster(cluster) => cluster.call(call).await,
+        }
+    }
+
+    async fn again(&self, call: &Call, mut failure: Failure, until: Instant) -> Result<Answer, StoreError> {
+        let (mut hops, mut pauses) = (0, PAUSES.into_iter());
+        loop {
+            let redirected = matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_));
+            hops += usize::from(redirected);
+            if hops > MOST_HOPS {
+                let why = format!("the cluster's topology is not settling: redirected {hops} times");
+                return Err(failure.because(&why).into());
+            }
+            if !redirected || hops > FREE_HOPS {
+                let pause = Duration::from_millis(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]));
+                if Instant::now() + pause >= until {
+                    return Err(failure.because("tried again until the time for it was up").into());
+                }
+                tokio::time::sleep(pause).await;
+            }
+            failure = match self.after(&failure, call).await {
+                Ok(answer) => return Ok(answer),
+                Err(next) if self.passes(&next) => next,
+                Err(next) => return Err(next.into()),
+            };
+        }
+    }
+
+    /// The next try, where the last one says that it should be made.
+    async fn after(&self, failure: &Failure, call: &Call) -> Result<Answer, Failure> {
+        match self {
+            Self::One(lane) => lane.call(call).await,
+            Self::Named(lane) => {
+                if failure.kind == FailureKind::NotPrimary {
+                    lane.link().reconnect();
+                }
+                lane.call(call).await
+            }
+            Self::Cluster(cluster) => cluster.after(failure, call).await,
+        }
+    }
+
+    fn passes(&self, failure: &Failure) -> bool {
+        match failure.kind {
+            FailureKind::Soon | FailureKind::NoScript => true,
+            // Of a single server: nothing else will take its place.
+            FailureKind::NotPrimary | FailureKind::Unreachable => !matches!(self, Self::One(_)),
+            FailureKind::Moved(_) | FailureKind::Ask(_) => matches!(self, Self::Cluster(_)),
+            FailureKind::Store(_) => false,
+        }
+    }
+
+    fn refused(&self, failure: Failure) -> StoreError {
+        match (self, &failure.kind) {
+            (Self::One(_) | Self::Named(_), FailureKind::Moved(_) | FailureKind::Ask(_)) => {
+                failure.because("this server is a cluster's: use redis+cluster://").into()
+            }
+            _ => failure.into(),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
+mod chaos;
 mod check;
 mod fix;
 mod outside;
@@ -19,6 +20,7 @@ cargo xtask COMMAND
   test extras       the sets of tests that take longer: Redis' on the flavours of `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
+  chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
   soak model        what takes too long for CI: the largest variants of the model check
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
@@ -26,7 +28,7 @@ cargo xtask COMMAND
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
 
-const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "setup"];
+const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 1] = ["model"];
 const BENCHES: [&str; 1] = ["core"];
 
@@ -56,6 +58,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
         // It has more to say of itself.
         ["sim", ref arguments @ ..] => return Ok(sim::run(arguments)),
+        ["chaos", ref arguments @ ..] => return Ok(chaos::run(arguments)),
         ["test", "--", ref filter @ ..] => test::all(filter),
         [_, ref rest @ ..] if rest.iter().any(asks_for_help) => {
             println!("{USAGE}");

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod damage;
 mod exact;
+mod groups;
 mod losing;
 mod wrong;
 
 use std::sync::Arc;
 
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_testkit::{Subject, conformance};
 
 use self::damage::Values;
@@ -35,4 +36,10 @@ conformance!(single, subject(|builder| builder), without: [clock]);
 conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock]);
 conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock]);
 // Values are damaged above; here it is about time.
-conformance!(by_the_tests_clock, exact::subject(), without: [clients, losing, planting, foreign]);
+conformance!(
+    by_the_tests_clock,
+    exact::subject(Arc::new(RedisServer::start()), true, str::to_owned),
+    without: [clients, losing, planting, foreign]
+);
+conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
+conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);

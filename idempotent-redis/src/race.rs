@@ -1,0 +1,79 @@
+//! Asks several that should know the same, one after the other, without waiting long for any.
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+
+/// Who has not answered by now is not waited for alone: the next is asked as well.
+const HEAD_START: Duration = Duration::from_millis(100);
+
+/// The first answer that is good; else the best one, by `better`, once all have been asked.
+///
+/// # Errors
+/// The last one's, where none answered.
+///
+/// # Cancellation
+/// Those under way are given up.
+pub(crate) async fn first<T: Send + 'static>(
+    tries: impl IntoIterator<Item = impl Future<Output = Result<T, Failure>> + Send + 'static>,
+    good: impl Fn(&T) -> bool,
+    better: impl Fn(&T, &T) -> bool,
+) -> Result<T, Failure> {
+    let mut left = tries.into_iter();
+    let mut under_way = JoinSet::new();
+    let mut best = None;
+    let mut failure = Failure::unreachable("there is nobody to ask");
+    loop {
+        let more = match left.next() {
+            Some(next) => {
+                under_way.spawn(next);
+                true
+            }
+            None => false,
+        };
+        let ended = tokio::select! {
+            ended = under_way.join_next() => ended,
+            () = tokio::time::sleep(HEAD_START), if more => continue,
+        };
+        match ended {
+            Some(Ok(Ok(answer))) if good(&answer) => return Ok(answer),
+            Some(Ok(Ok(answer))) => {
+                if best.as_ref().is_none_or(|best| better(&answer, best)) {
+                    best = Some(answer);
+                }
+            }
+            Some(Ok(Err(why))) => failure = why,
+            // It was given up with its runtime.
+            Some(Err(_)) => {}
+            None => return best.ok_or(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Asked = Result<u32, Failure>;
+
+    async fn ask(all: Vec<std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>>) -> Asked {
+        first(all, |answer| *answer >= 10, |one, other| one > other).await
+    }
+
+    #[tokio::test]
+    async fn one_that_hangs_or_fails_does_not_keep_the_next_from_being_asked() {
+        let hangs = Box::pin(std::future::pending());
+        let fails = Box::pin(async { Err(Failure::unreachable("gone")) });
+        assert_eq!(ask(vec![hangs, fails, Box::pin(async { Ok(10) })]).await.unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn where_none_is_good_the_best_stands_and_without_an_answer_the_failure() {
+        let said =
+            |number: u32| Box::pin(async move { Ok(number) }) as std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>;
+        assert_eq!(ask(vec![said(2), said(7), said(4)]).await.unwrap(), 7);
+        let failed = ask(vec![Box::pin(async { Err(Failure::unreachable("gone")) })]).await.unwrap_err();
+        assert!(failed.text().contains("gone"), "{failed:?}");
+    }
+}
