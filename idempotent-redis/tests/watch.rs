@@ -156,9 +156,12 @@ async fn who_may_not_listen_asks_again_instead() {
     assert!(!watching.is_finished());
     settle(&owner, &held, None).await;
     tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
-    // What it settles itself is settled, though nobody can be told.
+    // What it settles itself is settled, though it may not tell those who wait for it; they look after a while.
     let held = hold(&waiter, "its own", 1).await;
+    let watching = tokio::spawn(watch(&owner, "its own"));
+    until("it waits", async || is_waited_for(&server, "its own")).await;
     settle(&waiter, &held, None).await;
+    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
     let told = owner.claim(&ask("its own", 2)).await.unwrap();
     assert!(matches!(told, Claim::Consumed(_)), "{told:?}");
     // Nor does it believe what it remembers, which nobody could tell it to forget.

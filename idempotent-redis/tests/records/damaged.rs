@@ -70,6 +70,17 @@ fn cases(now: u64) -> Vec<Case> {
     ]
 }
 
+/// Damage that only a reader sees. The scripts do not look at these places of a record where its owner goes on, or an
+/// operator forgets it by its number, so as not to cost every run: then it is carried on or settled as it is.
+const SEEN_BY_READERS_ONLY: [&str; 6] = [
+    "attempt above 2^32",
+    "flags",
+    "error where none can be",
+    "consumed, long: half a fingerprint",
+    "consumed, long: half an owner",
+    "consumed, long: more than it says",
+];
+
 /// What each step says of what lies under the key, also to its owner and to an operator who knows its number.
 async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str, StoreError)> {
     let admin = store.abilities().admin.unwrap();
@@ -79,8 +90,11 @@ async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str,
         refused(part, "peek", store.peek(&key(part)).await),
         refused(part, "batch", store.claim_all(&[ask(part, 2)]).await.remove(0)),
         refused(part, "forget", admin.forget(&key(part), Fencing(1), true, HOUR).await),
-        refused(part, "forget, its number", admin.forget(&key(part), Fencing(number), true, HOUR).await),
     ];
+    if SEEN_BY_READERS_ONLY.contains(&part) {
+        return said;
+    }
+    said.push(refused(part, "forget, its number", admin.forget(&key(part), Fencing(number), true, HOUR).await));
     for fencing in [None, Some(Fencing(1)), Some(Fencing(number))] {
         let held = Held { key: key(part), owner: OwnerToken(1), fencing };
         said.push(refused(part, "renew", store.renew(&held, secs(60)).await));
