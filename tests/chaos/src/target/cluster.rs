@@ -71,3 +71,24 @@ pub(super) fn migrate(group: &RedisCluster) -> anyhow::Result<()> {
     group.end_migration(slot, from, to);
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::target::loss::tests::replicated;
+
+    #[test]
+    fn a_primary_of_a_cluster_is_replaced_and_nothing_that_was_replicated_is_lost() {
+        let group = start();
+        let first = group.nodes().iter().find(|node| is_primary(node)).unwrap();
+        let key =
+            (0..).map(|number| format!("key{number}")).find(|key| group.owner_of(group.slot_of(key)) == 0).unwrap();
+        replicated(first, &[&key]);
+        migrate(&group).unwrap();
+        assert_ne!(group.owner_of(group.slot_of(&key)), 0);
+        let done = fail_over(&group, Harm::Failover(Duration::ZERO)).unwrap();
+        assert_eq!(done.lost, Vec::<String>::new());
+        assert!(!is_primary(first) && first.is_running());
+    }
+}
