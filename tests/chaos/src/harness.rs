@@ -112,7 +112,9 @@ async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     harness.start().await?;
     let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, WORKERS, args.long, faults) };
     harness.harm(harms, args.long).await?;
-    harness.settle().await?;
+    // What is wrong on purpose need not come to an end.
+    let patience = if args.weakness.is_some() { PATIENCE / 10 } else { PATIENCE };
+    harness.settle(patience).await?;
     harness.judge(args, faults, began.elapsed()).await
 }
 
@@ -152,10 +154,10 @@ impl Harness {
     }
 
     /// Peace, until there is nothing left to do or nobody could still be patient.
-    async fn settle(&mut self) -> anyhow::Result<()> {
+    async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.peace = true;
         self.queued.clear();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         while (self.broker.left() > 0 || !self.stopped.is_empty() || !self.jobs.is_empty()) && Instant::now() < until {
             self.turn(until).await?;
         }
