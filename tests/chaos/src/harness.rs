@@ -86,7 +86,7 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     let began = Instant::now();
-    let target = Arc::new(Target::start(&args.topology, folder));
+    let target = Arc::new(Target::start(&args.topology, folder)?);
     let faults = if args.calm { plan::Faults::default() } else { target.faults() };
     let (fleet, hears) = Fleet::new(folder, &target.url(), args.weakness, args.seed)?;
     File::create(fleet.effects())?;
@@ -209,6 +209,9 @@ impl Harness {
             let id = process.id;
             let ended = timeout(PATIENCE, process.dismiss()).await;
             ended.with_context(|| format!("worker {id} does not end"))??;
+        }
+        if !self.target.is_as_we_left_it(self.harms.failovers) {
+            bail!("a primary was replaced that nobody had killed: the machine is too busy for this run to be judged");
         }
         let truth = resource::truth(&self.resource, &self.fleet.effects(), self.keys, time::now(), &own())?;
         self.lines.extend(truth);

@@ -27,6 +27,11 @@ fn is_primary(node: &RedisServer) -> bool {
     node.command(&["ROLE"]).items().first().is_some_and(|role| role.text() == "master")
 }
 
+/// How many primaries of the start are none any more. Each is killed once at most.
+pub(super) fn replaced(group: &RedisCluster) -> u64 {
+    group.nodes()[..PRIMARIES].iter().filter(|node| !is_primary(node)).count() as u64
+}
+
 /// Kills a primary, waits for its replica to take its place, and starts it again; it finds its new primary by itself.
 pub(super) fn fail_over(group: &RedisCluster, harm: Harm) -> anyhow::Result<Done> {
     let nodes = group.nodes();
