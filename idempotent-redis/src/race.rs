@@ -61,17 +61,17 @@ mod tests {
         first(all, |answer| *answer >= 10, |one, other| one > other).await
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn one_that_hangs_or_fails_does_not_keep_the_next_from_being_asked() {
         let hangs = Box::pin(std::future::pending());
         let fails = Box::pin(async { Err(Failure::unreachable("gone")) });
         assert_eq!(ask(vec![hangs, fails, Box::pin(async { Ok(10) })]).await.unwrap(), 10);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn where_none_is_good_the_best_stands_and_without_an_answer_the_failure() {
         let said =
-            |number| Box::pin(async move { Ok(number) }) as std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>;
+            |number: u32| Box::pin(async move { Ok(number) }) as std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>;
         assert_eq!(ask(vec![said(2), said(7), said(4)]).await.unwrap(), 7);
         let failed = ask(vec![Box::pin(async { Err(Failure::unreachable("gone")) })]).await.unwrap_err();
         assert!(failed.text().contains("gone"), "{failed:?}");

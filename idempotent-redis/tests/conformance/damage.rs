@@ -6,7 +6,18 @@ use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{Damage, Plant};
 
 /// A client of somebody else.
-pub(crate) struct Values(pub(crate) Arc<RedisServer>);
+pub(crate) struct Values<B>(pub(crate) Arc<B>);
+
+/// Servers among which a key's is known.
+pub(crate) trait Behind {
+    fn of(&self, key: &Key) -> &RedisServer;
+}
+
+impl Behind for RedisServer {
+    fn of(&self, _: &Key) -> &RedisServer {
+        self
+    }
+}
 
 /// Held by owner 1 since just now, and remembered for long.
 fn sample(until: u64, fencing: &[u8; 16]) -> Vec<u8> {
@@ -41,17 +52,17 @@ fn damaged(damage: Damage) -> Option<Vec<u8>> {
 }
 
 #[async_trait::async_trait]
-impl Plant for Values {
+impl<B: Behind + Send + Sync> Plant for Values<B> {
     fn holds(&self, damage: Damage) -> bool {
         damaged(damage).is_some()
     }
 
     async fn plant(&self, key: &Key, damage: Damage) {
-        self.0.command(&[b"SET", key.as_str().as_bytes(), &damaged(damage).unwrap()]);
+        self.0.of(key).command(&[b"SET", key.as_str().as_bytes(), &damaged(damage).unwrap()]);
     }
 
     async fn look(&self, key: &Key) -> Vec<u8> {
-        let dump = self.0.command(&[b"DUMP", key.as_str().as_bytes()]);
+        let dump = self.0.of(key).command(&[b"DUMP", key.as_str().as_bytes()]);
         format!("{dump:?}").into_bytes()
     }
 }

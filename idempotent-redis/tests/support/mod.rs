@@ -1,5 +1,7 @@
 //! What the tests ask with.
 #![allow(dead_code, reason = "each test binary uses its part")]
+pub(crate) mod runs;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,7 +78,6 @@ pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
 }
 
 /// Waits for an event, not for a time.
-#[track_caller]
 pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !happened().await {
