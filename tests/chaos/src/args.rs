@@ -7,13 +7,14 @@ use crate::weakness::{WEAKNESSES, Weakness};
 /// What there is to know.
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
-                        [--topology single|sentinel|cluster | --store URL] [--calm]
+                        [--topology single|clock|sentinel|cluster | --store URL] [--calm]
 
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
 seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
 into FILE.
 
-  --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, a cluster
+  --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
+               whose clock is set forward now and then, a cluster
   --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are
   --calm       no faults at all; such a run proves nothing, and says so
   --weakness   a guard is taken out of a script: such a run has to be violated
@@ -26,7 +27,10 @@ pub enum Topology {
     /// An SQLite file of its own: no server, and no faults of one.
     File,
     /// One Redis.
-    Single,
+    Single {
+        /// Its clock is set forward now and then.
+        clock: bool,
+    },
     /// A primary and a replica under three sentinels.
     Sentinel,
     /// Three primaries, each with a replica.
@@ -100,10 +104,11 @@ impl Args {
 
 fn topology(value: &str) -> Result<Topology, String> {
     match value {
-        "single" => Ok(Topology::Single),
+        "single" => Ok(Topology::Single { clock: false }),
+        "clock" => Ok(Topology::Single { clock: true }),
         "sentinel" => Ok(Topology::Sentinel),
         "cluster" => Ok(Topology::Cluster),
-        _ => Err(format!("`--topology {value}`: known here: single, sentinel, cluster")),
+        _ => Err(format!("`--topology {value}`: known here: single, clock, sentinel, cluster")),
     }
 }
 

@@ -8,6 +8,9 @@ use crate::worker::RUNS;
 /// Leases are short, so that a run of seconds sees many of them end.
 const LEASES_MS: [u64; 3] = [1_000, 1_500, 2_000];
 
+/// How far the clock is set at a time.
+pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(300);
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Harm {
@@ -21,6 +24,10 @@ pub(crate) enum Harm {
     FlushScripts,
     /// The server stands still.
     StopStore(Duration),
+    /// The servers' memory is full.
+    FillStore(Duration),
+    /// The server's clock is set forward.
+    ClockForward(Duration),
     /// The server is killed, and started again with all that it had answered.
     CrashStore,
     /// The primary is killed, and its replica takes over, which had heard nothing for so long.
@@ -34,6 +41,8 @@ pub(crate) enum Harm {
 pub(crate) struct Faults {
     pub(crate) cuts: bool,
     pub(crate) scripts: bool,
+    pub(crate) full: bool,
+    pub(crate) clock: bool,
     pub(crate) stops: bool,
     pub(crate) crashes: bool,
     pub(crate) failovers: bool,
@@ -75,6 +84,13 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
     }
     if faults.stops {
         every(5, (8_000, 15_000), &|dice| Harm::StopStore(dice.ms(300, longest * 3 / 2)));
+    }
+    if faults.full {
+        every(9, (5_000, 10_000), &|dice| Harm::FillStore(dice.ms(300, 1_500)));
+    }
+    if faults.clock {
+        // Further apart than a lease is long: none sees two of them.
+        every(10, (4_000, 8_000), &|_| Harm::ClockForward(CLOCK_STEP));
     }
     if faults.crashes {
         every(6, (6_000, 12_000), &|_| Harm::CrashStore);
@@ -148,8 +164,16 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
 mod tests {
     use super::*;
 
-    const ALL: Faults =
-        Faults { cuts: true, scripts: true, stops: true, crashes: true, failovers: true, migrations: true };
+    const ALL: Faults = Faults {
+        cuts: true,
+        scripts: true,
+        full: true,
+        clock: true,
+        stops: true,
+        crashes: true,
+        failovers: true,
+        migrations: true,
+    };
 
     #[test]
     fn the_same_seed_gives_the_same_plan_and_another_seed_another_one() {

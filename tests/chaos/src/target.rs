@@ -3,8 +3,10 @@ mod cluster;
 mod loss;
 mod sentinels;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::Store;
@@ -50,11 +52,17 @@ impl Done {
 
 /// Servers of our own, or somebody else's.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Target {
     /// A file, or a server that is not ours to harm.
     Outside(String),
     /// One that writes down each change before it answers.
-    Single(RedisServer),
+    Single {
+        /// The server.
+        server: RedisServer,
+        /// Its clock is set, so far by this much.
+        clock: Option<Mutex<Duration>>,
+    },
     /// A primary, a replica, and those that replace the one by the other; both write down each change likewise.
     Sentinels(RedisSentinels),
     /// Three primaries, each with a replica.
@@ -62,33 +70,52 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub(crate) fn start(topology: &Topology, folder: &Path) -> Self {
-        match topology {
+    /// Starts what is not there yet; why not is on stderr.
+    pub(crate) fn start(topology: &Topology, folder: &Path) -> anyhow::Result<Self> {
+        let started = catch_unwind(AssertUnwindSafe(|| match topology {
             Topology::Outside(url) => Self::Outside(url.clone()),
             Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
             Topology::Cluster => Self::Cluster(cluster::start()),
             Topology::Sentinel => Self::Sentinels(sentinels::start()),
-            Topology::Single => Self::Single(RedisServer::builder().aof().start()),
-        }
+            Topology::Single { clock: false } => {
+                Self::Single { server: RedisServer::builder().aof().start(), clock: None }
+            }
+            Topology::Single { clock: true } => {
+                Self::Single { server: RedisServer::builder().aof().faketime().start(), clock: Some(Mutex::default()) }
+            }
+        }));
+        started.map_err(|_| anyhow::anyhow!("the servers could not be started"))
     }
 
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Outside(url) => url.clone(),
-            Self::Single(server) => server.url(),
+            Self::Single { server, .. } => server.url(),
             Self::Sentinels(group) => group.url(),
             Self::Cluster(group) => group.url(),
         }
     }
 
     pub(crate) fn faults(&self) -> Faults {
-        let ours = Faults { cuts: true, scripts: true, ..Faults::default() };
+        let ours = Faults { cuts: true, scripts: true, full: true, ..Faults::default() };
         match self {
             Self::Outside(_) => Faults::default(),
-            Self::Single(_) => Faults { stops: true, crashes: true, ..ours },
+            Self::Single { clock, .. } => Faults { stops: true, crashes: true, clock: clock.is_some(), ..ours },
             // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
             Self::Sentinels(_) => Faults { failovers: true, ..ours },
             Self::Cluster(_) => Faults { failovers: true, migrations: true, ..ours },
+        }
+    }
+
+    /// Whether nobody was replaced but by us: what that loses nobody has compared.
+    pub(crate) fn is_as_we_left_it(&self, failovers: u64) -> bool {
+        match self {
+            Self::Outside(_) | Self::Single { .. } => true,
+            Self::Sentinels(group) => {
+                let expected = if failovers.is_multiple_of(2) { group.primary() } else { group.replica() };
+                group.current_primary().port() == expected.port()
+            }
+            Self::Cluster(group) => cluster::replaced(group) == failovers,
         }
     }
 
@@ -96,7 +123,7 @@ impl Target {
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
             Self::Outside(_) => Vec::new(),
-            Self::Single(server) => vec![server],
+            Self::Single { server, .. } => vec![server],
             Self::Sentinels(group) => vec![group.primary(), group.replica()],
             Self::Cluster(group) => group.nodes().iter().collect(),
         }
@@ -111,12 +138,18 @@ impl Target {
                     server.command(&["SCRIPT", "FLUSH"]);
                 }
             }
-            (Self::Single(server), Harm::StopStore(long)) => {
+            (_, Harm::FillStore(long)) => self.fill(long),
+            (Self::Single { server, clock: Some(set) }, Harm::ClockForward(step)) => {
+                let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
+                *set += step;
+                server.shift_clock(set.as_secs_f64());
+            }
+            (Self::Single { server, .. }, Harm::StopStore(long)) => {
                 server.pause();
                 std::thread::sleep(long);
                 server.resume();
             }
-            (Self::Single(server), Harm::CrashStore) => {
+            (Self::Single { server, .. }, Harm::CrashStore) => {
                 server.kill();
                 server.restart();
             }
@@ -126,6 +159,20 @@ impl Target {
             _ => anyhow::bail!("{harm:?} is not for this store"),
         }
         Ok(Done::new(harm))
+    }
+}
+
+impl Target {
+    /// For so long no server takes anything that needs memory.
+    fn fill(&self, long: Duration) {
+        let limit = |bytes: &str| {
+            for server in self.servers() {
+                server.command(&["CONFIG", "SET", "maxmemory", bytes]);
+            }
+        };
+        limit("1");
+        std::thread::sleep(long);
+        limit("0");
     }
 }
 

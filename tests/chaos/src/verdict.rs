@@ -6,7 +6,7 @@ use idempotent_testkit::history::check::{Invariant, Judge, Level, Report};
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::plan::{Faults, Harm};
+use crate::plan::{CLOCK_STEP, Faults, Harm};
 use crate::target::Done;
 use crate::worker::{MEMORY, RUNS};
 
@@ -17,6 +17,8 @@ pub(crate) struct Harms {
     pub(crate) cuts: u64,
     pub(crate) flushes: u64,
     pub(crate) stops: u64,
+    pub(crate) fills: u64,
+    pub(crate) clock_steps: u64,
     pub(crate) crashes: u64,
     pub(crate) failovers: u64,
     pub(crate) migrations: u64,
@@ -33,6 +35,8 @@ impl Harms {
             Harm::Cut => self.cuts += 1,
             Harm::FlushScripts => self.flushes += 1,
             Harm::StopStore(_) => self.stops += 1,
+            Harm::FillStore(_) => self.fills += 1,
+            Harm::ClockForward(_) => self.clock_steps += 1,
             Harm::CrashStore => self.crashes += 1,
             Harm::Failover(_) => self.failovers += 1,
             Harm::Migrate => self.migrations += 1,
@@ -56,7 +60,9 @@ pub struct Verdict {
 impl Verdict {
     pub(crate) fn of(args: &Args, faults: Faults, harms: Harms, history: &History, took: Duration) -> Self {
         // The recorder writes a call down before it is made, and nothing of a locked row; nobody forgets by force.
+        let clock = if faults.clock { CLOCK_STEP } else { Duration::ZERO };
         let judge = Judge::new()
+            .margin(Duration::from_millis(10) + clock)
             .level(Level::L2)
             .nothing_hidden()
             .never_busy()
@@ -97,10 +103,11 @@ impl Verdict {
         for (invariant, tally) in &self.report.tallies {
             eprintln!("{invariant:>4}: {} judged, {} not judged", tally.judged, tally.not_judged);
         }
-        let Harms { pauses, cuts, flushes, stops, crashes, failovers, .. } = self.harms;
+        let Harms { pauses, cuts, flushes, stops, fills, clock_steps, crashes, failovers, .. } = self.harms;
         let Harms { migrations, lost, redelivered, dead_letters, unsettled, .. } = self.harms;
         eprintln!(
-            "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops and {crashes} crashes of the store, \
+            "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops, {fills} fillings and {crashes} crashes of the store, \
+             its clock set {clock_steps} times, \
              {failovers} failovers that lost {lost} records, {migrations} migrated slots, {redelivered} redeliveries, {dead_letters} dead letters"
         );
         if unsettled > 0 {
@@ -145,6 +152,8 @@ fn missing(long: Duration, faults: Faults, harms: &Harms, report: &Report) -> Ve
         ("unknowns", counts.unknowns, some),
         ("pauses", harms.pauses, if seconds >= 5 { 1 } else { 0 }),
         ("cuts", harms.cuts, if faults.cuts { some } else { 0 }),
+        ("steps of the clock", harms.clock_steps, u64::from(faults.clock && seconds >= 10)),
+        ("fillings", harms.fills, u64::from(faults.full && seconds >= 20)),
         ("failovers", harms.failovers, u64::from(faults.failovers && seconds >= 20)),
     ];
     let few = wanted.iter().filter(|(_, times, least)| times < least);

@@ -27,6 +27,11 @@ fn is_primary(node: &RedisServer) -> bool {
     node.command(&["ROLE"]).items().first().is_some_and(|role| role.text() == "master")
 }
 
+/// How many primaries of the start are none any more. Each is killed once at most.
+pub(super) fn replaced(group: &RedisCluster) -> u64 {
+    group.nodes()[..PRIMARIES].iter().filter(|node| !is_primary(node)).count() as u64
+}
+
 /// Kills a primary, waits for its replica to take its place, and starts it again; it finds its new primary by itself.
 pub(super) fn fail_over(group: &RedisCluster, harm: Harm) -> anyhow::Result<Done> {
     let nodes = group.nodes();
@@ -70,4 +75,25 @@ pub(super) fn migrate(group: &RedisCluster) -> anyhow::Result<()> {
     while group.move_keys(slot, from, to, 100) > 0 {}
     group.end_migration(slot, from, to);
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::target::loss::tests::replicated;
+
+    #[test]
+    fn a_primary_of_a_cluster_is_replaced_and_nothing_that_was_replicated_is_lost() {
+        let group = start();
+        let first = group.nodes().iter().find(|node| is_primary(node)).unwrap();
+        let key =
+            (0..).map(|number| format!("key{number}")).find(|key| group.owner_of(group.slot_of(key)) == 0).unwrap();
+        replicated(first, &[&key]);
+        migrate(&group).unwrap();
+        assert_ne!(group.owner_of(group.slot_of(&key)), 0);
+        let done = fail_over(&group, Harm::Failover(Duration::ZERO)).unwrap();
+        assert_eq!(done.lost, Vec::<String>::new());
+        assert!(!is_primary(first) && first.is_running());
+    }
 }

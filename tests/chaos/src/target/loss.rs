@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use idempotent_testkit::servers::{Connection, RedisServer};
+use idempotent_testkit::servers::{Connection, RedisServer, Value};
 
 /// Values by key.
 type Image = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -47,17 +47,25 @@ fn answered(folder: &Path) -> anyhow::Result<Image> {
 
 fn image(server: &RedisServer) -> anyhow::Result<Image> {
     let mut connection = Connection::to(&server.address())?;
+    // A cluster's replica shows its keys only to those that know it for one; others have nothing to say to that.
+    connection.ask(&["READONLY"])?;
     let mut image = Image::new();
     let (mut cursor, count) = ("0".to_owned(), MANY.to_string());
     loop {
         let answer = connection.ask(&["SCAN", &cursor, "COUNT", &count])?;
         let [next, keys] = answer.items() else { bail!("SCAN answers {answer:?}") };
         let keys: Vec<Vec<u8>> = keys.items().iter().filter_map(bytes).collect();
-        if !keys.is_empty() {
-            let mut command = vec![b"MGET".to_vec()];
-            command.extend(keys.iter().cloned());
-            let values = connection.ask(&command)?;
-            image.extend(keys.into_iter().zip(values.items().iter().map(|value| bytes(value).unwrap_or_default())));
+        // One by one: in a cluster no two of them lie together.
+        for key in &keys {
+            connection.send(&[b"GET", &key[..]])?;
+        }
+        for key in keys {
+            let value = connection.answer()?;
+            if value.is_error() {
+                bail!("{} does not show what it holds: {}", server.address(), value.text());
+            }
+            // None: its time has come since.
+            image.extend(bytes(&value).map(|value| (key, value)));
         }
         cursor = next.text();
         if cursor == "0" {
@@ -66,9 +74,9 @@ fn image(server: &RedisServer) -> anyhow::Result<Image> {
     }
 }
 
-fn bytes(value: &idempotent_testkit::servers::Value) -> Option<Vec<u8>> {
+fn bytes(value: &Value) -> Option<Vec<u8>> {
     match value {
-        idempotent_testkit::servers::Value::Bytes(bytes) => Some(bytes.clone()),
+        Value::Bytes(bytes) => Some(bytes.clone()),
         _ => None,
     }
 }
@@ -81,19 +89,25 @@ fn differences(one: &Image, other: &Image) -> Vec<String> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use idempotent_testkit::servers::RedisReplicas;
 
     use super::*;
+
+    /// Sets keys to 1, and waits until a replica has them. Over one connection: `WAIT` is about what its own has written.
+    pub(in crate::target) fn replicated(primary: &RedisServer, keys: &[&str]) {
+        let mut connection = Connection::to(&primary.address()).unwrap();
+        for key in keys {
+            connection.ask(&["SET", *key, "1"]).unwrap();
+        }
+        assert_eq!(connection.ask(&["WAIT", "1", "20000"]).unwrap().integer(), Some(1));
+    }
 
     #[test]
     fn what_was_answered_and_has_not_reached_the_replica_is_lost_and_nothing_else() {
         let group: RedisReplicas = RedisServer::builder().aof().start_replicas(1);
         let (primary, replica) = (group.primary(), group.replica());
-        for key in ["kept", "changed", "deleted"] {
-            primary.command(&["SET", key, "1"]);
-        }
-        assert_eq!(primary.command(&["WAIT", "1", "20000"]).integer(), Some(1));
+        replicated(primary, &["kept", "changed", "deleted"]);
         let folder = folder(primary).unwrap();
         group.cut_links();
         for command in [&["SET", "changed", "2"][..], &["SET", "new", "1"], &["DEL", "deleted"], &["SET", "kept", "1"]]

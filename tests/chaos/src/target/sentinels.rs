@@ -76,14 +76,14 @@ pub(super) fn wait(mut so: impl FnMut() -> bool, otherwise: &str) -> anyhow::Res
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::target::loss::tests::replicated;
 
     const HARM: Harm = Harm::Failover(Duration::ZERO);
 
     #[test]
     fn a_replica_that_lags_behind_takes_over_without_what_it_has_not_heard() {
         let group = start();
-        group.primary().command(&["SET", "kept", "1"]);
-        assert_eq!(group.primary().command(&["WAIT", "1", "20000"]).integer(), Some(1));
+        replicated(group.primary(), &["kept"]);
         let lost = std::thread::scope(|scope| {
             let failing = scope.spawn(|| fail_over(&group, HARM, Duration::from_millis(500)).unwrap().lost);
             wait(|| !is_linked(group.replica()), "it does not lag").unwrap();
@@ -99,12 +99,11 @@ mod tests {
         let group = start();
         for round in ["1", "2"] {
             let primary = group.current_primary();
-            primary.command(&["SET", round, round]);
-            assert_eq!(primary.command(&["WAIT", "1", "20000"]).integer(), Some(1));
+            replicated(primary, &[round]);
             let done = fail_over(&group, HARM, Duration::ZERO).unwrap();
             assert_eq!(done.lost, Vec::<String>::new());
             assert_ne!(group.current_primary().port(), primary.port());
-            assert_eq!(group.current_primary().command(&["GET", round]).text(), round);
+            assert_eq!(group.current_primary().command(&["GET", round]).text(), "1");
         }
     }
 }
