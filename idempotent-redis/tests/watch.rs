@@ -1,5 +1,5 @@
 //! Waiting for a run of another process: told over pub/sub, not by asking again and again.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 mod support;
 
 use std::time::Duration;

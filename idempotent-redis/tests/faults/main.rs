@@ -1,5 +1,5 @@
 //! Connections, memory, processes and clocks that fail under runs on a real server.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 mod clock;
 mod memory;
 mod paused;
