@@ -27,7 +27,10 @@ impl Harness {
 
     /// One at a time: what a failover loses is compared while nothing else is done.
     fn next_job(&mut self) {
-        if let (true, Some(harm)) = (self.jobs.is_empty(), self.queued.pop_front()) {
+        if !self.jobs.is_empty() {
+            return;
+        }
+        if let Some(harm) = self.queued.pop_front() {
             let target = self.target.clone();
             self.jobs.spawn_blocking(move || target.suffer(harm));
         }
