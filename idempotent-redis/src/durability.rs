@@ -148,6 +148,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -74,6 +74,7 @@ fn wrong(why: &str) -> StoreError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
 
