@@ -157,6 +157,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

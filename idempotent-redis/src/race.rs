@@ -52,6 +52,7 @@ pub(crate) async fn first<T: Send + 'static>(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

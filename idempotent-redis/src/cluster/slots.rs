@@ -192,6 +192,7 @@ fn no_cluster(failure: Failure) -> Failure {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

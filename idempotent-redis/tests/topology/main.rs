@@ -1,5 +1,5 @@
 //! More servers than one: which of them is asked, and what becomes of calls when that changes.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 mod cluster;
 mod durable;
 mod failover;
