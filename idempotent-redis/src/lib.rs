@@ -15,6 +15,7 @@ mod store;
 mod topology;
 mod turn;
 mod watch;
+mod watchdog;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;

@@ -12,6 +12,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::script::{FORGOTTEN, SETTLED};
+use crate::watchdog::Watchdog;
 
 /// Where to connect to; asked before each connection.
 #[async_trait]
@@ -52,6 +53,13 @@ struct End {
     /// It hears what other processes tell.
     hears: AtomicBool,
     hub: Arc<Hub>,
+    dog: Arc<Watchdog>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.dog.end();
+    }
 }
 
 impl End {
@@ -104,16 +112,27 @@ impl Link {
     }
 
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
-        match tokio::time::timeout(self.patience.response, sent).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
+        let (_waits, bitten) = (end.dog.waits(), end.dog.bitten());
+        if end.dog.is_over() {
+            return Err(Failure::not_applied(format!("the connection to {} has ended", self.target.name())));
+        }
+        let sent = async {
+            tokio::select! {
+                biased;
+                sent = sent => Some(sent),
+                () = bitten => None,
+            }
+        };
+        match sent.await {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => {
                 if error.is_unrecoverable_error() {
                     self.broken(end);
                 }
                 Err(Failure::of_client(&error))
             }
             // What else waits on it will not be answered either.
-            Err(_) => {
+            None => {
                 self.broken(end);
                 let after = self.patience.response;
                 Err(Failure::ambiguous(format!("{} did not answer within {after:?}", self.target.name())))
@@ -159,7 +178,8 @@ impl Link {
     async fn connect(&self) -> Result<Line, Failure> {
         let client = self.target.client().await?;
         let (closed, hears) = (AtomicBool::new(false), AtomicBool::new(false));
-        let end = Arc::new(End { closed, hears, hub: self.hub.clone() });
+        let dog = Arc::new(Watchdog::default());
+        let end = Arc::new(End { closed, hears, hub: self.hub.clone(), dog: dog.clone() });
         let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.patience.connect))
@@ -183,6 +203,12 @@ impl Link {
         if matches!(listening, Ok(Ok(()))) {
             end.listens();
         }
+        let watched = Arc::downgrade(&end);
+        tokio::spawn(dog.watch(self.patience.response, move || {
+            if let Some(end) = watched.upgrade() {
+                end.close();
+            }
+        }));
         Ok(Line { connection, end })
     }
 
