@@ -5,7 +5,7 @@ use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Re
 use redis::{Cmd, Value};
 
 use crate::failure::Failure;
-use crate::record::{claimed, digits, guard, micros, millis};
+use crate::record::{LIVE, SEEN, claimed, digits, micros, millis};
 use crate::script::{Script, Scripts};
 
 /// What a script is asked for one key.
@@ -19,13 +19,41 @@ pub(crate) struct Call {
 /// Shared with whoever still holds it, or ours alone.
 #[derive(Clone, Debug)]
 enum Arg {
+    /// Without a place on the heap: every claim and completion has one.
+    Short([u8; SHORT], usize),
     Own(Vec<u8>),
     Text(Arc<str>),
 }
 
+/// A guard, or a claim with a fingerprint.
+const SHORT: usize = 36;
+
 impl Arg {
+    fn guard(held: &Held) -> Self {
+        let mut out = [0; SHORT];
+        out[..2].copy_from_slice(&LIVE);
+        out[2..18].copy_from_slice(&held.owner.0.to_be_bytes());
+        let Some(fencing) = held.fencing else { return Self::Short(out, 18) };
+        out[18..34].copy_from_slice(&digits(fencing));
+        Self::Short(out, 34)
+    }
+
+    fn claimed(request: &ClaimRequest) -> Self {
+        if request.display.is_some() {
+            return Self::Own(claimed(request));
+        }
+        let mut out = [0; SHORT];
+        out[..2].copy_from_slice(&LIVE);
+        out[2..18].copy_from_slice(&request.owner.0.to_be_bytes());
+        let Some(fingerprint) = request.fingerprint else { return Self::Short(out, 19) };
+        out[18] = SEEN;
+        out[19..].copy_from_slice(&fingerprint.to_bytes());
+        Self::Short(out, SHORT)
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
+            Self::Short(bytes, length) => &bytes[..*length],
             Self::Own(bytes) => bytes,
             Self::Text(text) => text.as_bytes(),
         }
@@ -39,7 +67,7 @@ pub(crate) struct Terms {
     verdict: u8,
     numbers: [u64; 5],
     given: usize,
-    /// How much may be added to them.
+    /// How much may be added to the first of them.
     spread: u64,
 }
 
@@ -72,18 +100,20 @@ impl Call {
         let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
         let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
         let numbers = [lease, memory, (lease + memory).div_ceil(1_000), request.max_attempts.into(), park];
-        Self::new(Terms::new(Script::Claim, numbers), &request.key, [Some(Arg::Own(claimed(request))), None])
+        Self::new(Terms::new(Script::Claim, numbers), &request.key, [Some(Arg::claimed(request)), None])
     }
 
     pub(crate) fn renew(held: &Held, lease: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Renew, [micros(lease)]), &held.key, [Some(Arg::Own(guard(held))), None])
+        Self::new(Terms::new(Script::Renew, [micros(lease)]), &held.key, [Some(Arg::guard(held)), None])
     }
 
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
-        let value = done.value.as_deref().map_or_else(Vec::new, |value| [b"V", value].concat());
-        let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(value))];
-        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain]) };
+        let value = done.value.as_deref().map(|value| Arg::Own([b"V", value].concat()));
+        // How many arguments each key has.
+        let each = 1 + u64::from(value.is_some());
+        let args = [Some(Arg::guard(held)), value];
+        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain, each]) };
         Self::new(terms, &held.key, args)
     }
 
@@ -96,7 +126,7 @@ impl Call {
             Verdict::Fail => b'F',
             Verdict::Bury => b'D',
         };
-        Self::new(terms, &held.key, [Some(Arg::Own(guard(held))), Some(Arg::Text(release.error.clone()))])
+        Self::new(terms, &held.key, [Some(Arg::guard(held)), Some(Arg::Text(release.error.clone()))])
     }
 
     pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
@@ -138,8 +168,8 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
     if terms.verdict != 0 {
         cmd.arg(&[terms.verdict][..]);
     }
-    for number in &terms.numbers[..terms.given] {
-        cmd.arg(*number + jitter(terms.spread));
+    for (at, number) in terms.numbers[..terms.given].iter().enumerate() {
+        cmd.arg(if at == 0 { *number + jitter(terms.spread) } else { *number });
     }
     for call in calls {
         for arg in call.args.iter().flatten() {

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    ClaimRequest, Fencing, Fingerprint, Held, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind,
+    ClaimRequest, Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind,
 };
 
 /// Of the records that this version writes. A byte that no UTF-8 text begins with; the versions to come follow it.
 const VERSION: u8 = 0x81;
+/// What a held record begins with.
+pub(crate) const LIVE: [u8; 2] = [VERSION, b'P'];
 const VERSIONS: std::ops::RangeInclusive<u8> = 0x80..=0x8f;
 const TIMES: usize = 5 * 7;
 const FENCING: usize = 16;
@@ -25,7 +27,7 @@ const ATTEMPT: usize = 10;
 /// Digits of the attempt in a short consumed record.
 const SHORT: usize = 3;
 
-const SEEN: u8 = 1;
+pub(crate) const SEEN: u8 = 1;
 const SHOWN: u8 = 2;
 /// Somebody waits for the run to end.
 const WATCHED: u8 = 4;
@@ -63,17 +65,6 @@ pub(crate) fn claimed(request: &ClaimRequest) -> Vec<u8> {
         // Policies keep it short of any limit.
         out.extend(u32::try_from(display.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(display.as_bytes());
-    }
-    out
-}
-
-/// What a held record begins with, and its number where it is known.
-pub(crate) fn guard(held: &Held) -> Vec<u8> {
-    let mut out = Vec::with_capacity(34);
-    out.extend([VERSION, b'P']);
-    out.extend(held.owner.0.to_be_bytes());
-    if let Some(fencing) = held.fencing {
-        out.extend(digits(fencing));
     }
     out
 }
