@@ -23,11 +23,13 @@ cargo xtask COMMAND
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
+  bench redis [FILTER] [--json | --write]
+                    what a run over Redis costs beside the bare commands, on a private server
   setup             install what the tests need beside a Rust toolchain and a C compiler; nothing yet";
 
 const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 1] = ["model"];
-const BENCHES: [&str; 1] = ["core"];
+const BENCHES: [&str; 2] = ["core", "redis"];
 
 /// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
@@ -74,7 +76,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["soak", "model", other, ..] => return Err(unknown(other, &[])),
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
-        ["bench", "core", ref options @ ..] => bench::core(&bench::Options::parse(options)?),
+        ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
+        ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
@@ -130,8 +133,8 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core"),
-            (&["bench"], "`bench` needs one of: core"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis"),
+            (&["bench"], "`bench` needs one of: core, redis"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["tset"], "did you mean `test`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),
