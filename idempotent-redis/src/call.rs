@@ -43,7 +43,7 @@ pub(crate) struct Terms {
     /// Until it is as durable as the store's settings say. Renewals and releases do not: losing one costs time, and no
     /// guarantee.
     pub(crate) waits: bool,
-    /// How much may be added to them.
+    /// How much may be added to the first of them.
     spread: u64,
 }
 
@@ -93,9 +93,11 @@ impl Call {
 
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
-        let value = done.value.as_deref().map_or_else(Vec::new, |value| [b"V", value].concat());
-        let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(value))];
-        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain]) };
+        let value = done.value.as_deref().map(|value| Arg::Own([b"V", value].concat()));
+        // How many arguments each key has.
+        let each = 1 + u64::from(value.is_some());
+        let args = [Some(Arg::Own(guard(held))), value];
+        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain, each]) };
         Self::new(terms, &held.key, args)
     }
 
@@ -162,8 +164,8 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
     if terms.verdict != 0 {
         cmd.arg(&[terms.verdict][..]);
     }
-    for number in &terms.numbers[..terms.given] {
-        cmd.arg(*number + jitter(terms.spread));
+    for (at, number) in terms.numbers[..terms.given].iter().enumerate() {
+        cmd.arg(if at == 0 { *number + jitter(terms.spread) } else { *number });
     }
     for call in calls {
         for arg in call.args.iter().flatten() {

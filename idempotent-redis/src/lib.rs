@@ -31,6 +31,7 @@ mod topology;
 mod turn;
 mod url;
 mod watch;
+mod watchdog;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;

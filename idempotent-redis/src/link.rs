@@ -1,6 +1,6 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::flight::Flight;
 use crate::hub::Hub;
 use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
+use crate::watchdog::Watchdog;
 
 /// Where to connect to; asked before each connection.
 #[async_trait]
@@ -67,34 +68,13 @@ struct End {
     closed: AtomicBool,
     /// It hears what other processes tell.
     hears: AtomicBool,
-    /// Since when something was sent and nothing heard, in ms after `born`; 0 if nothing is owed.
-    owed_since: AtomicU64,
-    born: Instant,
     hub: Arc<Hub>,
+    dog: Arc<Watchdog>,
 }
 
 impl End {
     fn new(hub: Arc<Hub>) -> Self {
-        let (closed, hears, owed_since) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        Self { closed, hears, owed_since, born: Instant::now(), hub }
-    }
-
-    fn age(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
-    }
-
-    /// Whether too long nothing was heard: callers that give up sooner than that never see it themselves.
-    fn is_mute(&self, patience: Duration) -> bool {
-        let since = self.owed_since.load(Ordering::Relaxed);
-        since > 0 && Duration::from_millis(self.age().saturating_sub(since)) > patience
-    }
-
-    fn owes(&self) {
-        let _ = self.owed_since.compare_exchange(0, self.age(), Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    fn is_heard(&self) {
-        self.owed_since.store(0, Ordering::Relaxed);
+        Self { closed: AtomicBool::new(false), hears: AtomicBool::new(false), hub, dog: Arc::default() }
     }
 
     fn is_closed(&self) -> bool {
@@ -105,6 +85,8 @@ impl End {
         if !self.closed.swap(true, Ordering::AcqRel) && self.hears.swap(false, Ordering::AcqRel) {
             self.hub.deaf();
         }
+        // It holds the connection, too.
+        self.dog.end();
     }
 
     fn listens(&self) {
@@ -171,20 +153,29 @@ impl Link {
     }
 
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
-        end.owes();
-        match tokio::time::timeout(self.patience.response, sent).await {
-            Ok(Ok(value)) => {
-                end.is_heard();
-                Ok(value)
+        let (mut waits, bitten) = (end.dog.waits(), end.dog.bitten());
+        if end.dog.is_over() {
+            return Err(Failure::not_applied(format!("the connection to {} has ended", self.target.name())));
+        }
+        let sent = async {
+            tokio::select! {
+                biased;
+                sent = sent => Some(sent),
+                () = bitten => None,
             }
-            Ok(Err(error)) => {
+        };
+        let told = sent.await;
+        waits.is_answered = true;
+        match told {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => {
                 if error.is_unrecoverable_error() {
                     self.broken(end);
                 }
                 Err(Failure::of_client(&error))
             }
             // What else waits on it will not be answered either.
-            Err(_) => {
+            None => {
                 self.broken(end);
                 let after = self.patience.response;
                 Err(Failure::ambiguous(format!("{} did not answer within {after:?}", self.target.name())))
@@ -211,9 +202,6 @@ impl Link {
 
     fn open(&self) -> Option<Line> {
         let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
-        if line.end.is_mute(self.patience.response) {
-            self.broken(&line.end);
-        }
         (!line.end.is_closed()).then_some(line)
     }
 
@@ -244,7 +232,24 @@ impl Link {
         if matches!(listening, Ok(Ok(()))) {
             end.listens();
         }
+        self.watch(&connection, &end);
         Ok(Line { connection, end })
+    }
+
+    /// Gives the connection up when a call goes unanswered for too long.
+    fn watch(&self, connection: &MultiplexedConnection, end: &Arc<End>) {
+        let (asked, watched) = (connection.clone(), Arc::downgrade(end));
+        let ping = move || {
+            let mut asked = asked.clone();
+            // Any answer is a sign of life.
+            async move { asked.send_packed_command(Cmd::new().arg("PING")).await.is_ok() }
+        };
+        let bite = move || {
+            if let Some(end) = watched.upgrade() {
+                end.close();
+            }
+        };
+        tokio::spawn(end.dog.clone().watch(self.patience.response, ping, bite));
     }
 
     async fn reach(&self, end: &Arc<End>) -> Result<MultiplexedConnection, Failure> {
@@ -318,6 +323,12 @@ pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
     match value {
         Value::ServerError(error) => Err(Failure::of_server(&error)),
         value => Ok(value),
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.reconnect();
     }
 }
 

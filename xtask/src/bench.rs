@@ -9,8 +9,16 @@ use std::process::{Command, Stdio};
 use self::figures::Figure;
 use crate::tools::{Done, cargo, root};
 
-/// The benches of each name, in the order they are run.
-const CORE: [&str; 2] = ["core", "heap"];
+/// What can be measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bench {
+    name: &'static str,
+    /// Cargo's benches, in the order they are run.
+    targets: &'static [&'static str],
+}
+
+pub(crate) const CORE: Bench = Bench { name: "core", targets: &["core", "heap"] };
+pub(crate) const REDIS: Bench = Bench { name: "redis", targets: &["redis"] };
 
 /// What is asked for beside the name.
 #[derive(Debug, Default, PartialEq)]
@@ -46,16 +54,16 @@ impl Options {
 }
 
 /// A goal that is missed is printed as missed, and is no failure: this machine may not be the one to judge by.
-pub(crate) fn core(options: &Options) -> Done {
+pub(crate) fn run(bench: Bench, options: &Options) -> Done {
     let mut run = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-rs"])?;
-    run.args(CORE.iter().flat_map(|bench| ["--bench", bench])).arg("--").args(&options.only);
+    run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
     if !options.write {
         run.args(options.json.then_some("--json"));
         return Ok(run.status()?.success());
     }
     let lines = output(run.arg("--json"))?;
     let figures = lines.lines().map(Figure::parse).collect::<Result<Vec<_>, _>>()?;
-    write(&root()?.join("docs"), &lines, &figures)?;
+    write(bench.name, &root()?.join("docs"), &lines, &figures)?;
     print!("{lines}");
     Ok(true)
 }
@@ -69,14 +77,14 @@ fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {
 }
 
 /// The figures, the page's table of them, and its plots.
-fn write(docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std::error::Error>> {
+fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std::error::Error>> {
     let folder = docs.join("benchmarks");
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("core.jsonl"), lines)?;
-    plot::against_goals(figures, &folder.join("core-goals.svg"))?;
-    plot::beside_floors(figures, &folder.join("core-floors.svg"))?;
+    std::fs::write(folder.join(format!("{name}.jsonl")), lines)?;
+    plot::against_goals(figures, &folder.join(format!("{name}-goals.svg")))?;
+    plot::beside_floors(figures, &folder.join(format!("{name}-floors.svg")))?;
     let page = docs.join("benchmarks.md");
-    std::fs::write(&page, page::with_table(&std::fs::read_to_string(&page)?, figures)?)?;
+    std::fs::write(&page, page::with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
     Ok(())
 }
 
@@ -96,10 +104,13 @@ mod tests {
     #[test]
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
-        let lines = std::fs::read_to_string(docs.join("benchmarks/core.jsonl")).unwrap();
-        let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        assert_eq!(page::with_table(&page, &figures).unwrap(), page, "`cargo xtask bench core --write` anew");
+        for Bench { name, .. } in [CORE, REDIS] {
+            let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
+            let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
+            let anew = page::with_table(&page, name, &figures).unwrap();
+            assert_eq!(anew, page, "`cargo xtask bench {name} --write` anew");
+        }
     }
 
     #[test]

@@ -26,12 +26,14 @@ cargo xtask COMMAND
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
+  bench redis [FILTER] [--json | --write]
+                    what a run over Redis costs beside the bare commands, on a private server
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 2] = ["model", "chaos"];
-const BENCHES: [&str; 1] = ["core"];
+const BENCHES: [&str; 2] = ["core", "redis"];
 
 /// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
@@ -80,7 +82,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["soak", "model" | "chaos", other, ..] => return Err(unknown(other, &[])),
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
-        ["bench", "core", ref options @ ..] => bench::core(&bench::Options::parse(options)?),
+        ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
+        ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
@@ -138,8 +141,8 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core"),
-            (&["bench"], "`bench` needs one of: core"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis"),
+            (&["bench"], "`bench` needs one of: core, redis"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["tset"], "did you mean `test`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Consuming becomes consumed. ARGV: retention (ms, 0: for ever), then for each key the guard (version, state, owner, and
--- the fencing number (16) if it is known), and 'V' and the value, or ''.
+-- Consuming becomes consumed. ARGV: retention (ms, 0: for ever), arguments of each key (1, 2), then for each key the guard
+-- (version, state, owner, and the fencing number (16) if it is known), and, if two, 'V' and the value.
 -- Answers: now (µs), then (index, answer) for each key that was not held so: 'R' and the record left as it is, 'A' for
 -- none, 'E' and an error.
 local A, K, pcall, sub, type = ARGV, KEYS, redis.pcall, string.sub, type
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local retain = A[1]
+local retain, each = A[1], A[2] + 0
 local out, n = {now}, 1
 
 for i = 1, #K do
-  local k, g, e = K[i], A[2 * i], A[2 * i + 1]
+  local k, g, e = K[i], A[each * i + 3 - each], each == 2 and A[2 * i + 2] or ''
   local cur = pcall('GET', k)
   local r
   if type(cur) == 'string' then

@@ -1,18 +1,17 @@
 //! The table in `docs/benchmarks.md`.
 use super::figures::{Figure, rounded};
 
-const BEGIN: &str = "<!-- core: written by `cargo xtask bench core --write` -->\n";
-const END: &str = "<!-- /core -->\n";
-
-/// The page with its table made anew.
+/// The page with the table of one bench made anew.
 ///
 /// # Errors
-/// If the page has no place for one.
-pub(crate) fn with_table(page: &str, figures: &[Figure]) -> Result<String, String> {
-    let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", BEGIN.trim_end(), END.trim_end());
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok(format!("{before}{BEGIN}{}{END}{after}", table(figures)))
+/// If the page has no place for it.
+pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
+    let begin = format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n");
+    let end = format!("<!-- /{name} -->\n");
+    let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());
+    let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
+    Ok(format!("{before}{begin}{}{end}{after}", table(figures)))
 }
 
 fn table(figures: &[Figure]) -> String {
