@@ -10,7 +10,7 @@ use crate::support::runs::{AppError, Job, Worker, assert_in_flight, id, lease_en
 use crate::support::{open_without_cache, until};
 
 fn policy() -> Policy {
-    Policy::new().lease(secs(2)).max_retries(2)
+    Policy::new().lease(secs(3)).max_retries(2)
 }
 
 /// The worker process; does nothing when run as a test. It says when its handler has begun, and then does as told.

@@ -80,7 +80,7 @@ async fn b25_k36_k52_when_the_owner_fails_exactly_one_waiter_takes_over() {
 async fn b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
-    let policy = waiting(secs(60)).lease(secs(2));
+    let policy = waiting(secs(60)).lease(secs(6));
     let (a, b) = (Worker::new(open(&server).await, policy), Worker::new(open(&server).await, policy));
     let run = a.begin("k", &Job::held()).await;
     // Dropped after it began: nobody says a word.

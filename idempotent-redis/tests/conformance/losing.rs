@@ -26,7 +26,7 @@ struct Inner {
 impl Lossy {
     pub(crate) async fn open(server: &RedisServer, set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
         let proxy = Proxy::start(&server.address()).await;
-        let store = set(RedisStore::builder(proxy.url())).connect().await.unwrap();
+        let store = set(crate::builder(proxy.url())).connect().await.unwrap();
         know_the_scripts(&store).await;
         Self(Arc::new(Inner { store, proxy, next: Mutex::default() }))
     }

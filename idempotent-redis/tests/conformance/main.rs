@@ -7,6 +7,7 @@ mod losing;
 mod wrong;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
@@ -16,10 +17,15 @@ use self::damage::Values;
 use self::losing::Lossy;
 use self::wrong::Wrong;
 
+/// A machine that is busy may let a server stand still for seconds: no law is broken by that.
+fn builder(url: String) -> RedisStoreBuilder {
+    RedisStore::builder(url).response_timeout(Duration::from_secs(20)).connect_timeout(Duration::from_secs(20))
+}
+
 async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subject {
     let server = Arc::new(RedisServer::start());
-    let open = async || set(RedisStore::builder(server.url())).connect().await.unwrap();
-    let by = async |clock| set(RedisStore::builder(server.url())).clock(clock).connect().await.unwrap();
+    let open = async || set(builder(server.url())).connect().await.unwrap();
+    let by = async |clock| set(builder(server.url())).clock(clock).connect().await.unwrap();
     let (ahead, behind) = (by(Wrong::ahead()).await, by(Wrong::behind()).await);
     let (store, second) = (Lossy::open(&server, &set).await, open().await);
     Subject::new(store.clone())

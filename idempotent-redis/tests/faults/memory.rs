@@ -22,7 +22,7 @@ async fn n64_with_memory_full_claims_are_put_off_and_what_has_begun_can_end() {
     for form in forms {
         let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
         let store = form(RedisStore::builder(server.url())).cache(None).connect().await.unwrap();
-        let worker = Worker::new(store.clone(), Policy::new().lease(secs(3)));
+        let worker = Worker::new(store.clone(), Policy::new().lease(secs(6)));
         let jobs = ["completes", "fails", "goes on"].map(|part| (part, Job::held()));
         let mut runs = Vec::new();
         for (part, job) in &jobs {

@@ -97,7 +97,7 @@ async fn a_renewal_whose_reply_is_lost_is_no_lost_lease() {
     let near = open_without_cache(&server).await;
     for fault in AFTER_APPLY {
         let part = format!("{fault:?}");
-        let (proxy, worker) = far(&server, Policy::new().lease(secs(3)).heartbeat(secs(1))).await;
+        let (proxy, worker) = far(&server, Policy::new().lease(secs(6)).heartbeat(secs(1))).await;
         let job = Job::held();
         let run = worker.begin(&part, &job).await;
         let first = lease_end(&near, &part).await;

@@ -29,13 +29,13 @@ async fn answered<T>(call: impl Future<Output = T>) -> T {
 async fn a_half_open_connection_is_ambiguous_by_the_response_timeout_and_then_left() {
     let server = RedisServer::start();
     for fault in [Fault::HalfOpen, Fault::HalfOpenAfterApply] {
-        let (proxy, store) = far(&server, ms(300)).await;
+        let (proxy, store) = far(&server, secs(1)).await;
         let part = format!("{fault:?}");
         proxy.fail_next_with(key(&part).as_str(), fault);
         let error = answered(store.claim(&ask(&part, 1))).await.unwrap_err();
         assert_eq!((error.kind(), proxy.met()), (StoreErrorKind::Ambiguous, 1), "{error}");
         let text = error.to_string();
-        assert!(text.contains(&proxy.address()) && text.contains("did not answer within 300ms"), "{text}");
+        assert!(text.contains(&proxy.address()) && text.contains("did not answer within 1s"), "{text}");
         let before = proxy.passed().connections;
         let grant = granted(answered(store.claim(&ask(&part, 1))).await.unwrap());
         assert_eq!((grant.attempt, proxy.passed().connections), (1, before + 1), "over a connection of its own");
@@ -46,11 +46,11 @@ async fn a_half_open_connection_is_ambiguous_by_the_response_timeout_and_then_le
 #[tokio::test]
 async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
     let server = RedisServer::start();
-    let (proxy, store) = far(&server, ms(400)).await;
+    let (proxy, store) = far(&server, secs(1)).await;
     proxy.fail_next_with(key("k").as_str(), Fault::HalfOpen);
     let impatient = |owner| {
         let (store, request) = (store.clone(), ask("k", owner));
-        async move { tokio::time::timeout(ms(20), store.claim(&request)).await }
+        async move { tokio::time::timeout(ms(100), store.claim(&request)).await }
     };
     assert!(impatient(1).await.is_err(), "no answer in time");
     assert_eq!(proxy.met(), 1);
@@ -68,7 +68,7 @@ async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
 #[tokio::test]
 async fn while_nothing_passes_every_caller_is_told_so_and_afterwards_served() {
     let server = RedisServer::start();
-    let (proxy, store) = far(&server, ms(300)).await;
+    let (proxy, store) = far(&server, secs(1)).await;
     proxy.silence();
     let mut callers = JoinSet::new();
     for owner in 1..=50_u128 {
@@ -104,9 +104,9 @@ async fn a_slow_connection_is_only_slow() {
 #[tokio::test]
 async fn a_call_that_arrives_after_it_was_given_up_changes_nothing() {
     let server = RedisServer::start();
-    let (proxy, store) = far(&server, ms(300)).await;
+    let (proxy, store) = far(&server, secs(1)).await;
     let seen = calls(&server, "evalsha");
-    proxy.fail_next_with(key("k").as_str(), Fault::Delay(secs(2)));
+    proxy.fail_next_with(key("k").as_str(), Fault::Delay(secs(4)));
     let error = answered(store.claim(&ask("k", 1))).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Ambiguous, "{error}");
     let held = hold(&store, "k", 1).await;

@@ -167,7 +167,8 @@ impl Worker {
         let mut deferred = 0;
         loop {
             let outcome = self.outcome(part, job).await;
-            if !outcome.is_deferral() {
+            // Or the server did not answer in time, on a machine that is busy.
+            if !outcome.is_deferral() && !matches!(outcome, Outcome::StoreDown(_)) {
                 return (outcome, deferred);
             }
             deferred += 1;
