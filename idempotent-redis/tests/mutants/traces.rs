@@ -15,20 +15,14 @@ pub(crate) async fn what_the_server_refuses_is_told_and_not_done(w: &World) {
     all_fail(&w.store, &list, StoreErrorKind::Foreign).await;
     assert_eq!(w.server.command(&["LLEN", list.as_str()]), Value::Integer(1));
 
-    // May run scripts and read, and nothing else that they do.
+    // May do all that a store asks for, until it is connected; then it may run scripts and read.
     let (user, secret) = ("reader", "secret");
-    let rights = ["~*", "&*", "+@all", "-set", "-del"];
-    w.server.command(&[&["ACL", "SETUSER", user, "on", ">secret"][..], &rights].concat());
+    w.server.command(&["ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all"]);
     let url = format!("redis://{user}:{secret}@{}", w.server.address());
-    let reader = RedisStore::builder(url)
-        .cache(None)
-        .edit_scripts({
-            let edit = w.edit.clone();
-            move |text: &str| edit(text)
-        })
-        .connect()
-        .await
-        .unwrap();
+    let edit = w.edit.clone();
+    let builder = RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text));
+    let reader = builder.connect().await.unwrap();
+    w.server.command(&["ACL", "SETUSER", user, "-set", "-del"]);
     let locked = key(2);
     w.plant(&locked, &HELD.bytes());
     let before = w.look(&locked);
@@ -189,4 +183,38 @@ pub(crate) async fn a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
     let claimed = w.store.claim(&ask(&key(1), 2)).await.unwrap();
     let Claim::Acquired(grant) = claimed else { panic!("{claimed:?}") };
     assert_eq!(grant.taken_over, Some(Fencing(5)));
+}
+
+/// A number drawn ahead of the clock is not drawn again: its record stays until the clock has passed it.
+pub(crate) async fn what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it(w: &World) {
+    let ahead = Shape { fencing: b"4000000000000000", ..HELD };
+    let years = i64::try_from(24 * 365 * HOUR.as_millis()).unwrap();
+    for name in [1, 2] {
+        w.plant(&key(name), &ahead.bytes());
+        let settled = match name {
+            1 => w.store.complete(&held(&key(name), 1), &done(None)).await,
+            _ => w.store.renew(&held(&key(name), 1), HOUR).await,
+        };
+        assert_eq!(settled.unwrap(), Settled::Done);
+        assert!(w.server.command(&["PTTL", key(name).as_str()]).integer() > Some(years));
+    }
+}
+
+/// What is kept in mind costs no call, and damage is none of it.
+pub(crate) async fn a_store_that_keeps_consumed_keys_in_mind_asks_once(w: &World) {
+    let edit = w.edit.clone();
+    let builder = RedisStore::builder(w.server.url()).edit_scripts(move |text| edit(text));
+    let keeps = builder.connect().await.unwrap();
+    let cut_off = &HELD.bytes()[..40];
+    w.plant(&key(1), cut_off);
+    let claimed = keeps.claim(&ask(&key(1), 1)).await;
+    assert_eq!(claimed.err().map(|error| error.kind()), Some(StoreErrorKind::Corrupt));
+    assert_eq!(w.look(&key(1)), Value::Bytes(cut_off.to_vec()));
+
+    assert!(matches!(w.store.claim(&ask(&key(2), 1)).await, Ok(Claim::Acquired(_))));
+    assert_eq!(w.store.complete(&held(&key(2), 1), &done(None)).await.unwrap(), Settled::Done);
+    assert!(matches!(keeps.claim(&ask(&key(2), 2)).await, Ok(Claim::Consumed(_))));
+    let before = w.server.info("cmdstat_evalsha").split(',').next().map(str::to_owned);
+    assert!(matches!(keeps.claim(&ask(&key(2), 3)).await, Ok(Claim::Consumed(_))));
+    assert_eq!(w.server.info("cmdstat_evalsha").split(',').next().map(str::to_owned), before);
 }

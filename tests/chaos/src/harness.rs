@@ -77,7 +77,9 @@ struct Harness {
 pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
     let folder = tempfile::Builder::new().prefix("idempotent-chaos-").tempdir()?;
     let done = play(args, folder.path()).await;
-    if done.as_ref().is_ok_and(Verdict::is_good) {
+    // Nobody looks for the reason where it is known beforehand.
+    let expected = args.weakness.is_some() || args.calm;
+    if done.as_ref().is_ok_and(|verdict| verdict.is_good() || expected) {
         return done;
     }
     eprintln!("chaos: what the workers wrote is in {}", folder.keep().display());
