@@ -21,7 +21,7 @@ use self::report::{Goal, Report};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
-    let report = Report::from_args();
+    let report = Report::from_args("core");
     if !report.wants("memory", "heap of a consumed key") {
         return;
     }

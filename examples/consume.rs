@@ -4,12 +4,13 @@
 //! cargo run --release --example consume                       # 494 deliveries, 287 effects
 //! cargo run --release --example consume                       # again: all known, nothing runs
 //! cargo run --release --example consume -- --fresh --fail-every 3
+//! cargo run --release --example consume -- --store redis://127.0.0.1:6379     # a fleet's store
 //! ```
 //!
 //! What to look at is in this file: the annotated handler, and the worker that settles each delivery by what the
 //! handler's run came to. The folder `consume/` holds what a real service gets from elsewhere: a broker
 //! (`broker.rs`, `input.rs`, `delivery.rs`, `dead.rs`), a database (`effects.rs`), a command line (`args.rs`,
-//! `places.rs`) and something to look at (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`). Try also `kill -9` in
+//! `places.rs`, `fresh.rs`) and something to look at (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`). Try also `kill -9` in
 //! the middle of `--fresh --slow-ms 200`, and run it again. What it makes of a line, and its exit codes, are in
 //! `data/README.md`.
 #[path = "consume/args.rs"]
@@ -22,6 +23,8 @@ mod dead;
 mod delivery;
 #[path = "consume/effects.rs"]
 mod effects;
+#[path = "consume/fresh.rs"]
+mod fresh;
 #[path = "consume/held.rs"]
 mod held;
 #[path = "consume/input.rs"]
@@ -171,6 +174,9 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let store = idempotent::connect(&places.store).await?;
     let executor =
         Executor::builder(store).policy(Scene::Mq, policy(slow)).observer((Tracing, tally.clone())).build()?;
+    if args.fresh && places.is_shared() {
+        fresh::forget(&executor).await?;
+    }
     let effects = Effects::open(&places.effects, places.forgets()).await?;
     let broker = Broker::new(DeadLetters::create(dead_letters.clone())?, tally.clone(), screen.clone());
     screen.begin(&input);

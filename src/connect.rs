@@ -16,9 +16,14 @@ use self::url::{Scheme, Url};
 /// | `memory:` | [`MemoryStore`], ends with the process | |
 /// | `sqlite:PATH`, `sqlite://PATH` | an SQLite file, made if it is missing | `sqlite` |
 /// | `sqlite::memory:` | SQLite without a file | `sqlite` |
+/// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` | Redis or Valkey, one server | `redis` |
+/// | `redis+unix:///PATH[?db=N]` | the same, by its socket file | `redis` |
+/// | `redis+sentinel://HOST[:PORT],HOST…/PRIMARY[/DB]` | the primary that these sentinels name | `redis` |
+/// | `redis+cluster://HOST[:PORT],HOST…` | a cluster | `redis` |
+/// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same by TLS | `redis-tls` |
 ///
-/// `redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://`, `postgres://` and `mysql://` are known by name;
-/// this version does not have their stores yet.
+/// `postgres://` and `mysql://` are known by name; this version does not have their stores yet. Characters such as `@`
+/// in a password are percent-encoded: `%40`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -50,6 +55,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
             _ => Err(url.invalid("nothing may follow `memory:`, it has no name and no settings")),
         },
         Scheme::Sqlite => sqlite(url.rest).await,
+        Scheme::Redis { name, tls } => redis(&url, name, tls).await,
         Scheme::Later { name, feature } => {
             url.check_ports()?;
             Err(ConnectError::NotYet { scheme: name, feature })
@@ -65,6 +71,23 @@ async fn sqlite(rest: &str) -> Result<Arc<dyn Store>, ConnectError> {
 #[cfg(not(feature = "sqlite"))]
 async fn sqlite(_: &str) -> Result<Arc<dyn Store>, ConnectError> {
     Err(ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" })
+}
+
+#[cfg(feature = "redis")]
+async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
+    if let Some(part) = idempotent_redis::__wrong_part(url.text) {
+        return Err(url.invalid(&part));
+    }
+    if tls && !cfg!(feature = "redis-tls") {
+        return Err(ConnectError::FeatureOff { scheme, feature: "redis-tls" });
+    }
+    Ok(Arc::new(idempotent_redis::RedisStore::connect(url.text).await?))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
+    url.check_ports()?;
+    Err(ConnectError::FeatureOff { scheme, feature: if tls { "redis-tls" } else { "redis" } })
 }
 
 #[cfg(test)]

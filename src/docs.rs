@@ -4,8 +4,9 @@
 //! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutting down.
 //! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
 //! 3. [`keys`]: what makes two calls the same.
-//! 4. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 5. [`custom_store`]: records where you want them.
+//! 4. [`redis`]: the store that a fleet shares, and what it can lose.
+//! 5. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 6. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -15,6 +16,10 @@ pub mod guarantees {}
 
 #[doc = include_str!("docs/keys.md")]
 pub mod keys {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("docs/redis.md")]
+pub mod redis {}
 
 #[doc = include_str!("docs/testing.md")]
 pub mod testing {}

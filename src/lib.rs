@@ -34,6 +34,7 @@
 //! | make a handler idempotent | [`macro@idempotent`], every argument with its default |
 //! | choose a key | [`docs::keys`] |
 //! | keep records in a file, without a server | [`SqliteStore`] |
+//! | keep them on Redis or Valkey, for a fleet | [`RedisStore`]; [`RedisStore::check`] looks the servers over |
 //! | keep them in memory, for tests | [`MemoryStore`] |
 //! | choose the store by configuration | [`connect`] |
 //! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`], [`Store`] |
@@ -55,11 +56,16 @@
 //! | feature | brings |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
+//! | `redis` | [`RedisStore`] |
+//! | `redis-tls` | `rediss://`: TLS to Redis |
 //! | `sqlite` | [`SqliteStore`] |
 //!
 //! A feature adds; it never changes what happens.
 // The docs link to everything there is; what a feature leaves out is then plain text.
-#![cfg_attr(not(all(feature = "macros", feature = "sqlite")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "macros", feature = "redis", feature = "sqlite")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 mod connect;
 pub mod docs;
@@ -70,5 +76,7 @@ pub use idempotent_core::__private;
 pub use idempotent_core::*;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
+#[cfg(feature = "redis")]
+pub use idempotent_redis::{CacheOptions, Checkup, Finding, RedisStore, RedisStoreBuilder, Severity};
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};

@@ -16,7 +16,7 @@ mod stalls;
 use crate::report::Report;
 
 fn main() {
-    let report = Report::from_args();
+    let report = Report::from_args("core");
     report.title();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::rounds::Rounds;
 
 pub struct Report {
+    bench: &'static str,
     json: bool,
     /// Run by `cargo test`, not by `cargo bench`: each case once, to see that it works.
     tried: bool,
@@ -54,27 +55,32 @@ impl Pair {
 
 impl Report {
     /// `cargo bench` adds `--bench`.
-    pub fn from_args() -> Self {
+    pub fn from_args(bench: &'static str) -> Self {
         let mut arguments: Vec<_> = std::env::args().skip(1).collect();
         let tried = !arguments.iter().any(|argument| argument == "--bench");
         arguments.retain(|argument| argument != "--bench");
         let json = arguments.iter().any(|argument| argument == "--json");
         let only = arguments.into_iter().find(|argument| !argument.starts_with('-'));
-        Self { json, tried, only }
+        Self { bench, json, tried, only }
     }
 
     /// Above the first figure.
     pub fn title(&self) {
         if self.tried {
-            println!("each case once, to see that it works; `cargo xtask bench core` measures");
+            println!("each case once, to see that it works; `cargo xtask bench {}` measures", self.bench);
         } else if !self.json {
-            println!("{:46} {:>13} {:>12} {:>8}  {:9} met", "core", "value", "floor", "ratio", "goal");
+            println!("{:52} {:>15} {:>12} {:>8}  {:9} met", self.bench, "value", "floor", "ratio", "goal");
         }
     }
 
     /// Keys that a store is measured with.
     pub fn keys(&self) -> u64 {
         if self.tried { 2_000 } else { 1_000_000 }
+    }
+
+    /// Run by `cargo test`: once, quickly.
+    pub fn is_tried(&self) -> bool {
+        self.tried
     }
 
     /// How often and how long, for each figure.
@@ -111,7 +117,7 @@ impl Report {
         if self.tried {
             return println!("works: {} {case}", store.unwrap_or("executor"));
         }
-        let line = Line { bench: "core", case, store, concurrency, unit, value, floor, ratio, goal, met };
+        let line = Line { bench: self.bench, case, store, concurrency, unit, value, floor, ratio, goal, met };
         if self.json {
             println!("{}", serde_json::to_string(&line).unwrap());
         } else {
@@ -142,7 +148,7 @@ impl Line {
         let ratio = self.ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}"));
         let met = self.met.map_or("", |met| if met { "yes" } else { "NO" });
         let value = format!("{} {}", number(self.value), self.unit);
-        format!("{name:46} {value:>13} {floor:>12} {ratio:>8}  {:9} {met}", self.goal.as_deref().unwrap_or(""))
+        format!("{name:52} {value:>15} {floor:>12} {ratio:>8}  {:9} {met}", self.goal.as_deref().unwrap_or(""))
     }
 }
 

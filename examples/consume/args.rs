@@ -26,12 +26,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIELD", default_value = "delivery_id")]
     pub(crate) key: Field,
 
-    /// Where keys are remembered [default: target/consume/store.db]
+    /// Where keys are remembered: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
+    /// redis+cluster://HOST,HOST [default: target/consume/store.db]
     #[arg(long, value_name = "memory|PATH|URL")]
     pub(crate) store: Option<String>,
 
     /// The SQLite file that effects go to, one row each; emptied first if the store is memory [default: beside the
-    /// store]
+    /// store, or in target/consume]
     #[arg(long, value_name = "PATH")]
     pub(crate) effects: Option<PathBuf>,
 
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Start over: remove the store and the effects first
+    /// Start over: remove the store and the effects first; of a server only this example's keys are forgotten
     #[arg(long)]
     pub(crate) fresh: bool,
 }

@@ -4,7 +4,7 @@
 //! as good as. Nobody may take its keys before the leases end: it could be merely slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::{Browse, Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
+use idempotent::{Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
 use tokio::time::{Instant, sleep_until};
 
 use crate::SCOPE;
@@ -16,13 +16,12 @@ pub(crate) struct Held(Vec<Entry>);
 impl Held {
     /// Looks through the store, if it can list its records.
     pub(crate) async fn look(executor: &Executor, screen: &Screen) -> Self {
-        let mut held = Vec::new();
-        if let Some(browse) = executor.store().abilities().browse
-            && let Err(error) = browse_into(&mut held, browse, executor.namespace()).await
-        {
+        let mut held = records(executor).await.unwrap_or_else(|error| {
             // One record that cannot be read spoils the list; the claims of the others go well.
             screen.say(&format!("keys held by dead workers are not announced: {error}"));
-        }
+            Vec::new()
+        });
+        held.retain(|entry| lease(&entry.record).is_some());
         Self(held)
     }
 
@@ -53,18 +52,19 @@ impl Held {
     }
 }
 
-async fn browse_into(held: &mut Vec<Entry>, browse: &dyn Browse, namespace: &str) -> Result<(), StoreError> {
+/// This example's records, if the store can list any.
+pub(crate) async fn records(executor: &Executor) -> Result<Vec<Entry>, StoreError> {
+    let Some(browse) = executor.store().abilities().browse else { return Ok(Vec::new()) };
     // Of a key only the readable part counts here: the scope it is in.
-    let any = Identity::new(Scene::Mq, SCOPE, "any").key(namespace);
+    let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
     let name = any.as_ref().map_or("", |key| key.name());
-    let mut after = None;
+    let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = browse.browse(after, 10_000).await?;
-        let ours = |entry: &Entry| entry.key.name() == name && lease(&entry.record).is_some();
-        held.extend(page.entries.into_iter().filter(ours));
+        found.extend(page.entries.into_iter().filter(|entry| entry.key.name() == name));
         after = page.next;
         if after.is_none() {
-            return Ok(());
+            return Ok(found);
         }
     }
 }

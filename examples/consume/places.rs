@@ -43,6 +43,22 @@ fn is_url(store: &str) -> bool {
     })
 }
 
+fn is_server(url: &str) -> bool {
+    url.contains("://") && !url.starts_with("sqlite:")
+}
+
+/// Without user and password.
+fn shown_url(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
+}
+
+/// Fit for a file's name: effects go with the store whose keys they are of.
+fn name(url: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
+    shown_url(url).chars().map(letter).collect()
+}
+
 impl Places {
     pub(crate) fn of(args: &Args) -> anyhow::Result<Self> {
         let ours = PathBuf::from(shown(&home().join("target/consume")));
@@ -53,6 +69,7 @@ impl Places {
                 let path = url.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest));
                 match path.filter(|path| !path.is_empty() && *path != ":memory:") {
                     Some(path) => (url.to_owned(), Some(path.into()), format!("{path}.effects.db").into()),
+                    None if is_server(url) => (url.to_owned(), None, ours.join(format!("{}.effects.db", name(url)))),
                     None => (url.to_owned(), None, ours.join("memory.effects.db")),
                 }
             }
@@ -88,9 +105,18 @@ impl Places {
         self.file.is_none() && (self.store == "memory:" || self.store.starts_with("sqlite:"))
     }
 
+    /// Whether a fresh start means to forget keys one by one: the store is a server's, and others use it, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.file.is_none() && !self.forgets()
+    }
+
     /// What the summary says of the store.
     pub(crate) fn store_shown(&self) -> String {
-        self.file.as_ref().map_or_else(|| "in memory, gone now".to_owned(), |file| file.display().to_string())
+        match &self.file {
+            Some(file) => file.display().to_string(),
+            None if self.is_shared() => shown_url(&self.store),
+            None => "in memory, gone now".to_owned(),
+        }
     }
 
     fn files(&self) -> impl Iterator<Item = &Path> {

@@ -25,6 +25,7 @@ mod record;
 mod reply;
 pub mod store;
 mod sync;
+mod url;
 mod waiters;
 
 pub use claim::{
@@ -50,6 +51,12 @@ pub use store::{
     MemoryStoreBuilder, MemoryTier, Page, Purge, Seen, Store, TierCounts, TieredStore, TieredStoreBuilder, Version,
     Watch, Watching,
 };
+
+/// What URLs of stores have in common. Not for people: anything here may change in a patch release.
+#[doc(hidden)]
+pub mod __url {
+    pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
+}
 
 /// What the attribute's code calls. Not for people: anything here may change in a patch release.
 #[doc(hidden)]

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, StoreError, SystemClock};
-use redis::RedisConnectionInfo;
 
 use crate::RedisStore;
-use crate::access::{self, Access};
+use crate::access::{Access, Credentials};
 use crate::cache::{Cache, CacheOptions};
 use crate::cluster::{Cluster, Maker};
 use crate::durability::{Counters, Durability};
@@ -16,12 +15,14 @@ use crate::failure::Failure;
 use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::link::{Link, Patience, Target};
-use crate::place::Place;
 use crate::script::{Dialect, Scripts};
 use crate::sentinel::Sentinels;
+use crate::startup::{self, Wanted};
 use crate::store::Inner;
+use crate::tls::{Pem, Tls};
 use crate::topology::Topology;
 use crate::turn::Manner;
+use crate::url::{Place, Server, Url};
 
 /// Changes a script's text.
 type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -34,9 +35,13 @@ pub struct RedisStoreBuilder {
     clock: Arc<dyn Clock>,
     patience: Patience,
     durability: Durability,
-    sentinel_login: Option<(Option<String>, String)>,
+    sentinel_login: Credentials,
     edit: Option<Edit>,
     plain: bool,
+    namespace: String,
+    allow_eviction: bool,
+    ca: Option<Pem>,
+    client: Option<(Pem, Pem)>,
 }
 
 impl RedisStoreBuilder {
@@ -48,9 +53,13 @@ impl RedisStoreBuilder {
             clock: Arc::new(SystemClock::new()),
             patience,
             durability: Durability::Primary,
-            sentinel_login: None,
+            sentinel_login: Credentials::default(),
             edit: None,
             plain: false,
+            namespace: "idempotent".to_owned(),
+            allow_eviction: false,
+            ca: None,
+            client: None,
         }
     }
 
@@ -109,7 +118,26 @@ impl RedisStoreBuilder {
     /// # Default
     /// Nobody in particular
     pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
-        self.sentinel_login = Some((user.map(str::to_owned), password.to_owned()));
+        self.sentinel_login = Credentials { user: user.map(str::to_owned), password: Some(password.to_owned()) };
+        self
+    }
+
+    /// The executor's namespace: whose epoch is checked, and which the server must let us write to.
+    ///
+    /// # Default
+    /// `idempotent`
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Whether to use a server that evicts keys when its memory is full. It then loses leases first, and a key whose
+    /// record is gone runs again: no level is promised.
+    ///
+    /// # Default
+    /// `false`: [`connect`](Self::connect) fails
+    pub fn allow_eviction(mut self, allow: bool) -> Self {
+        self.allow_eviction = allow;
         self
     }
 
@@ -127,83 +155,144 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects.
+    /// Connects, and checks the servers as [`RedisStore::check`] does; what is only worth a warning is an event of
+    /// `tracing`.
     ///
     /// # Errors
-    /// `NotApplied` if the server cannot be reached, `Denied` if it does not let us in.
+    /// `NotApplied` if the server cannot be reached, `Denied` if it does not let us in or lacks a right, `Schema` for
+    /// a URL that cannot be or a server that must not be used. The text says what to do, and shows no password.
     ///
     /// # Cancellation
-    /// Nothing is left behind.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let place = Place::of(&self.url)?;
+    /// Nothing is left behind but, perhaps, the namespace's epoch.
+    pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
+        let url = Url::parse(&self.url)?;
+        let access = Access::new(&url, Tls::read(self.ca.take(), self.client.take())?)?;
+        let wanted = self.wanted(&url.place, &access);
         let counters = Arc::new(Counters::default());
         let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock.clone())));
         let patience = Patience { response: self.patience.response + self.durability.patience(), ..self.patience };
-        let manner = self.manner(matches!(place, Place::Cluster { .. }));
-        let topology = match place {
-            Place::Single(info) => {
-                let link = Link::new(Box::new(Single { client: access::client(*info)? }), patience, hub.clone());
-                Topology::One(Lane::new(link, manner))
+        let link = |target: Box<dyn Target>| Link::new(target, patience, hub.clone());
+        let mut looked = Vec::new();
+        let topology = match url.place {
+            Place::Single { server } => {
+                let link = link(Box::new(Single { server, access }));
+                looked.push(startup::look(&link, &wanted).await?);
+                Topology::One(Lane::new(link, self.manner(looked[0].dialect, true)))
             }
-            Place::Sentinel { sentinels, name, servers } => {
-                let login = self.sentinel_login(servers.tls);
-                let target = Sentinels::new(sentinels, name, login, servers, patience.connect);
-                Topology::Named(Lane::new(Link::new(Box::new(target), patience, hub.clone()), manner))
+            Place::Sentinel { sentinels, primary } => {
+                let login = access.of_sentinels(self.sentinel_login.clone());
+                let link = link(Box::new(Sentinels::new(sentinels, primary, login, access, patience.connect)));
+                looked.push(startup::look(&link, &wanted).await?);
+                Topology::Named(Lane::new(link, self.manner(looked[0].dialect, true)))
             }
-            Place::Cluster { seeds, nodes } => {
-                let maker = Maker { access: nodes, patience, hub: hub.clone(), manner };
-                Topology::Cluster(Arc::new(Cluster::connect(maker, seeds, counters.clone()).await?))
+            Place::Cluster { nodes } => {
+                let seeds = nodes
+                    .iter()
+                    .map(|node| link(Box::new(Single { server: Server::Tcp(node.clone()), access: access.clone() })));
+                // Keys of one node lie in several slots, which no script may name together.
+                let manner = self.manner(startup::dialect(seeds, &wanted).await?, false);
+                let maker = Maker { access, patience, hub: hub.clone(), manner };
+                let cluster = Arc::new(Cluster::connect(maker, nodes, counters.clone()).await?);
+                for lane in cluster.lanes(false).await? {
+                    looked.push(startup::look(lane.link(), &wanted).await?);
+                }
+                Topology::Cluster(cluster)
             }
         };
         for lane in topology.lanes(false).await? {
-            lane.link().one(&redis::cmd("PING")).await?;
             // What cannot be done at all is not found out by the first claim.
             if let Some(wait) = self.durability.on_disk() {
                 let why = "Durability::Disk needs Redis 7.2 and an append-only file (appendonly yes)";
                 lane.link().one(&wait).await.map_err(|failure| failure.because(why))?;
             }
         }
-        Ok(RedisStore(Arc::new(Inner { topology, hub, durability: self.durability, counters })))
+        let evicted = looked.iter().filter_map(|looked| looked.evicted).sum();
+        let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted };
+        let store = RedisStore(Arc::new(inner));
+        store.judge(looked).await?;
+        Ok(store)
     }
 
-    fn manner(&self, is_cluster: bool) -> Manner {
-        let dialect = if self.plain { Dialect::Plain } else { Dialect::Flags };
-        let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
-        // Keys of one node lie in several slots, which no script may name together.
-        Manner { scripts: Scripts::new(dialect, |text| edit(text)), joins: !is_cluster, durability: self.durability }
-    }
-
-    fn sentinel_login(&self, tls: bool) -> Access {
-        let mut login = RedisConnectionInfo::default();
-        if let Some((user, password)) = &self.sentinel_login {
-            login = login.set_password(password);
-            if let Some(user) = user {
-                login = login.set_username(user);
-            }
+    fn wanted(&self, place: &Place, access: &Access) -> Wanted {
+        let mut more = Vec::new();
+        if access.db() != 0 {
+            more.push("select");
         }
-        Access { tls, login }
+        match place {
+            Place::Single { .. } => {}
+            Place::Sentinel { .. } => more.push("role"),
+            Place::Cluster { .. } => more.extend(["asking", "cluster|info", "cluster|slots"]),
+        }
+        more.extend(self.durability.right());
+        let (namespace, user) = (self.namespace.clone(), access.user().to_owned());
+        Wanted { namespace, user, more, allow_eviction: self.allow_eviction }
+    }
+
+    fn manner(&self, dialect: Dialect, joins: bool) -> Manner {
+        let dialect = if self.plain { Dialect::Plain } else { dialect };
+        let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
+        Manner { scripts: Scripts::new(dialect, |text| edit(text)), joins, durability: self.durability }
+    }
+}
+
+/// Certificates.
+#[cfg(feature = "tls")]
+impl RedisStoreBuilder {
+    /// The authority, in PEM, that signed the servers' certificates; instead of those that the system trusts.
+    /// Certificates are always verified.
+    ///
+    /// # Default
+    /// The system's authorities
+    pub fn ca_file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+        self.ca = Some(Pem::File(path.into()));
+        self
+    }
+
+    /// As [`ca_file`](Self::ca_file), without a file.
+    pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(Pem::Text(pem.into()));
+        self
+    }
+
+    /// What to show to servers that ask clients for a certificate: the files of the certificate, with its chain, and
+    /// of its key, both in PEM.
+    ///
+    /// # Default
+    /// None
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<std::path::PathBuf>,
+        key: impl Into<std::path::PathBuf>,
+    ) -> Self {
+        self.client = Some((Pem::File(certificate.into()), Pem::File(key.into())));
+        self
     }
 }
 
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder").field("cache", &self.cache).finish_non_exhaustive()
+        let url = idempotent_core::__url::masked(&self.url);
+        f.debug_struct("RedisStoreBuilder").field("url", &url).field("cache", &self.cache).finish_non_exhaustive()
     }
 }
 
 /// One server, by its address.
 #[derive(Debug)]
 struct Single {
-    client: redis::Client,
+    server: Server,
+    access: Access,
 }
 
 #[async_trait]
 impl Target for Single {
     async fn client(&self) -> Result<redis::Client, Failure> {
-        Ok(self.client.clone())
+        match &self.server {
+            Server::Tcp(address) => self.access.client(address),
+            Server::Unix(path) => self.access.socket(path),
+        }
     }
 
     fn name(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.server.to_string()
     }
 }

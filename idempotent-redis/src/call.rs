@@ -43,6 +43,8 @@ pub(crate) struct Terms {
     /// Until it is as durable as the store's settings say. Renewals and releases do not: losing one costs time, and no
     /// guarantee.
     pub(crate) waits: bool,
+    /// How much may be added to them.
+    spread: u64,
 }
 
 impl Terms {
@@ -50,7 +52,7 @@ impl Terms {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
         let waits = matches!(script, Script::Claim | Script::Complete);
-        Self { script, verdict: 0, numbers: all, given: N, waits }
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
 
@@ -60,6 +62,13 @@ const SPREAD_FROM_MS: u64 = 3_600_000;
 
 fn spread(retain: u64) -> u64 {
     if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
+}
+
+/// Another for each command: what was written together ends apart.
+fn jitter(spread: u64) -> u64 {
+    let micros =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
+    if spread == 0 { 0 } else { u64::from(micros()).wrapping_mul(0x9e37_79b9_7f4a_7c15) % spread }
 }
 
 impl Call {
@@ -86,7 +95,8 @@ impl Call {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
         let value = done.value.as_deref().map_or_else(Vec::new, |value| [b"V", value].concat());
         let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(value))];
-        Self::new(Terms::new(Script::Complete, [retain, spread(retain)]), &held.key, args)
+        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain]) };
+        Self::new(terms, &held.key, args)
     }
 
     pub(crate) fn release(held: &Held, release: &Release) -> Self {
@@ -153,7 +163,7 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
         cmd.arg(&[terms.verdict][..]);
     }
     for number in &terms.numbers[..terms.given] {
-        cmd.arg(*number);
+        cmd.arg(*number + jitter(terms.spread));
     }
     for call in calls {
         for arg in call.args.iter().flatten() {

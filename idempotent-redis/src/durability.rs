@@ -46,6 +46,15 @@ impl Durability {
         Self::Disk { replicas, timeout }
     }
 
+    /// The command that waits, if one does.
+    pub(crate) fn right(self) -> Option<&'static str> {
+        match self {
+            Self::Primary => None,
+            Self::Replicas { .. } => Some("wait"),
+            Self::Disk { .. } => Some("waitaof"),
+        }
+    }
+
     /// How long its answer may take longer.
     pub(crate) fn patience(self) -> Duration {
         match self {

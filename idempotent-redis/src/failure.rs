@@ -5,6 +5,8 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::access::Address;
+use crate::rights::{self, EXTRA};
+use crate::script::Dialect;
 
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
 #[derive(Clone, Debug)]
@@ -94,6 +96,10 @@ impl Failure {
             ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
                 Self::of_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
             }
+            ErrorKind::RESP3NotSupported => {
+                Self::new(StoreErrorKind::Schema, "the server is too old: at least Redis 6.2, or Valkey, is needed")
+            }
+            ErrorKind::InvalidClientConfig => Self::setting(error),
             ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explained("WRONGPASS", "")),
             _ => Self::ambiguous(error.to_string()),
         }
@@ -166,7 +172,10 @@ fn explained(code: &str, text: &str) -> String {
         "WRONGPASS" => "; check user and password in the url; characters such as @ and % are to be percent-encoded",
         "WRONGTYPE" => "; somebody else's key lies there",
         "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
-        _ if code == "NOPERM" || denies(text) => "; see `RedisStore` for the ACL rule that is needed",
+        _ if code == "NOPERM" || denies(text) => {
+            let rule = rights::rule("NAMESPACE", Dialect::Flags, &[]);
+            return format!("{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's){EXTRA}");
+        }
         _ => "",
     };
     format!("{code} {text}{remedy}")

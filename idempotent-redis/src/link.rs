@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use idempotent_core::StoreErrorKind;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::flight::Flight;
 use crate::hub::Hub;
+use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
 
 /// Where to connect to; asked before each connection.
@@ -42,6 +44,16 @@ pub(crate) struct Link {
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
     connecting: Flight,
+    failed: Mutex<Failed>,
+}
+
+/// Tries to connect since the last that came about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failed {
+    times: u32,
+    since: Option<Instant>,
+    /// It has been reached before: that the address is wrong is not the reason.
+    once: bool,
 }
 
 #[derive(Clone)]
@@ -125,7 +137,14 @@ impl Closer {
 
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self { target, patience, hub, current: Mutex::default(), connecting: Flight::default() }
+        Self {
+            target,
+            patience,
+            hub,
+            current: Mutex::default(),
+            connecting: Flight::default(),
+            failed: Mutex::default(),
+        }
     }
 
     /// Sends one command.
@@ -203,7 +222,8 @@ impl Link {
             return Ok(line);
         }
         let connecting = async {
-            let line = self.connect().await?;
+            let line = self.connect().await.map_err(|failure| self.failed(failure))?;
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Failed { once: true, ..Failed::default() };
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
             Ok(line)
         };
@@ -215,8 +235,8 @@ impl Link {
         let mut connection = match tokio::time::timeout(self.patience.connect, self.reach(&end)).await {
             Ok(reached) => reached?,
             Err(_) => {
-                let (name, patience) = (self.target.name(), self.patience.connect);
-                return Err(Failure::unreachable(format!("no connection to {name} within {patience:?}")));
+                let remedy = self.after_silence().await;
+                return Err(Failure::unreachable(format!("it took none within {:?}{remedy}", self.patience.connect)));
             }
         };
         // A server that does not let us listen is asked instead.
@@ -231,17 +251,65 @@ impl Link {
         let client = self.target.client().await?;
         let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience.connect))
+            .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(pushes);
-        let began = Instant::now();
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connection.map_err(|error| {
-            let why = format!("no connection to {} after {:?}", self.target.name(), began.elapsed());
-            Failure::of_connecting(&error).because(&why)
-        })?;
+        let mut connection = match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => connection,
+            Err(error) => return Err(self.explained(&client, &error).await),
+        };
         self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
         Ok(connection)
+    }
+
+    /// Nothing was sent yet: whatever went wrong, nothing was applied.
+    async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
+        let failure = Failure::of_client(error);
+        match failure.kind {
+            FailureKind::Store(StoreErrorKind::Ambiguous) if self.is_known() => Failure::unreachable(failure.text()),
+            FailureKind::Store(StoreErrorKind::Ambiguous) => {
+                let address = client.get_connection_info().addr();
+                let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
+                Failure::unreachable(format!("{}{remedy}", failure.text()))
+            }
+            _ => failure,
+        }
+    }
+
+    /// What to do about a server that takes connections and says nothing.
+    async fn after_silence(&self) -> &'static str {
+        if self.is_known() {
+            return "";
+        }
+        match tokio::time::timeout(self.patience.connect, self.target.client()).await {
+            Ok(Ok(client)) => reach::after_silence(client.get_connection_info().addr(), self.patience.connect).await,
+            _ => "",
+        }
+    }
+
+    /// Whether the address is right, or has been looked at: nothing more is tried out on what may be failing over.
+    fn is_known(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.once || failed.times > 0
+    }
+
+    /// Says where to, how often and for how long.
+    fn failed(&self, failure: Failure) -> Failure {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.times = failed.times.saturating_add(1);
+        let since = failed.since.get_or_insert_with(Instant::now).elapsed();
+        let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        failure.because(&format!("no connection to {} (attempt {}, for {since:?})", self.target.name(), failed.times))
+    }
+
+    /// For error texts, without credentials.
+    pub(crate) fn name(&self) -> String {
+        self.target.name()
+    }
+
+    /// Whether the connection, if there is one, hears what other processes tell.
+    pub(crate) fn hears(&self) -> bool {
+        self.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
     }
 }
 

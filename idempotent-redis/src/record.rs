@@ -239,3 +239,6 @@ impl<'a> Fields<'a> {
         Ok(consumed(fencing, attempt, fingerprint, State::Consumed { owner, value }, expires))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,6 +106,15 @@ fn in_dialect(text: &str, dialect: Dialect) -> String {
     plain
 }
 
+/// The commands that the scripts call.
+#[cfg(test)]
+pub(crate) fn commands(dialect: Dialect) -> std::collections::BTreeSet<String> {
+    let all = ALL.map(|(_, text)| in_dialect(text, dialect)).join("").replace("call)(", "call(");
+    let called = all.split("call('").skip(1).filter_map(|rest| Some(rest.split_once('\'')?.0.to_owned()));
+    // Without it the script asks for less.
+    called.filter(|command| dialect == Dialect::Flags || command != "PEXPIRETIME").collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

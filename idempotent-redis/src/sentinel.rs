@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent_core::StoreErrorKind;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
 use self::ask::Named;
 use crate::access::{Access, Address};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::link::{Closer, Target};
 use crate::race;
 
@@ -66,7 +67,10 @@ impl Target for Sentinels {
     /// A server says itself whether it is a primary: the sentinels may be ahead of it, or behind.
     async fn accept(&self, connection: &mut MultiplexedConnection, closer: Closer) -> Result<(), Failure> {
         let role = connection.send_packed_command(Cmd::new().arg("ROLE")).await;
-        let role = role.map_err(|e| Failure::unreachable(format!("the server did not say its role: {e}")))?;
+        let role = role.map_err(|e| match Failure::of_client(&e) {
+            denied if denied.kind == FailureKind::Store(StoreErrorKind::Denied) => denied,
+            other => Failure::unreachable(format!("the server did not say its role: {}", other.text())),
+        })?;
         let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(ask::text) == Some("master"));
         let mut state = self.0.lock();
         let Some(named) = state.named.clone().filter(|_| is_primary) else {

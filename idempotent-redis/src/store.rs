@@ -15,6 +15,7 @@ use crate::cache::{Asked, Payload};
 use crate::call::{Answer, Call, Said};
 use crate::durability::{Counters, Counts, Durability};
 use crate::hub::Hub;
+use crate::startup::Wanted;
 use crate::topology::Topology;
 
 /// Records in Redis or Valkey.
@@ -27,6 +28,9 @@ pub(crate) struct Inner {
     pub(crate) hub: Arc<Hub>,
     pub(crate) durability: Durability,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) wanted: Wanted,
+    /// Keys that the servers had evicted when the store was opened.
+    pub(crate) evicted: u64,
 }
 
 /// For steps that no lease bounds.

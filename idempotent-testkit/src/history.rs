@@ -1,7 +1,7 @@
 //! What workers, a broker and a fault injector did to a store, as JSON lines; and a judge of it.
 //!
 //! A history is written by whoever tests a fleet: by [`sim`](crate::sim), or by real processes under faults, each
-//! into a file of its own, merged afterwards. [`check`] says whether the invariants held in it.
+//! into a file of its own, merged afterwards ([`Recording`] writes it). [`check`] says whether the invariants held in it.
 //!
 //! # The lines
 //! One JSON object a line, one line for each call of the store and each event beside it.
@@ -55,11 +55,13 @@
 pub mod check;
 mod line;
 mod read;
+mod record;
 
 use std::io;
 
 pub use self::line::{Kind, Label, Line, Token};
 pub use self::read::BadLine;
+pub use self::record::{Journal, Recording};
 
 /// Lines in the order of `t`.
 #[derive(Clone, Debug, Default, PartialEq)]

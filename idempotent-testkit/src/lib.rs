@@ -15,7 +15,7 @@
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 //! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
 //! | have a private server | `servers`, and `proxy` to fail between it and a client; feature `servers` |
-//! | judge what real processes did to a store | [`history`] |
+//! | judge what real processes did to a store | [`history`], written by [`history::Recording`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
 mod clock;
 pub mod conformance;

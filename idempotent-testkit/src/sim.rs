@@ -41,7 +41,7 @@
 //! The store's clock is never set back: a [`Clock::wall`](idempotent_core::Clock::wall) that stores count by must not go
 //! back. Beside these a store is refused for a while, workers drain, a janitor purges, and an operator forgets what he
 //! saw a while ago; and clients of another make do with their claims what no executor of ours would. Keys look alike to the store: as text without case, and as name and number without a boundary.
-mod ask;
+pub(crate) mod ask;
 mod campaign;
 mod chance;
 mod coverage;

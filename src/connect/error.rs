@@ -6,7 +6,7 @@ use idempotent_core::StoreError;
 #[non_exhaustive]
 pub enum ConnectError {
     /// Nothing was given.
-    #[error("invalid store url: it is empty; there is {THERE_IS}")]
+    #[error("invalid store url: it is empty; there is {}", there_is())]
     Empty,
     /// What stands before the first colon is no scheme, or there is no colon.
     #[error("invalid store url `{url}`: {hint}")]
@@ -17,7 +17,7 @@ pub enum ConnectError {
         hint: Box<str>,
     },
     /// The scheme is well-formed, but nothing here.
-    #[error("invalid store url `{url}`: the scheme `{scheme}` is not known{}; there is {THERE_IS}", meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?")))]
+    #[error("invalid store url `{url}`: the scheme `{scheme}` is not known{}; there is {}", meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?")), there_is())]
     UnknownScheme {
         /// The URL, passwords masked.
         url: Box<str>,
@@ -48,7 +48,7 @@ pub enum ConnectError {
     /// The scheme is known, its store comes with a later version.
     #[error(
         "no store for `{scheme}` yet: the feature `{feature}` will serve it, and version {} does not have it; there is \
-         {THERE_IS}", env!("CARGO_PKG_VERSION")
+         {}", env!("CARGO_PKG_VERSION"), there_is()
     )]
     NotYet {
         /// The URL's scheme.
@@ -61,7 +61,13 @@ pub enum ConnectError {
     Store(#[from] StoreError),
 }
 
-#[cfg(feature = "sqlite")]
-const THERE_IS: &str = "`memory:` and `sqlite:PATH`";
-#[cfg(not(feature = "sqlite"))]
-const THERE_IS: &str = "`memory:`, and `sqlite:PATH` with the feature `sqlite`";
+/// What this program can open, and what a feature would add.
+fn there_is() -> String {
+    let stores =
+        [("`sqlite:PATH`", "sqlite", cfg!(feature = "sqlite")), ("`redis://HOST`", "redis", cfg!(feature = "redis"))];
+    let built_in = stores.iter().filter(|(.., on)| *on).map(|(place, ..)| *place);
+    let built_in: Vec<_> = ["`memory:`"].into_iter().chain(built_in).collect();
+    let off = stores.iter().filter(|(.., on)| !on);
+    let off: String = off.map(|(place, feature, _)| format!(", and {place} with the feature `{feature}`")).collect();
+    format!("{}{off}", built_in.join(", "))
+}

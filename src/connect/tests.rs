@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use std::error::Error as _;
 
-use super::url::masked;
+use idempotent_core::__url::masked;
+
 use super::{ConnectError, connect};
 
 /// Polled by hand: nothing that is refused has anything to wait for.
@@ -39,7 +40,7 @@ fn n48_a_path_is_told_how_to_be_a_url() {
 
 #[test]
 fn n49_an_unknown_scheme_lists_what_there_is() {
-    says("etcd://x", &["the scheme `etcd` is not known;", "there is `memory:` and `sqlite:PATH`"]);
+    says("etcd://x", &["the scheme `etcd` is not known;", "there is `memory:`, `sqlite:PATH`, `redis://HOST`"]);
     for (url, meant) in [
         ("sqlit:x", "sqlite"),
         ("sqlite3:x", "sqlite"),
@@ -56,10 +57,6 @@ fn n49_an_unknown_scheme_lists_what_there_is() {
 #[test]
 fn n49_a_known_scheme_names_its_feature() {
     for (url, scheme, feature) in [
-        ("redis://localhost/0", "redis", "redis"),
-        ("rediss://localhost", "rediss", "redis"),
-        ("redis+sentinel://a:26379,b:26379/main", "redis+sentinel", "redis"),
-        ("redis+cluster://[::1]:6379", "redis+cluster", "redis"),
         ("postgres://u:hunter2@h/db", "postgres", "postgres"),
         ("postgresql://h/db", "postgres", "postgres"),
         ("MySQL://h/db", "mysql", "mysql"),
@@ -109,6 +106,27 @@ fn n51_no_text_shows_a_password() {
     says("redis://u:hunter2/s3cret@h", &["the port is not a number", "percent-encode"]);
     says("redis://u:hunter2@h\n", &["a control character"]);
     says("memory:hunter2@x", &["nothing may follow `memory:`"]);
+}
+
+#[test]
+fn n52_a_password_that_is_not_encoded_is_told_how() {
+    for url in ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis+cluster://u:s3cret%zz@a,b"] {
+        says(url, &["invalid store url", "percent-encode", "***@"]);
+    }
+    says("redis+sentinel://a,b", &["the name of the primary is missing"]);
+}
+
+#[tokio::test]
+async fn redis_opens() {
+    let server = idempotent_testkit::servers::RedisServer::builder().password("hunter2").start();
+    let store = connect(&server.url()).await.unwrap();
+    assert!(store.abilities().batch.is_some());
+    assert!(!format!("{store:?}").contains("hunter2"));
+    let wrong = server.url().replace("hunter2", "s3cret");
+    let error = connect(&wrong).await.unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.starts_with("the store cannot be opened: the store denies access: ") && text.contains("WRONGPASS"));
+    assert!(text.contains(&server.address()) && !text.contains("s3cret"), "{text}");
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! The parts of a store's URL.
+use idempotent_core::__url::{authority, is_scheme, masked};
+
 use super::ConnectError;
 
 /// A URL whose scheme is known.
 #[derive(Debug)]
 pub(super) struct Url<'a> {
-    text: &'a str,
+    pub(super) text: &'a str,
     pub(super) scheme: Scheme,
     /// What follows the scheme's colon.
     pub(super) rest: &'a str,
@@ -14,17 +16,21 @@ pub(super) struct Url<'a> {
 pub(super) enum Scheme {
     Memory,
     Sqlite,
+    Redis { name: &'static str, tls: bool },
     Later { name: &'static str, feature: &'static str },
 }
 
 /// Every scheme by all its names.
-const SCHEMES: [(&str, Scheme); 10] = [
+const SCHEMES: [(&str, Scheme); 13] = [
     ("memory", Scheme::Memory),
     ("sqlite", Scheme::Sqlite),
-    ("redis", later("redis", "redis")),
-    ("rediss", later("rediss", "redis")),
-    ("redis+sentinel", later("redis+sentinel", "redis")),
-    ("redis+cluster", later("redis+cluster", "redis")),
+    ("redis", redis("redis", false)),
+    ("rediss", redis("rediss", true)),
+    ("redis+unix", redis("redis+unix", false)),
+    ("redis+sentinel", redis("redis+sentinel", false)),
+    ("rediss+sentinel", redis("rediss+sentinel", true)),
+    ("redis+cluster", redis("redis+cluster", false)),
+    ("rediss+cluster", redis("rediss+cluster", true)),
     ("postgres", later("postgres", "postgres")),
     ("postgresql", later("postgres", "postgres")),
     ("mysql", later("mysql", "mysql")),
@@ -42,6 +48,10 @@ const MEANT: [(&str, &str); 8] = [
     ("redis-sentinel", "redis+sentinel"),
     ("valkey", "redis"),
 ];
+
+const fn redis(name: &'static str, tls: bool) -> Scheme {
+    Scheme::Redis { name, tls }
+}
 
 const fn later(name: &'static str, feature: &'static str) -> Scheme {
     Scheme::Later { name, feature }
@@ -70,37 +80,14 @@ impl<'a> Url<'a> {
         invalid(self.text, part)
     }
 
-    /// Looks at `user:password@host:port,host:port/…`. A part that is no number may be the tail of a password that
-    /// was not encoded: it is not shown.
+    /// Looks at `user:password@host:port,host:port/…`.
     pub(super) fn check_ports(&self) -> Result<(), ConnectError> {
-        let rest = self.rest.trim_start_matches('/');
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-        for host in hosts.split(',') {
-            let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
-            let Some((_, port)) = after.rsplit_once(':') else { continue };
-            if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(self.invalid(
-                    "the port is not a number; if a password holds one of `@ : / ? # %`, percent-encode it (`@` is %40)",
-                ));
-            }
-            if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-                return Err(self.invalid(&format!("port {port} is not between 1 and 65535")));
-            }
-        }
-        Ok(())
+        authority(self.rest.trim_start_matches('/')).map(drop).map_err(|part| self.invalid(part.as_str()))
     }
 }
 
 fn invalid(text: &str, part: &str) -> ConnectError {
     ConnectError::Invalid { url: masked(text), part: part.into() }
-}
-
-/// As RFC 3986 has it, but for one letter: that is a drive.
-fn is_scheme(text: &str) -> bool {
-    text.len() > 1
-        && text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
 fn known(scheme: &str) -> Option<Scheme> {
@@ -139,39 +126,4 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
-}
-
-/// Fit to be shown: without what may be a password. Up to the last `@` everything behind the user's name goes, and
-/// what stands there without a name, since a token may; so do values of settings that are called like secrets.
-pub(super) fn masked(text: &str) -> Box<str> {
-    let shown = match text.rfind('@') {
-        Some(at) => {
-            let start = match text.find("//").filter(|slashes| *slashes < at) {
-                Some(slashes) => slashes + 2,
-                None => text.find(':').filter(|colon| is_scheme(&text[..*colon])).map_or(0, |colon| colon + 1),
-            };
-            let user = text[start.min(at)..at].split_once(':').map(|(user, _)| user);
-            let user = user.map_or_else(String::new, |user| format!("{user}:"));
-            format!("{}{user}***{}", &text[..start.min(at)], &text[at..])
-        }
-        None => text.to_owned(),
-    };
-    let shown = match shown.split_once('?') {
-        Some((before, settings)) => {
-            let settings: Vec<_> = settings.split('&').map(setting).collect();
-            format!("{before}?{}", settings.join("&"))
-        }
-        None => shown,
-    };
-    shown.escape_debug().to_string().into()
-}
-
-fn setting(setting: &str) -> String {
-    const SECRETS: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
-    match setting.split_once('=') {
-        Some((name, _)) if SECRETS.iter().any(|secret| name.to_ascii_lowercase().contains(secret)) => {
-            format!("{name}=***")
-        }
-        _ => setting.to_owned(),
-    }
 }

@@ -5,4 +5,5 @@ mod crash;
 mod job;
 mod malformed;
 mod options;
+mod redis;
 mod support;

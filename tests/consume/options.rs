@@ -7,6 +7,7 @@ fn refused(arguments: &[&str], parts: &[&str]) {
     std::fs::write(job.path("notes.txt"), "notes").unwrap();
     let ended = job.run(&[&["--json"], arguments].concat()).exits(2);
     assert_eq!(ended.stdout, "", "{arguments:?}");
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     for part in parts {
         assert!(ended.stderr.contains(part), "{arguments:?}: {part} in {}", ended.stderr);
     }
@@ -25,7 +26,9 @@ fn a_store_that_cannot_be_opened_is_named_with_the_reason() {
     refused(&["--store", "."], &["is a directory"]);
     refused(&["--store", "notes.txt"], &["notes.txt", "not an SQLite database"]);
     refused(&["--store", ""], &["--store is empty"]);
-    refused(&["--store", "redis://u:hunter2@h:6379"], &["no store for `redis` yet", "feature `redis`"]);
+    refused(&["--store", "redis://:hunter2@127.0.0.1:1"], &["no connection to 127.0.0.1:1 ", "refused"]);
+    refused(&["--store", "redis+sentinel://127.0.0.1:1"], &["the name of the primary is missing"]);
+    refused(&["--store", "postgres://u:hunter2@h"], &["no store for `postgres` yet", "feature `postgres`"]);
     refused(&["--store", "etcd://h"], &["the scheme `etcd` is not known", "`sqlite:PATH`"]);
 }
 

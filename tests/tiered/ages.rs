@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use idempotent::{Clock, Fact, FastTier, Fencing, MemoryTier, Micros, Store};
-use idempotent_testkit::VirtualClock;
+use idempotent_testkit::{Verb, VirtualClock};
 
 use crate::common::{World, key_of, ms, secs};
 use crate::weak::Gate;
@@ -11,6 +11,7 @@ use crate::{ask, assert_acquired, assert_consumed, done, held, on_both_stores, t
 on_both_stores! {
     a_fact_does_not_outlive_the_retention
     a_repaired_fact_does_not_outlive_the_retention
+    a_fact_read_slowly_does_not_outlive_the_retention
     a_fact_written_late_does_not_outlive_the_retention
     a_fact_is_believed_for_its_age_and_then_repaired
 }
@@ -39,6 +40,24 @@ async fn a_repaired_fact_does_not_outlive_the_retention(world: World) {
     assert_eq!((store.counts().hits, store.counts().repaired), (1, 1));
     world.clock.advance(ms(1)).await;
     assert_acquired(&store.claim(&ask("k", 4)).await.unwrap());
+}
+
+/// What was left when the record was read is less by the time that is heard.
+async fn a_fact_read_slowly_does_not_outlive_the_retention(world: World) {
+    let (slow, store) = worker(&world, "a", tier(&world));
+    slow.store.delay_reply(Verb::Peek, ms(50));
+    store.claim(&ask("k", 1)).await.unwrap();
+    let completing = {
+        let store = store.clone();
+        tokio::spawn(async move { store.complete(&held("k", 1), &done(b"v", 10)).await })
+    };
+    world.clock.settle().await;
+    world.clock.advance(ms(9_999)).await;
+    completing.await.unwrap().unwrap();
+    assert_consumed(&store.claim(&ask("k", 2)).await.unwrap(), b"v");
+    assert_eq!((store.counts().remembered, store.counts().hits), (1, 1));
+    world.clock.advance(ms(1)).await;
+    assert_acquired(&store.claim(&ask("k", 3)).await.unwrap());
 }
 
 /// The server held the write up and counts its life from when it applied it.

@@ -8,24 +8,22 @@ use crate::{on_both_stores, tier, worker};
 
 on_both_stores! { b26_killed_between_any_two_steps_of_a_success_the_end_is_the_same }
 
-/// Where the worker stands still, until it is killed.
-type Stop = fn(&Worker);
+/// Where the worker stands still, until it is killed: at its fast tier, or at its durable store.
+type Point = (&'static str, fn(MemoryTier) -> Gate, fn(&Worker), u32);
 
 /// The steps of a success: the durable store says done, it is read, the fast tier is told, the message is settled. S3.7.
 async fn b26_killed_between_any_two_steps_of_a_success_the_end_is_the_same(world: World) {
-    let before: fn(MemoryTier) -> Gate = Gate::before;
-    let after: fn(MemoryTier) -> Gate = Gate::after;
-    let open: fn(MemoryTier) -> Gate = |fast| {
+    fn open(fast: MemoryTier) -> Gate {
         let gate = Gate::before(fast);
         gate.open();
         gate
-    };
-    let points: [(&str, fn(MemoryTier) -> Gate, Stop, u32); 5] = [
+    }
+    let points: [Point; 5] = [
         ("before the durable store is told", open, |w| w.store.delay(Verb::Complete, secs(3_600)), 2),
         ("before the durable store is heard", open, |w| w.store.hang(Verb::Complete, 1), 1),
         ("before the record is read", open, |w| w.store.hang(Verb::Peek, 1), 1),
-        ("before the fast tier is told", before, |_| {}, 1),
-        ("before the fast tier is heard", after, |_| {}, 1),
+        ("before the fast tier is told", Gate::before, |_| {}, 1),
+        ("before the fast tier is heard", Gate::after, |_| {}, 1),
     ];
     for (point, gate, stop, runs) in points {
         let fast = tier(&world);

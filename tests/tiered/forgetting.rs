@@ -1,9 +1,9 @@
 //! An operator makes a key claimable again, and no fact read before brings it back.
-use idempotent::{Claim, Fencing, Settled, Store, TieredStore};
+use idempotent::{Claim, FastTier, Fencing, Settled, Store, TieredStore};
 use idempotent_testkit::Verb;
 use tokio::task::JoinHandle;
 
-use crate::common::{World, key_of, secs};
+use crate::common::{World, key_of, ms, secs};
 use crate::weak::{Gate, Mood, Weak};
 use crate::{ask, assert_acquired, assert_consumed, done, held, on_both_stores, tier, worker};
 
@@ -11,6 +11,7 @@ on_both_stores! {
     a_forgotten_key_is_claimable_at_once
     a_fact_on_its_way_does_not_bring_a_forgotten_key_back
     a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_back
+    a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothing
     what_is_not_forgotten_is_known_again_after_a_while
     a_key_forgotten_while_the_fast_tier_was_down_is_answered_for_no_longer_than_its_age
     a_fact_on_its_way_past_a_flush_is_believed_no_longer_than_its_age
@@ -52,9 +53,12 @@ async fn a_fact_on_its_way_does_not_bring_a_forgotten_key_back(world: World) {
     let duplicate = spawn_claim(&other, 2);
     world.clock.settle().await;
     assert_eq!(forget(&one, fencing).await, Settled::Done);
+    // As late as anybody would believe it.
+    world.clock.advance(ms(59_999)).await;
     gate.open();
+    world.clock.settle().await;
     assert_consumed(&duplicate.await.unwrap(), b"v");
-    assert_eq!(other.counts().repaired, 0, "it was barred");
+    assert_eq!(fast.recall(&key_of("k")).await.unwrap(), None, "it was barred");
     assert_acquired(&other.claim(&ask("k", 3)).await.unwrap());
 }
 
@@ -76,6 +80,27 @@ async fn a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_b
     world.clock.advance(secs(1)).await;
     assert_eq!(forgetting.await.unwrap(), Settled::Done);
     assert_acquired(&other.claim(&ask("k", 3)).await.unwrap());
+}
+
+/// The durable store said done, and by the time it is read somebody else is at it.
+async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothing(world: World) {
+    let fast = tier(&world);
+    let (slow, one) = worker(&world, "a", fast.clone());
+    let (other, second) = worker(&world, "b", fast.clone());
+    let Claim::Acquired(grant) = one.claim(&ask("k", 1)).await.unwrap() else { panic!("not acquired") };
+    slow.store.delay(Verb::Peek, ms(50));
+    let completing = {
+        let one = one.clone();
+        tokio::spawn(async move { one.complete(&held("k", 1), &done(b"v", 3_600)).await.unwrap() })
+    };
+    world.clock.settle().await;
+    let admin = other.store.abilities().admin.unwrap();
+    assert_eq!(admin.forget(&key_of("k"), grant.fencing, false, secs(60)).await.unwrap(), Settled::Done);
+    assert_acquired(&second.claim(&ask("k", 2)).await.unwrap());
+    world.clock.advance(ms(50)).await;
+    assert_eq!(completing.await.unwrap(), Settled::Done);
+    assert_eq!((one.counts().remembered, fast.recall(&key_of("k")).await.unwrap()), (0, None));
+    assert!(matches!(second.claim(&ask("k", 3)).await.unwrap(), Claim::InFlight(_)));
 }
 
 /// By a wrong number nothing is forgotten: all it costs is asking the durable store for a while.

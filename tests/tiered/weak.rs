@@ -47,10 +47,10 @@ impl Weak {
             Mood::Well => Ok(true),
             Mood::Down => Err(down()),
             Mood::Stalls => pending().await,
-            Mood::Forgets if dice % 4 == 0 => Err(down()),
+            Mood::Forgets if dice.is_multiple_of(4) => Err(down()),
             Mood::Forgets => Ok(dice % 4 != 1),
             Mood::Flushed => {
-                if dice % 3 == 0 {
+                if dice.is_multiple_of(3) {
                     self.inner.flush();
                 }
                 Ok(true)

@@ -1,6 +1,7 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
+mod chaos;
 mod check;
 mod fix;
 mod outside;
@@ -19,15 +20,17 @@ cargo xtask COMMAND
   test extras       the sets of tests that take longer: Redis' on the flavours of `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
+  chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
   soak model        what takes too long for CI: the largest variants of the model check
+  soak chaos        likewise: a minute of chaos on each topology, and on each weakened script
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
 
-const COMMANDS: [&str; 7] = ["test", "check", "sim", "soak", "fix", "bench", "setup"];
-const SOAKS: [&str; 1] = ["model"];
+const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
+const SOAKS: [&str; 2] = ["model", "chaos"];
 const BENCHES: [&str; 1] = ["core"];
 
 /// A command that was not understood; why goes to stderr.
@@ -56,6 +59,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
         // It has more to say of itself.
         ["sim", ref arguments @ ..] => return Ok(sim::run(arguments)),
+        ["chaos", ref arguments @ ..] => return Ok(chaos::run(arguments)),
         ["test", "--", ref filter @ ..] => test::all(filter),
         [_, ref rest @ ..] if rest.iter().any(asks_for_help) => {
             println!("{USAGE}");
@@ -71,8 +75,9 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
         ["check"] => check::all(),
         ["soak", "model"] => soak::model(),
+        ["soak", "chaos"] => soak::chaos(),
         ["soak"] => return Err(incomplete("soak", &SOAKS)),
-        ["soak", "model", other, ..] => return Err(unknown(other, &[])),
+        ["soak", "model" | "chaos", other, ..] => return Err(unknown(other, &[])),
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::core(&bench::Options::parse(options)?),

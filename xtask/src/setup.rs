@@ -36,7 +36,8 @@ pub(crate) fn all() -> Done {
     println!("xtask setup: installing {list}");
     let install = [&["install", "--yes", "--no-install-recommends"][..], &packages].concat();
     // The lists of packages may be missing or old.
-    if !apt_get(&install)? && !(apt_get(&["update"])? && apt_get(&install)?) {
+    let done = apt_get(&install)? || apt_get(&["update"])? && apt_get(&install)?;
+    if !done {
         println!("xtask setup: apt-get could not install {list}");
         return Ok(false);
     }

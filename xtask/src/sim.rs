@@ -10,7 +10,12 @@ const SIMULATOR: [&str; 8] =
 const VACUOUS: u8 = 2;
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
-    let status = cargo(&SIMULATOR).and_then(|mut cargo| {
+    pass_on(&SIMULATOR, arguments)
+}
+
+/// Runs a program of the workspace that understands its arguments and knows its exit codes itself.
+pub(crate) fn pass_on(program: &[&str], arguments: &[&str]) -> ExitCode {
+    let status = cargo(program).and_then(|mut cargo| {
         // Where the caller stands, so that files are named from there.
         Ok(cargo.current_dir(std::env::current_dir()?).arg("--").args(arguments).status()?)
     });

@@ -10,3 +10,11 @@ pub(crate) fn model() -> Done {
     println!("xtask soak: {checked} variants of the model checked");
     Ok(status.success() && checked > 0)
 }
+
+/// A minute of chaos on each topology, and every weakness of the scripts that chaos has to find.
+pub(crate) fn chaos() -> Done {
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-chaos", "--test", "smoke"])?;
+    command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
+    let status = stream(&mut command, |_| {})?;
+    Ok(status.success())
+}

@@ -38,9 +38,11 @@ use crate::{Claim, ClaimRequest, Clock, Completion, Held, Key, Record, Release, 
 /// # Ok::<(), idempotent_core::PolicyError>(())
 /// ```
 ///
-/// # What is not shared with the durable store alone
-/// - A durable store without [`Inspect`](super::Inspect) gets a fast tier that stays empty: what is left of a retention
+/// # What remains
+/// - Above a durable store without [`Inspect`](super::Inspect) the fast tier stays empty: what is left of a retention
 ///   cannot be told.
+/// - A fact ends with its record, by the clocks of this process and of the durable store, which are taken to run at one
+///   pace; a clock set in between moves its end by as much, and to no more than `max_age` in all.
 /// - [`Admin::forget`](super::Admin::forget) bars the key in the fast tier before and after, for `max_age`: no fact read
 ///   before comes back after. Where the fast tier cannot be told, is emptied just then, or where a key is forgotten past
 ///   this store, it may answer for a forgotten key for up to `max_age` more. A clock that differs between processes adds

@@ -13,7 +13,7 @@ local function settled(cur, force)
   if state and #cur >= 80 then
     local updated, till, kept = struct.unpack('>I7I7I7', cur, #cur - 53)
     local fence = tonumber(sub(cur, -26, -11))
-    if not fence or fence >= 9007199254740992 or till + kept <= now then return end
+    if not fence or fence >= 9007199254740992 or not tonumber(sub(cur, -10)) or till + kept <= now then return end
     if state == 'P' and (force ~= '1' or till - updated > 2678400000000) then return end
     return fence, string.byte(cur, 19) >= 4
   end

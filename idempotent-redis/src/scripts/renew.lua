@@ -6,6 +6,7 @@ local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local later = now + A[1]
 local out, n = {now}, 1
+local last, text
 for i = 1, #K do
   local k, g = K[i], A[i + 1]
   local cur = pcall('GET', k)
@@ -18,7 +19,11 @@ for i = 1, #K do
       if fence and fence < 9007199254740992 and tonumber(sub(cur, -10)) and till - updated <= 2678400000000 and till + kept > now then
         till = math.max(till, later)
         local v = sub(cur, 1, -55) .. struct.pack('>I7I7I7', now, till, kept) .. sub(cur, -33)
-        r = pcall('SET', k, v, 'PX', math.max(math.ceil((till + kept - now) / 1000), math.ceil((fence - now) / 1000) + 1))
+        local ms = math.ceil((till + kept - now) / 1000)
+        if fence > now then ms = math.max(ms, math.ceil((fence - now) / 1000) + 1) end
+        -- The same for all as a rule, and slow to print.
+        if ms ~= last then last, text = ms, string.format('%.0f', ms) end
+        r = pcall('SET', k, v, 'PX', text)
         r = r.err and 'E' .. r.err
       end
     end

@@ -25,8 +25,8 @@ struct OnClock {
 }
 
 impl OnClock {
-    async fn open(server: &Arc<RedisServer>, clock: &VirtualClock) -> Self {
-        let timed = |script: &str| match script.split_once('\n') {
+    async fn open(server: &Arc<RedisServer>, clock: &VirtualClock, cached: bool, edit: impl Edit) -> Self {
+        let timed = move |script: &str| match edit(script).split_once('\n') {
             // Looking lets a key end, too.
             Some((first, rest)) if first.starts_with("#!") => {
                 format!("{}\n{TIMED}\n{rest}", first.replace("no-writes", "allow-oom"))
@@ -34,6 +34,7 @@ impl OnClock {
             _ => format!("{TIMED}\n{script}"),
         };
         let builder = RedisStore::builder(server.url()).clock(Arc::new(clock.clone())).edit_scripts(timed);
+        let builder = if cached { builder } else { builder.cache(None) };
         let store = builder.connect().await.unwrap();
         Self { store, clock: clock.clone(), server: server.clone() }
     }
@@ -44,9 +45,15 @@ impl OnClock {
     }
 }
 
-pub(crate) async fn subject() -> Subject {
-    let (server, clock) = (Arc::new(RedisServer::start()), VirtualClock::new());
-    let (store, second) = (OnClock::open(&server, &clock).await, OnClock::open(&server, &clock).await);
+/// What is done to each script before it gets its time.
+pub(crate) trait Edit: Fn(&str) -> String + Clone + Send + Sync + 'static {}
+impl<E: Fn(&str) -> String + Clone + Send + Sync + 'static> Edit for E {}
+
+/// On an empty server.
+pub(crate) async fn subject(server: Arc<RedisServer>, cached: bool, edit: impl Edit) -> Subject {
+    let clock = VirtualClock::new();
+    let store = OnClock::open(&server, &clock, cached, edit.clone()).await;
+    let second = OnClock::open(&server, &clock, cached, edit).await;
     Subject::new(store).second(second).on_clock(clock).rounds(20).guarded_by(server)
 }
 

@@ -1,8 +1,10 @@
 //! The laws of a store against a real server.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod damage;
 mod exact;
 mod groups;
+mod losing;
+mod wrong;
 
 use std::sync::Arc;
 
@@ -11,19 +13,33 @@ use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_testkit::{Subject, conformance};
 
 use self::damage::Values;
+use self::losing::Lossy;
+use self::wrong::Wrong;
 
 async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subject {
     let server = Arc::new(RedisServer::start());
     let open = async || set(RedisStore::builder(server.url())).connect().await.unwrap();
-    let (store, second) = (open().await, open().await);
-    Subject::new(store).second(second).planting(Values(server.clone())).rounds(100).guarded_by(server)
+    let by = async |clock| set(RedisStore::builder(server.url())).clock(clock).connect().await.unwrap();
+    let (ahead, behind) = (by(Wrong::ahead()).await, by(Wrong::behind()).await);
+    let (store, second) = (Lossy::open(&server, &set).await, open().await);
+    Subject::new(store.clone())
+        .losing(store)
+        .second(second)
+        .clients(ahead, behind)
+        .planting(Values(server.clone()))
+        .rounds(100)
+        .guarded_by(server)
 }
 
-// The server's clock is not the test's.
-conformance!(single, subject(|builder| builder), without: [clock, clients, losing]);
-conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock, clients, losing]);
-conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock, clients, losing]);
+// Through a proxy, and with the clients' clocks wrong. The server's clock is not the test's.
+conformance!(single, subject(|builder| builder), without: [clock]);
+conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock]);
+conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock]);
 // Values are damaged above; here it is about time.
-conformance!(by_the_tests_clock, exact::subject(), without: [clients, losing, planting, foreign]);
+conformance!(
+    by_the_tests_clock,
+    exact::subject(Arc::new(RedisServer::start()), true, str::to_owned),
+    without: [clients, losing, planting, foreign]
+);
 conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
 conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);

@@ -48,6 +48,7 @@ fn a_paused_server_is_dropped_as_well() {
 
 /// The child of the next test: it starts a server, says which, and waits for its end. Does nothing when run as a test.
 #[test]
+#[allow(clippy::print_stdout, reason = "how it tells its parent")]
 fn child_with_a_paused_server() {
     if std::env::var_os(CHILD).is_none() {
         return;

@@ -46,12 +46,12 @@ impl Batch for TieredStore {
         let open: Vec<_> =
             requests.iter().zip(&recalled).filter(|(_, is)| unknown(is)).map(|(request, _)| request.clone()).collect();
         let decided = if open.is_empty() { Vec::new() } else { batch.claim_all(&open).await };
-        let duplicates = open.iter().zip(&decided).zip(recalled.iter().filter(|is| unknown(is)));
-        let repairs = duplicates.filter_map(|((request, claim), recalled)| {
-            matches!((claim, recalled), (Ok(Claim::Consumed(_)), Recalled::Unknown))
-                .then(|| self.informed_of_duplicate(&request.key))
-        });
-        join_all(repairs).await;
+        let duplicates = open
+            .iter()
+            .zip(&decided)
+            .zip(recalled.iter().filter(|is| unknown(is)))
+            .filter(|answered| matches!(answered, ((_, Ok(Claim::Consumed(_))), Recalled::Unknown)));
+        join_all(duplicates.map(|((request, _), _)| self.informed_of_duplicate(&request.key))).await;
         let mut decided = decided.into_iter();
         let unanswered =
             || Err(StoreError::new(StoreErrorKind::Ambiguous).because("the batch left a claim unanswered"));

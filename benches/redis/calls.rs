@@ -1,0 +1,64 @@
+//! How many commands a message comes to, as the server counts them.
+use std::sync::Arc;
+
+use idempotent_redis::CacheOptions;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::report::{Goal, Report};
+use crate::rounds::drive;
+use crate::{CONCURRENCIES, ours};
+
+const MESSAGES: u64 = 20_000;
+
+/// Calls of a command since [`forget`].
+pub fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.info(&format!("cmdstat_{command}"));
+    stats.strip_prefix("calls=").map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+/// All commands that came over connections since [`forget`], but for those that ask for the count.
+fn commands(server: &RedisServer) -> u64 {
+    let asked = 1;
+    server.info("total_commands_processed").parse::<u64>().unwrap() - asked
+}
+
+pub fn forget(server: &RedisServer) {
+    server.command(&["CONFIG", "RESETSTAT"]);
+}
+
+pub async fn all(report: &Report, server: &RedisServer) {
+    if !report.wants("redis", "calls of a message") {
+        return;
+    }
+    let messages = if report.is_tried() { 256 } else { MESSAGES };
+    let (fresh, cold, cached) =
+        ("script calls of a fresh message", "script calls of a cold duplicate", "commands of a cached duplicate");
+    for tasks in CONCURRENCIES {
+        server.command(&["FLUSHALL", "SYNC"]);
+        let at = |case| ("redis", case, Some(tasks));
+        let executor = ours::executor(server, None).await;
+        let knowing = ours::executor(server, Some(CacheOptions::default())).await;
+        let each = |executor: &idempotent::Executor| {
+            let executor = executor.clone();
+            Arc::new(move |number| {
+                let executor = executor.clone();
+                async move { ours::run(&executor, number).await }
+            })
+        };
+        // The first call of each script finds it unknown to the server.
+        ours::run(&executor, messages).await;
+        forget(server);
+        drive(tasks as u64, 0, messages, &each(&executor)).await;
+        let figure = calls(server, "evalsha") as f64 / messages as f64;
+        assert!(tasks > 1 || figure == 2.0, "alone, a message is a claim and a completion");
+        report.value(at(fresh), "calls", figure, Goal::AtMost(2.0));
+        forget(server);
+        drive(tasks as u64, 0, messages, &each(&executor)).await;
+        report.value(at(cold), "calls", calls(server, "evalsha") as f64 / messages as f64, Goal::AtMost(1.0));
+        drive(tasks as u64, 0, messages, &each(&knowing)).await;
+        forget(server);
+        drive(tasks as u64, 0, messages, &each(&knowing)).await;
+        report.value(at(cached), "commands", commands(server) as f64 / messages as f64, Goal::AtMost(0.0));
+        assert_eq!((executor.counts().of("ran"), knowing.counts().of("ran")), (messages + 1, 0));
+    }
+}

@@ -1,0 +1,63 @@
+//! Messages that come again.
+use idempotent_redis::CacheOptions;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::report::{Goal, Report};
+use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::{CONCURRENCIES, bare, ours};
+
+const COLD: [f64; 4] = [0.85, 0.65, 0.8, 0.9];
+/// A prime: tasks that begin thousands apart ask for different ones.
+const KEYS: u64 = 20_011;
+
+const OURS: usize = 0;
+const CACHED: usize = 1;
+const GET: usize = 2;
+
+pub async fn all(report: &Report, server: &RedisServer) {
+    if !CONCURRENCIES.iter().any(|tasks| report.wants("redis", &format!("duplicate, {tasks} at once"))) {
+        return;
+    }
+    server.command(&["FLUSHALL", "SYNC"]);
+    let keys = if report.is_tried() { 101 } else { KEYS };
+    let cold = ours::executor(server, None).await;
+    let cached = ours::executor(server, Some(CacheOptions::default())).await;
+    let connection = bare::connect(server).await;
+    for number in 0..keys {
+        ours::run(&cold, number).await;
+        bare::mark(&mut connection.clone(), number).await;
+    }
+    let ours = |executor: &idempotent::Executor| {
+        let executor = executor.clone();
+        tasks(move |number| {
+            let executor = executor.clone();
+            async move { ours::run(&executor, number % keys).await }
+        })
+    };
+    let get = tasks(move |number| {
+        let mut connection = connection.clone();
+        async move { bare::get(&mut connection, number % keys).await }
+    });
+    let modes: [Mode; 3] = [ours(&cold), ours(&cached), get];
+    for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
+        if !report.wants("redis", &format!("duplicate, {tasks} at once")) {
+            continue;
+        }
+        // What is known for too long is asked for again.
+        for number in 0..keys {
+            ours::run(&cached, number).await;
+        }
+        let rounds = Rounds::take(report, server, tasks, &modes, |_| ()).await;
+        let line = |case: &str, mode, goal| {
+            report.pair(("redis", case, Some(tasks)), "runs/s", rounds.pair(mode, GET, Taken::rate), goal);
+        };
+        line("cold duplicate, to GET", OURS, Goal::AtLeast(COLD[at]));
+        match tasks {
+            1 => line("cached duplicate, to GET", CACHED, Goal::AtLeast(50.0)),
+            64 => line("cached duplicate, to GET", CACHED, Goal::AtLeast(15.0)),
+            _ => {}
+        }
+    }
+    assert_eq!(cold.counts().of("ran"), keys);
+    assert_eq!(cached.counts().of("ran"), 0);
+}

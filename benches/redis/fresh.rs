@@ -1,0 +1,64 @@
+//! Messages that come for the first time: claimed, run, completed.
+use idempotent_testkit::servers::RedisServer;
+
+use crate::report::{Goal, Pair, Report};
+use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::{CONCURRENCIES, bare, ours, raw};
+
+const AGAINST_BARE: [f64; 4] = [0.85, 0.8, 0.9, 1.1];
+const AGAINST_NAIVE: [f64; 4] = [1.4, 1.4, 1.4, 1.8];
+const OURS: usize = 0;
+const BARE: usize = 1;
+const NAIVE: usize = 2;
+const RAW: usize = 3;
+
+pub async fn all(report: &Report, server: &RedisServer) {
+    let executor = ours::executor(server, None).await;
+    let connection = bare::connect(server).await;
+    let modes: [Mode; 4] = [
+        tasks({
+            let executor = executor.clone();
+            move |number| {
+                let executor = executor.clone();
+                async move { ours::run(&executor, number).await }
+            }
+        }),
+        tasks({
+            let connection = connection.clone();
+            move |number| {
+                let mut connection = connection.clone();
+                async move { bare::mark(&mut connection, number).await }
+            }
+        }),
+        tasks(move |number| {
+            let mut connection = connection.clone();
+            async move { bare::naive(&mut connection, number).await }
+        }),
+        raw::mode(server),
+    ];
+    let mut ran = 0;
+    for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
+        if !report.wants("redis", &format!("fresh, {tasks} at once")) {
+            continue;
+        }
+        // Else the server's tables would grow through all of it.
+        let empty = |round: u64| {
+            if round.is_multiple_of(4) {
+                server.command(&["FLUSHALL", "SYNC"]);
+            }
+        };
+        let rounds = Rounds::take(report, server, tasks, &modes, empty).await;
+        ran += rounds.done(OURS);
+        let rate = |floor: usize| rounds.pair(OURS, floor, Taken::rate);
+        let line = |case: &str, unit, pair: Pair, goal| report.pair(("redis", case, Some(tasks)), unit, pair, goal);
+        line("fresh, to bare redis-rs", "runs/s", rate(BARE), Goal::AtLeast(AGAINST_BARE[at]));
+        let cpu = if tasks == 64 { Goal::AtMost(1.0) } else { Goal::None };
+        line("fresh, CPU, to bare redis-rs", "us", rounds.pair(OURS, BARE, Taken::cpu), cpu);
+        line("fresh, CPU here", "us", rounds.pair(OURS, BARE, Taken::client), Goal::None);
+        line("fresh, CPU of the server", "us", rounds.pair(OURS, BARE, Taken::server), Goal::None);
+        line("fresh, to four commands", "runs/s", rate(NAIVE), Goal::AtLeast(AGAINST_NAIVE[at]));
+        let raw = if tasks >= 64 { Goal::AtLeast(0.4) } else { Goal::None };
+        line("fresh, to a raw socket", "runs/s", rate(RAW), raw);
+    }
+    assert_eq!(executor.counts().of("ran"), ran);
+}

@@ -1,0 +1,26 @@
+//! Runs over the store, as an application has them.
+use idempotent::{Auto, Call, Executor, Fingerprint, Handler, Json, Rejection};
+use idempotent_redis::{CacheOptions, RedisStore};
+use idempotent_testkit::servers::RedisServer;
+
+use crate::keys;
+
+/// Of scene mq: with attempts counted, since it has a limit of them.
+pub async fn executor(server: &RedisServer, cache: Option<CacheOptions>) -> Executor {
+    Executor::builder(store(server, cache).await).build().unwrap()
+}
+
+pub async fn store(server: &RedisServer, cache: Option<CacheOptions>) -> RedisStore {
+    RedisStore::builder(server.url()).cache(cache).connect().await.unwrap()
+}
+
+pub async fn run(executor: &Executor, number: u64) {
+    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
+}
+
+pub async fn run_with_fingerprint(executor: &Executor, number: u64) {
+    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    let call = Call::new(keys::identity(number)).fingerprint(Ok(Fingerprint::of_bytes(keys::text(number))));
+    executor.run(call, handler).await.unwrap();
+}

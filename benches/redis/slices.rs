@@ -1,0 +1,153 @@
+//! Slices of some ways to do the same, in turns.
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use idempotent_testkit::servers::RedisServer;
+
+use crate::cpu;
+use crate::report::{Pair, Report};
+use crate::rounds::median;
+
+/// One way to do it, for as long as `Slice` says; answers how often it was done.
+pub type Mode = Box<dyn Fn(Slice) -> Pin<Box<dyn Future<Output = u64> + Send>> + Send + Sync>;
+
+/// What a mode has to go by.
+#[derive(Clone)]
+pub struct Slice {
+    pub tasks: usize,
+    /// Numbers from here on, [`EACH`] for each task, are this slice's own.
+    pub from: u64,
+    over: Arc<AtomicBool>,
+}
+
+/// More than one task gets done in a slice.
+pub const EACH: u64 = 1_000_000;
+
+impl Slice {
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Tasks that do one after the other.
+pub fn tasks<F, Fut>(operation: F) -> Mode
+where
+    F: Fn(u64) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let operation = Arc::new(operation);
+    Box::new(move |slice| {
+        let operation = operation.clone();
+        Box::pin(async move {
+            let task = |task: u64| {
+                let (operation, slice) = (operation.clone(), slice.clone());
+                tokio::spawn(async move {
+                    let mut done = 0;
+                    while !slice.is_over() {
+                        operation(slice.from + task * EACH + done).await;
+                        done += 1;
+                        // What never waits would keep its thread from the others, and from the timer.
+                        tokio::task::consume_budget().await;
+                    }
+                    done
+                })
+            };
+            let tasks: Vec<_> = (0..slice.tasks as u64).map(task).collect();
+            let mut done = 0;
+            for task in tasks {
+                done += task.await.unwrap();
+            }
+            done
+        })
+    })
+}
+
+/// What came of a slice.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    pub done: u64,
+    pub wall: Duration,
+    here: Duration,
+    there: Duration,
+}
+
+impl Taken {
+    /// How many a second.
+    pub fn rate(&self) -> f64 {
+        self.done as f64 / self.wall.as_secs_f64()
+    }
+
+    /// Processor time for each, µs: this process's and the server's.
+    pub fn cpu(&self) -> f64 {
+        self.client() + self.server()
+    }
+
+    pub fn client(&self) -> f64 {
+        self.here.as_secs_f64() * 1e6 / self.done as f64
+    }
+
+    pub fn server(&self) -> f64 {
+        self.there.as_secs_f64() * 1e6 / self.done as f64
+    }
+}
+
+/// Rounds, in each a slice of every mode.
+pub struct Rounds(Vec<Vec<Taken>>);
+
+/// Rounds, unless it is only tried.
+const ROUNDS: u64 = 81;
+const SLICE: Duration = Duration::from_millis(100);
+
+impl Rounds {
+    /// `between` is called before each round.
+    pub async fn take(
+        report: &Report,
+        server: &RedisServer,
+        tasks: usize,
+        modes: &[Mode],
+        between: impl Fn(u64),
+    ) -> Self {
+        let (rounds, length) = if report.is_tried() { (1, Duration::from_millis(2)) } else { (ROUNDS, SLICE) };
+        let mut taken = Vec::new();
+        for round in 0..rounds {
+            between(round);
+            let mut slices = vec![None; modes.len()];
+            for turn in 0..modes.len() {
+                // Each comes first, and each before and after each other.
+                let at = (turn + round as usize) % modes.len();
+                let at = if round / modes.len() as u64 % 2 == 0 { at } else { modes.len() - 1 - at };
+                let from = (1 + round) * 1_000 * EACH;
+                slices[at] = Some(slice(server, tasks, from, length, &modes[at]).await);
+            }
+            taken.push(slices.into_iter().map(Option::unwrap).collect());
+        }
+        Self(taken)
+    }
+
+    /// One mode's figure beside another's.
+    pub fn pair(&self, ours: usize, floor: usize, figure: impl Fn(&Taken) -> f64) -> Pair {
+        let of = |mode: usize| median(self.0.iter().map(|round| figure(&round[mode])).collect());
+        let ratios = self.0.iter().map(|round| figure(&round[ours]) / figure(&round[floor]));
+        Pair { value: of(ours), floor: of(floor), ratio: median(ratios.collect()) }
+    }
+
+    /// How often it was done in all.
+    pub fn done(&self, mode: usize) -> u64 {
+        self.0.iter().map(|round| round[mode].done).sum()
+    }
+}
+
+async fn slice(server: &RedisServer, tasks: usize, from: u64, length: Duration, mode: &Mode) -> Taken {
+    let over = Arc::new(AtomicBool::new(false));
+    let spent = || (cpu::spent(std::process::id()), cpu::spent(server.pid()));
+    let (before, start) = (spent(), Instant::now());
+    let running = tokio::spawn(mode(Slice { tasks, from, over: over.clone() }));
+    tokio::time::sleep(length).await;
+    over.store(true, Ordering::Relaxed);
+    let done = running.await.unwrap();
+    let (wall, after) = (start.elapsed(), spent());
+    Taken { done, wall, here: after.0.saturating_sub(before.0), there: after.1.saturating_sub(before.1) }
+}

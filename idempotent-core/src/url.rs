@@ -1,0 +1,138 @@
+//! What the URLs of all stores have in common. For the crates of this project only.
+
+/// The part of a URL between `//` and the path, and what follows it.
+#[derive(Debug, PartialEq)]
+pub struct Authority<'a> {
+    /// As it is written: `user:password`, not decoded.
+    pub user: Option<&'a str>,
+    /// Each as it is written, an IPv6 address in its brackets, with the port if there is one.
+    pub hosts: Vec<(&'a str, Option<u16>)>,
+    /// From the first `/`, `?` or `#` on.
+    pub tail: &'a str,
+}
+
+const ENCODE: &str = "if a password holds one of `@ : / ? # %`, percent-encode it (`@` is %40, `%` is %25)";
+
+/// Takes `user:password@host:port,host:port/…` apart. A part that is no number may be the tail of a password that was
+/// not encoded: no error shows it.
+///
+/// # Errors
+/// What cannot be, and what to do about it.
+pub fn authority(rest: &str) -> Result<Authority<'_>, String> {
+    let (before, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (user, places) = before.rsplit_once('@').map_or((None, before), |(user, places)| (Some(user), places));
+    let hosts = places.split(',').map(host).collect::<Result<_, _>>()?;
+    if tail.contains('@') || user.is_some_and(|user| user.contains('@')) {
+        return Err(format!("there is an `@` too many; {ENCODE}"));
+    }
+    if user.is_some_and(|user| decoded(user).is_none()) {
+        return Err(format!("a `%` begins no code of a character; {ENCODE}"));
+    }
+    Ok(Authority { user, hosts, tail })
+}
+
+fn host(text: &str) -> Result<(&str, Option<u16>), String> {
+    let after = text.rfind(']').map_or(0, |bracket| bracket + 1);
+    let Some(colon) = text[after..].rfind(':') else { return Ok((text, None)) };
+    let (host, port) = (&text[..after + colon], &text[after + colon + 1..]);
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("the port is not a number; {ENCODE}"));
+    }
+    match port.parse() {
+        Ok(number) if number > 0 => Ok((host, Some(number))),
+        _ => Err(format!("port {port} is not between 1 and 65535")),
+    }
+}
+
+/// `%40` is `@`. Nothing where a `%` begins no code, or the codes are no UTF-8.
+#[must_use]
+pub fn decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+/// As RFC 3986 has it, but for one letter: that is a drive.
+#[must_use]
+pub fn is_scheme(text: &str) -> bool {
+    text.len() > 1
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Fit to be shown: without what may be a password. Up to the last `@` everything behind the user's name goes, and
+/// what stands there without a name, since a token may; so do values of settings that are called like secrets.
+#[must_use]
+pub fn masked(text: &str) -> Box<str> {
+    let shown = match text.rfind('@') {
+        Some(at) => {
+            let start = match text.find("//").filter(|slashes| *slashes < at) {
+                Some(slashes) => slashes + 2,
+                None => text.find(':').filter(|colon| is_scheme(&text[..*colon])).map_or(0, |colon| colon + 1),
+            };
+            let user = text[start.min(at)..at].split_once(':').map(|(user, _)| user);
+            let user = user.map_or_else(String::new, |user| format!("{user}:"));
+            format!("{}{user}***{}", &text[..start.min(at)], &text[at..])
+        }
+        None => text.to_owned(),
+    };
+    let shown = match shown.split_once('?') {
+        Some((before, settings)) => {
+            let settings: Vec<_> = settings.split('&').map(setting).collect();
+            format!("{before}?{}", settings.join("&"))
+        }
+        None => shown,
+    };
+    shown.escape_debug().to_string().into()
+}
+
+fn setting(setting: &str) -> String {
+    const SECRETS: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
+    match setting.split_once('=') {
+        Some((name, _)) if SECRETS.iter().any(|secret| name.to_ascii_lowercase().contains(secret)) => {
+            format!("{name}=***")
+        }
+        _ => setting.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let found = authority("u:p%40@[::1]:7,b/x?y").unwrap();
+        assert_eq!(
+            found,
+            Authority { user: Some("u:p%40"), hosts: vec![("[::1]", Some(7)), ("b", None)], tail: "/x?y" }
+        );
+        assert_eq!(authority("[::1]").unwrap().hosts, [("[::1]", None)]);
+    }
+
+    #[test]
+    fn n52_a_password_that_is_not_encoded_is_told_how() {
+        for rest in ["u:p@q@h", "u:p/q@h", "u:1/q@h", "u:p?q@h", "u:p#q@h", "u:100%@h", "u:%zz@h", "u:%4@h", "u:%ff@h"]
+        {
+            let error = authority(rest).unwrap_err();
+            assert!(error.contains("percent-encode") && error.contains("%40"), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn codes_are_decoded() {
+        assert_eq!(decoded("a%40b%25%C3%a9").as_deref(), Some("a@b%é"));
+        assert_eq!(decoded("%+1"), None);
+    }
+}

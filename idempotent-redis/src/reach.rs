@@ -1,0 +1,59 @@
+//! Why no connection came about, and what to do.
+use std::time::Duration;
+
+use redis::ConnectionAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What to do about it; empty where the text says all.
+pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, patience: Duration) -> &'static str {
+    let says = |part: &str| text.contains(part);
+    match address {
+        _ if says("NotValidForName") => "; its certificate is for another name than the url's",
+        _ if says("Expired") => "; its certificate, or that of its authority, has run out",
+        _ if says("invalid peer certificate") => {
+            "; the authority that signed its certificate is not trusted here: name it, `RedisStoreBuilder::ca_file`"
+        }
+        _ if says("CertificateRequired") || says("HandshakeFailure") => {
+            "; it asks for a certificate: `RedisStoreBuilder::client_certificate`"
+        }
+        _ if says("corrupt message") => NO_TLS,
+        ConnectionAddr::Tcp(host, port)
+            if !says("refused") && first_byte(host, *port, HELLO, patience).await.is_some_and(is_tls) =>
+        {
+            "; this looks like TLS; use rediss://"
+        }
+        _ => "",
+    }
+}
+
+/// As [`remedy`], where nothing was said: a Redis waits for the end of what is no line to it.
+pub(crate) async fn after_silence(address: &ConnectionAddr, patience: Duration) -> &'static str {
+    match address {
+        ConnectionAddr::TcpTls { host, port, .. }
+            if first_byte(host, *port, b"PING\r\n", patience).await.is_some_and(|first| b"+-".contains(&first)) =>
+        {
+            NO_TLS
+        }
+        _ => "",
+    }
+}
+
+const NO_TLS: &str = "; this does not look like TLS: is it redis://?";
+
+/// An empty `ClientHello`: a mistake, of which who speaks TLS tells by an alert.
+const HELLO: &[u8] = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
+
+/// Of an answer in TLS: an alert, or a handshake.
+fn is_tls(first: u8) -> bool {
+    (0x15..=0x16).contains(&first)
+}
+
+async fn first_byte(host: &str, port: u16, said: &[u8], patience: Duration) -> Option<u8> {
+    let asked = async {
+        let mut stream = TcpStream::connect((host, port)).await.ok()?;
+        stream.write_all(said).await.ok()?;
+        stream.read_u8().await.ok()
+    };
+    tokio::time::timeout(patience, asked).await.ok().flatten()
+}

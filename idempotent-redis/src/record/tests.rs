@@ -1,0 +1,216 @@
+//! Bytes in, bytes out, without a server; what the scripts write is held in `tests/records`.
+#![allow(clippy::unwrap_used)]
+use idempotent_core::{Identity, Key, OnExpiry, Scene};
+
+use super::*;
+
+fn key() -> Key {
+    Identity::new(Scene::Mq, "tests", "k").key("idempotent").unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+const OWNER: OwnerToken = OwnerToken(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
+const FENCING: Fencing = Fencing(1_767_225_600_000_005);
+
+/// Of each form one, with and without what may be left out, written down once: Redis holds records for longer than a
+/// version lives. Numbers: 2026-01-01 00:00:00.000005 and a little more.
+const FORMS: [&str; 9] = [
+    "8150 0102030405060708090a0b0c0d0e0f10 03 01239f59ed55e737c77147cf55ad0c1b03 000000046f2d3137 06474846204005 \
+     06474846204006 06474847ea0386 000000d693a400 06474846203ffc 31373637323235363030303030303035 30303030303031303032",
+    "8150 0102030405060708090a0b0c0d0e0f10 04 06474846204005 06474846204005 06474847ea0385 00000000000000 \
+     00000000000000 31373637323235363030303030303035 30303030303030303031",
+    "8156 00000000000000000000000000000000 01 01239f59ed55e737c77147cf55ad0c1b03 6e6f2073746f636b 06474846204005 \
+     06474846204007 06474846204007 000000d693a400 00000000000000 31373637323235363030303030303035 30303030303030303032",
+    "8146 00000000000000000000000000000000 02 000000046f2d3137 6e6f207374c3b6636b 06474846204005 06474846204008 \
+     06474846204008 000000d693a400 00000000000000 31373637323235363030303030303035 30303030303030303033",
+    "8144 00000000000000000000000000000000 00 63726173686564 06474846204005 06474846204009 06474846204009 \
+     000000d693a400 00000000000000 31373637323235363030303030303035 34323934393637323935",
+    "31373637323235363030303030303035303037",
+    "8160 06474846204005 03e8",
+    "8165 06474846204005 0001 01239f59ed55e737c77147cf55ad0c1b03 00ff7b7d",
+    "816e 06474846204005 00010000 0102030405060708090a0b0c0d0e0f10 7b7d",
+];
+
+/// What each of them says.
+fn said() -> [Record; 9] {
+    let payload = Some(Fingerprint::of_bytes("payload"));
+    let after = |micros| Micros(FENCING.0 + micros);
+    let hour = 3_600_000_000;
+    let standing = |attempt, state, at, expires_at| Record {
+        fencing: FENCING,
+        attempt,
+        fingerprint: None,
+        state,
+        expires_at: after(expires_at),
+        first_seen: after(0),
+        updated_at: after(at),
+        display: None,
+    };
+    let held = |until, over| State::Consuming { owner: OWNER, until: after(until), taken_over: over };
+    let vacant = State::Vacant { not_before: after(2), error: "no stock".into(), taken_over: None };
+    let done = |attempt, owner, value: Option<&[u8]>| {
+        let state = State::Consumed { owner, value: value.map(Arc::from) };
+        Record { expires_at: EXPIRES, ..standing(attempt, state, 0, 0) }
+    };
+    let nobody = OwnerToken::NOT_KEPT;
+    let display = Some(Arc::from("o-17"));
+    [
+        Record {
+            fingerprint: payload,
+            display: display.clone(),
+            ..standing(1_002, held(30_000_001, Some(Fencing(FENCING.0 - 9))), 1, 30_000_001 + hour)
+        },
+        standing(1, held(30_000_000, None), 0, 30_000_000),
+        Record { fingerprint: payload, ..standing(2, vacant, 2, 2 + hour) },
+        Record { display, ..standing(3, State::Failed { error: "no stöck".into() }, 3, 3 + hour) },
+        standing(u32::MAX, State::Dead { error: "crashed".into() }, 4, 4 + hour),
+        done(7, nobody, None),
+        done(1_000, nobody, None),
+        Record { fingerprint: payload, ..done(1, nobody, Some(b"\0\xff{}")) },
+        done(65_536, OWNER, Some(b"{}")),
+    ]
+}
+
+/// When the key ends, which the server knows.
+const EXPIRES: Micros = Micros(1_767_830_400_000_000);
+
+fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
+    let mut out = vec![VERSION, state];
+    out.extend(OWNER.0.to_be_bytes());
+    out.push(flags);
+    out.extend(middle);
+    for time in [FENCING.0, FENCING.0, FENCING.0 + 30_000_000, 3_600_000_000, 0] {
+        out.extend(&time.to_be_bytes()[1..]);
+    }
+    out.extend(digits(FENCING));
+    out.extend(b"0000000001");
+    out
+}
+
+#[test]
+fn what_a_claim_sends_is_written_down() {
+    let mut request = ClaimRequest {
+        key: key(),
+        owner: OWNER,
+        lease: Duration::from_secs(30),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: Duration::from_secs(3_600),
+        display: None,
+    };
+    assert_eq!(hex(&claimed(&request)), "81500102030405060708090a0b0c0d0e0f1000");
+    request.display = Some("o-17".into());
+    assert_eq!(hex(&claimed(&request)), "81500102030405060708090a0b0c0d0e0f1002000000046f2d3137");
+    request.fingerprint = Some(Fingerprint::of_bytes("payload"));
+    assert_eq!(
+        hex(&claimed(&request)),
+        "81500102030405060708090a0b0c0d0e0f1003\
+         01239f59ed55e737c77147cf55ad0c1b03\
+         000000046f2d3137"
+    );
+    let held = Held { key: key(), owner: OWNER, fencing: None };
+    assert_eq!(hex(&guard(&held)), "81500102030405060708090a0b0c0d0e0f10");
+    let held = Held { fencing: Some(FENCING), ..held };
+    assert_eq!(hex(&guard(&held)), "81500102030405060708090a0b0c0d0e0f1031373637323235363030303030303035");
+}
+
+#[test]
+fn a_number_has_sixteen_digits_whatever_it_is() {
+    assert_eq!(&digits(Fencing(0)), b"0000000000000000");
+    assert_eq!(&digits(Fencing(7)), b"0000000000000007");
+    assert_eq!(&digits(Fencing((1 << 53) - 1)), b"9007199254740991");
+}
+
+#[test]
+fn spans_are_rounded_up_and_have_an_end() {
+    assert_eq!(
+        [micros(Duration::ZERO), micros(Duration::from_nanos(1)), micros(Duration::from_nanos(1_001))],
+        [0, 1, 2]
+    );
+    assert_eq!(
+        [millis(Duration::ZERO), millis(Duration::from_nanos(1)), millis(Duration::from_micros(1_001))],
+        [1, 1, 2]
+    );
+    assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+    assert_eq!(micros(Duration::MAX), micros(LONGEST));
+    assert_eq!(millis(Duration::MAX), 3_153_600_000_000);
+    // Beside the time of today it stays what a script can count with.
+    assert!(micros(LONGEST) + FENCING.0 < 1 << 53);
+}
+
+#[test]
+fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() {
+    let whole =
+        sample(b'P', SEEN | SHOWN, &[&Fingerprint::of_bytes("payload").to_bytes()[..], &[0, 0, 0, 1, b'o']].concat());
+    decode(&whole, Micros::FOREVER).unwrap();
+    for length in 0..whole.len() {
+        let error = decode(&whole[..length], Micros::FOREVER).unwrap_err();
+        let expected = if length == 0 { StoreErrorKind::Foreign } else { StoreErrorKind::Corrupt };
+        assert_eq!(error.kind(), expected, "{length}: {error}");
+        assert!(length == 0 || error.to_string().contains("field `"), "{length}: {error}");
+    }
+}
+
+#[test]
+fn what_any_version_has_written_is_read_for_ever() {
+    for (form, said) in FORMS.iter().zip(said()) {
+        assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), said, "{form}");
+    }
+}
+
+/// xorshift: the same strings each time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+}
+
+/// Read to the end or refused with the field named: 20,000 strings that look like records, and as many that do not.
+#[test]
+fn n100_n101_no_bytes_are_a_panic() {
+    let mut noise = Noise(0x1dea_11ce);
+    let mut read = 0;
+    for _ in 0..20_000 {
+        let mut changed = bytes(FORMS[noise.below(FORMS.len())]);
+        for _ in 0..=noise.below(4) {
+            match (noise.below(4), noise.below(changed.len().max(1))) {
+                (0, at) => changed.truncate(at),
+                (1, at) => changed.insert(at, noise.next().to_be_bytes()[0]),
+                (_, at) if at < changed.len() => changed[at] ^= 1 << noise.below(8),
+                _ => {}
+            }
+        }
+        let random: Vec<u8> = (0..noise.below(120)).map(|_| noise.next().to_be_bytes()[0]).collect();
+        for bytes in [&changed, &random] {
+            match decode(bytes, EXPIRES) {
+                Ok(record) => {
+                    record.check().unwrap();
+                    read += 1;
+                }
+                Err(error) => {
+                    let kinds = [StoreErrorKind::Corrupt, StoreErrorKind::UnknownVersion, StoreErrorKind::Foreign];
+                    assert!(kinds.contains(&error.kind()), "{error}");
+                }
+            }
+        }
+    }
+    assert!((1_000..30_000).contains(&read), "{read} of 40,000 were read: the strings are no test");
+}

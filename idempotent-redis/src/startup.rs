@@ -1,0 +1,296 @@
+//! What is looked at before a store is used, and whenever somebody asks.
+use std::time::{Duration, SystemTime};
+
+use redis::{Cmd, Pipeline, Value};
+
+use crate::checkup::{Finding, Findings};
+use crate::failure::{Failure, FailureKind};
+use crate::info::{Info, Version};
+use crate::link::{Link, refused};
+use crate::rights::{self, Asked, Lacking};
+use crate::script::Dialect;
+
+/// What servers are held against.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Before the colon of our keys.
+    pub(crate) namespace: String,
+    /// As whom we ask.
+    pub(crate) user: String,
+    /// Rights that not every store needs.
+    pub(crate) more: Vec<&'static str>,
+    pub(crate) allow_eviction: bool,
+}
+
+/// What one server said.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) dialect: Dialect,
+    pub(crate) findings: Vec<Finding>,
+    /// Keys it has evicted since it started; nothing where it does not say.
+    pub(crate) evicted: Option<u64>,
+}
+
+/// The number of what `protocol.md` lays down: workers of different ones must not share a namespace.
+pub(crate) const PROTOCOL: u64 = 1;
+
+/// Clocks further apart than this are worth a word.
+const APART: Duration = Duration::from_secs(300);
+
+/// The form of scripts that the first of some servers takes which can be asked.
+///
+/// # Errors
+/// The last one's, where none can.
+pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) -> Result<Dialect, Failure> {
+    let mut failure = Failure::unreachable("there is nobody to ask");
+    for link in links {
+        match look(&link, wanted).await {
+            Ok(looked) => return Ok(looked.dialect),
+            Err(why) => failure = why,
+        }
+    }
+    Err(failure)
+}
+
+/// Looks at one server, in two trips.
+///
+/// # Errors
+/// Where it cannot be asked.
+pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure> {
+    let namespace = &wanted.namespace;
+    let mut pipeline = Pipeline::new();
+    rights::ask(&mut pipeline, namespace, Asked::First);
+    pipeline.cmd("HELLO").arg(3);
+    let said = link.all(&pipeline).await?;
+    let short = || Failure::ambiguous("the server gave another number of answers than it was asked");
+    let (harmless, rest) = said.split_at_checked(Asked::First.count()).ok_or_else(short)?;
+    let [hello] = rest else { return Err(short()) };
+    // What passes in a moment is not what the server is like.
+    for said in harmless {
+        if let Err(failure) = refused(said.clone())
+            && failure.kind == FailureKind::Soon
+        {
+            return Err(failure);
+        }
+    }
+
+    let server = link.name();
+    let mut findings = Findings { server: &server, all: Vec::new() };
+    let info = rights::answer(harmless, "info").and_then(text);
+    let info = info.map(Info);
+    let found = info.and_then(Version::of).or_else(|| greeted(hello));
+    let dialect = version(&mut findings, found, rights::dialect(harmless));
+
+    let mut pipeline = Pipeline::new();
+    rights::ask(&mut pipeline, namespace, Asked::In(dialect));
+    pipeline.cmd("CONFIG").arg("GET").arg("save");
+    let more = link.all(&pipeline).await?;
+    let (save, more) = more.split_last().ok_or_else(short)?;
+    let mut lacking = Lacking::default();
+    rights::lacking(&mut lacking, Asked::First, harmless, namespace);
+    rights::lacking(&mut lacking, Asked::In(dialect), more, namespace);
+    rights(&mut findings, wanted, lacking, dialect, link.hears());
+    eviction(&mut findings, info, wanted.allow_eviction);
+    persistence(&mut findings, info, save);
+    replication(&mut findings, info);
+    clock(&mut findings, rights::answer(harmless, "time"));
+    let evicted = info.and_then(|info| info.number("evicted_keys"));
+    Ok(Looked { dialect, findings: findings.all, evicted })
+}
+
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// What it says to everybody, whatever they may do.
+fn greeted(hello: &Value) -> Option<Version> {
+    let Value::Map(pairs) = hello else { return None };
+    let said = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
+    Version::greeted(said("server")?, said("version")?)
+}
+
+/// What a server takes counts, and where that does not tell, its number.
+fn version(findings: &mut Findings<'_>, version: Option<Version>, takes: Option<Dialect>) -> Dialect {
+    let Some(version) = version else {
+        findings.warn("version", "it does not say which version it is, at least Redis 6.2 is needed");
+        return takes.unwrap_or(Dialect::Flags);
+    };
+    if version.is_too_old() {
+        findings.refuse("version", format!("{version} is too old: at least Redis 6.2, or Valkey, is needed"));
+    } else if version.is_tested() {
+        findings.ok("version", version.to_string());
+    } else {
+        findings.warn("version", format!("{version} is not tested: Redis and Valkey are"));
+    }
+    takes.unwrap_or_else(|| version.dialect())
+}
+
+fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, dialect: Dialect, hears: bool) {
+    if !hears && lacking.partly.iter().all(|rule| !rule.starts_with('&')) {
+        lacking.partly.push("+subscribe".to_owned());
+    }
+    let Wanted { namespace, user, more, .. } = wanted;
+    let told = |rules: &[String]| {
+        let (rules, rule) = (rules.join(" "), rights::rule(namespace, dialect, more));
+        format!(
+            "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
+        )
+    };
+    if !lacking.needed.is_empty() {
+        findings.deny("rights", told(&lacking.needed));
+    }
+    if !lacking.partly.is_empty() {
+        let what = "without it waiters poll, nothing is cached, or records cannot be listed or checked";
+        findings.warn("rights", format!("{}; {what}", told(&lacking.partly)));
+    }
+    if lacking == Lacking::default() {
+        findings.ok("rights", format!("the user `{user}` may do what is needed"));
+    }
+}
+
+/// Eviction takes leases first, and with them the promise.
+fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) {
+    let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
+    let (text, harmless) = match found {
+        Some((0, _)) => ("maxmemory is 0: nothing is evicted".to_owned(), true),
+        Some((_, "noeviction")) => ("noeviction: with its memory full it refuses new claims".to_owned(), true),
+        Some((bytes, policy)) => {
+            let text = "records would vanish while their keys are in flight or remembered";
+            (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}: {text}"), false)
+        }
+        None => ("whether it evicts records cannot be asked: `INFO` is refused or does not say".to_owned(), false),
+    };
+    match (harmless, allowed) {
+        (true, _) => findings.ok("eviction", text),
+        (false, true) => findings.warn("eviction", format!("{text}; `allow_eviction` lets it pass")),
+        (false, false) => findings.refuse(
+            "eviction",
+            format!(
+                "{text}; set `maxmemory-policy noeviction`, or accept it by `RedisStoreBuilder::allow_eviction(true)`"
+            ),
+        ),
+    }
+}
+
+fn persistence(findings: &mut Findings<'_>, info: Option<Info<'_>>, save: &Value) {
+    let Some(info) = info else { return };
+    if info.line("aof_enabled") == Some("1") {
+        return findings.ok("persistence", "an append-only file");
+    }
+    match snapshots(save) {
+        Some(true) => findings.ok("persistence", "snapshots: a restart forgets what came after the last one"),
+        Some(false) => findings.warn(
+            "persistence",
+            "none: a restart forgets every record, and what was consumed runs again; set `appendonly yes`",
+        ),
+        None => findings.warn(
+            "persistence",
+            "no append-only file, and whether there are snapshots is not said: a restart forgets what came after the last",
+        ),
+    }
+}
+
+/// Nothing where `CONFIG` is refused, as managed services do.
+fn snapshots(save: &Value) -> Option<bool> {
+    let rules = match save {
+        Value::Map(pairs) => text(&pairs.first()?.1)?,
+        Value::Array(words) => text(words.get(1)?)?,
+        _ => return None,
+    };
+    Some(!rules.is_empty())
+}
+
+fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>) {
+    let Some(info) = info else { return };
+    let replicas = info.number("connected_slaves").unwrap_or_default();
+    if info.line("role") == Some("slave") {
+        findings
+            .warn("replication", "this is a replica, it takes no writes: name the primary, or use redis+sentinel://");
+    } else if replicas == 0 {
+        findings.ok("replication", "a primary without replicas");
+    } else if info.line("min_slaves_good_slaves").is_some() {
+        findings.ok("replication", format!("a primary with {replicas} replicas, and min-replicas-to-write is set"));
+    } else {
+        findings.warn(
+            "replication",
+            format!(
+                "{replicas} replicas, and min-replicas-to-write is 0: a primary that is cut off goes on granting, and what \
+                 replicas had not yet is lost with it"
+            ),
+        );
+    }
+}
+
+/// Only told: records go by the server's clock alone.
+fn clock(findings: &mut Findings<'_>, time: Option<&Value>) {
+    let ours = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let Some(Value::Array(parts)) = time else { return };
+    let Some(seconds) = parts.first().and_then(text).and_then(|seconds| seconds.parse().ok()) else { return };
+    let apart = ours.abs_diff(Duration::from_secs(seconds));
+    if apart > APART {
+        let minutes = apart.as_secs() / 60;
+        let text = "times of records are the server's, and one that is set back by that much delays takeovers";
+        findings.warn("clock", format!("it is {minutes} minutes from this machine's: {text}"));
+    } else {
+        findings.ok("clock", "it agrees with this machine's to 5 minutes");
+    }
+}
+
+/// Reads the namespace's epoch, and writes it where there is none.
+///
+/// # Errors
+/// Where the server cannot be asked, or is not the key's.
+pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, Failure> {
+    let key = rights::epoch_key(namespace);
+    let server = link.name();
+    let mut findings = Findings { server: &server, all: Vec::new() };
+    let mut found = read(link, &key).await;
+    if matches!(found, Ok(None)) {
+        let mut set = Cmd::new();
+        set.arg("SET").arg(&key).arg(PROTOCOL).arg("NX");
+        match link.one(&set).await {
+            // Perhaps by another, at the same moment: looked at again.
+            Ok(_) => found = read(link, &key).await,
+            Err(failure) if is_of_state(&failure) => {
+                let text = "cannot be written now, so that workers of another version would not be noticed";
+                findings.warn("epoch", format!("`{key}` {text}: {}", failure.text()));
+                return Ok(findings.all);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    match found {
+        Ok(Some(number)) if number == PROTOCOL.to_string() => findings.ok("epoch", format!("`{key}` is {PROTOCOL}")),
+        Ok(Some(number)) if number.parse::<u64>().is_ok() => findings.refuse(
+            "epoch",
+            format!(
+                "`{key}` says {number}, this version keeps records by protocol {PROTOCOL}: workers of both must not share \
+                 a namespace; give this one another, or let the last of the other end and remove the key"
+            ),
+        ),
+        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone: does something empty this server?")),
+        Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there")),
+        Err(failure) if failure.text().starts_with("WRONGTYPE") => {
+            findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there"));
+        }
+        Err(failure) => return Err(failure),
+    }
+    Ok(findings.all)
+}
+
+async fn read(link: &Link, key: &str) -> Result<Option<String>, Failure> {
+    match link.one(Cmd::new().arg("GET").arg(key)).await? {
+        Value::Nil => Ok(None),
+        said => Ok(Some(text(&said).unwrap_or_default().to_owned())),
+    }
+}
+
+/// The server takes no write now; that it was asked is no fault.
+fn is_of_state(failure: &Failure) -> bool {
+    failure.kind == FailureKind::NotPrimary
+        || failure.kind == FailureKind::Store(idempotent_core::StoreErrorKind::NotApplied)
+}

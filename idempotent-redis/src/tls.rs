@@ -1,0 +1,85 @@
+//! Certificates. Those of servers are always verified.
+use std::fmt;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+
+/// What is said of TLS, in PEM.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    ca: Option<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+const BEGINS: &[u8] = b"BEGIN CERTIFICATE";
+
+/// A certificate or key that is still in its file, or is not.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only with TLS can one be given"))]
+pub(crate) enum Pem {
+    File(std::path::PathBuf),
+    Text(Vec<u8>),
+}
+
+impl Pem {
+    fn read(self, what: &str) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::File(path) => std::fs::read(&path).map_err(|e| {
+                let text = format!("cannot read the {what} {}: {e}", path.display());
+                StoreError::new(StoreErrorKind::Schema).because(text)
+            }),
+        }
+    }
+}
+
+impl Tls {
+    /// Reads what is in files.
+    ///
+    /// # Errors
+    /// `Schema` with the file's name.
+    pub(crate) fn read(ca: Option<Pem>, client: Option<(Pem, Pem)>) -> Result<Self, StoreError> {
+        let ca = ca.map(|pem| pem.read("certificate of the authority")).transpose()?;
+        let client = match client {
+            Some((certificate, key)) => Some((certificate.read("client certificate")?, key.read("client's key")?)),
+            None => None,
+        };
+        for pem in ca.iter().chain(client.iter().map(|(certificate, _)| certificate)) {
+            if !pem.windows(BEGINS.len()).any(|part| part == BEGINS) {
+                let text =
+                    "there is no certificate in what is given as one: it is in PEM, `-----BEGIN CERTIFICATE-----`";
+                return Err(StoreError::new(StoreErrorKind::Schema).because(text));
+            }
+        }
+        Ok(Self { ca, client })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ca.is_none() && self.client.is_none()
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
+        use rustls::crypto::{CryptoProvider, ring};
+
+        // redis-rs asks for the process's provider. Where a program has several built in and chose none, rustls would
+        // panic; where it chose one, this changes nothing.
+        if CryptoProvider::get_default().is_none() {
+            let _ = ring::default_provider().install_default();
+        }
+        let client_tls = self.client.clone();
+        let client_tls = client_tls.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
+        redis::Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert: self.ca.clone() })
+    }
+
+    /// Never called: nothing asks for TLS then.
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
+        redis::Client::open(info)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("ca", &self.ca.is_some()).field("client", &self.client.is_some()).finish()
+    }
+}

@@ -1,0 +1,96 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+fn tcp(host: &str, port: u16) -> Address {
+    Address::new(host, port)
+}
+
+#[test]
+fn each_scheme_names_its_place() {
+    let single = |url: &str, host, port, db, tls| {
+        let found = Url::parse(url).unwrap();
+        assert_eq!(found.place, Place::Single { server: Server::Tcp(tcp(host, port)) }, "{url}");
+        assert_eq!((found.db, found.tls), (db, tls), "{url}");
+    };
+    single("redis://h", "h", 6379, 0, false);
+    single("REDISS://h:1/", "h", 1, 0, true);
+    single("redis://u:p@[::1]:7/15", "::1", 7, 15, false);
+    let found = Url::parse("rediss+sentinel://:p@a,b:7,[::1]/my%20primary/3").unwrap();
+    let sentinels = vec![tcp("a", 26379), tcp("b", 7), tcp("::1", 26379)];
+    assert_eq!(found.place, Place::Sentinel { sentinels, primary: "my primary".into() });
+    assert_eq!((found.db, found.tls), (3, true));
+    let found = Url::parse("redis+cluster://a,b:7/0").unwrap();
+    assert_eq!(found.place, Place::Cluster { nodes: vec![tcp("a", 6379), tcp("b", 7)] });
+    let found = Url::parse("redis+unix:///run/redis.sock?db=2").unwrap();
+    assert_eq!(found.place, Place::Single { server: Server::Unix("/run/redis.sock".into()) });
+    assert_eq!(found.db, 2);
+}
+
+#[test]
+fn user_and_password_are_decoded_and_never_shown() {
+    let found = Url::parse("redis://ad%6Din:p%40s%3As%2F%25@h").unwrap();
+    assert_eq!(found.credentials.user.as_deref(), Some("admin"));
+    assert_eq!(found.credentials.password.as_deref(), Some("p@s:s/%"));
+    assert!(!format!("{found:?}").contains("p@s"), "{found:?}");
+    let found = Url::parse("redis://:hunter2@h").unwrap().credentials;
+    assert_eq!((found.user, found.password.as_deref()), (None, Some("hunter2")));
+}
+
+#[track_caller]
+fn refused(url: &str, part: &str) {
+    let error = Url::parse(url).unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.contains(part), "{url}: {text}");
+    assert!(text.contains("invalid store url") && !text.contains("hunter2"), "{url}: {text}");
+}
+
+#[test]
+fn n48_what_is_missing_is_named() {
+    refused("redis//x", "a colon is missing");
+    refused("redis:x", "`//` is missing after `redis:`");
+    refused("redis://", "a host is missing");
+    refused("redis+cluster://a,,b", "a host is missing");
+    refused("redis+sentinel://a:1,b:2", "the name of the primary is missing");
+    refused("redis+unix://h/x", "a socket's path begins with `/`");
+    refused("redis+unix:///", "the socket's path is missing");
+}
+
+#[test]
+fn n49_an_unknown_scheme_lists_what_there_is() {
+    refused("etcd://x", "the scheme `etcd` is not one of `redis`, `rediss`");
+}
+
+#[test]
+fn n50_nothing_is_not_a_url() {
+    refused("", "it is empty");
+    refused(" ", "it is empty");
+    refused("redis://h\n", "a control character");
+}
+
+#[test]
+fn n51_a_port_there_cannot_be_is_named() {
+    refused("redis://u:hunter2@h:99999", "port 99999 is not between 1 and 65535");
+    refused("redis+sentinel://u:hunter2@a:1,b:0/m", "port 0 ");
+    refused("redis://[::1]:70000", "port 70000 ");
+}
+
+#[test]
+fn n52_a_password_that_is_not_encoded_is_told_how() {
+    for url in
+        ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis://u:hunter2/x@h", "redis+cluster://u:100%hunter2@h"]
+    {
+        refused(url, "percent-encode");
+    }
+}
+
+#[test]
+fn what_else_cannot_be_is_told_what_is_right() {
+    refused("redis://hunter2@h", "a user and no password");
+    refused("redis://u:@h", "the password is empty");
+    refused("redis://a,b", "redis+sentinel://");
+    refused("redis://::1", "in brackets");
+    refused("redis://[x]", "no IPv6 address");
+    refused("redis://h/main", "the database is not a number");
+    refused("redis://h/0?timeout=3", "RedisStore::builder");
+    refused("redis+cluster://h/1", "one database");
+}

@@ -1,0 +1,115 @@
+//! A server whose memory is full, and one that forgets its scripts.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use idempotent_core::{Disposition, Outcome, Policy, State, StateKind, Store, StoreErrorKind};
+use idempotent_redis::{RedisStore, RedisStoreBuilder};
+use idempotent_testkit::servers::RedisServer;
+use tokio::task::JoinSet;
+
+use crate::support::runs::{End, Job, Worker, lease_end, record, secs};
+use crate::support::{ask, calls, open, open_without_cache, until};
+
+fn set(server: &RedisServer, bytes: &str) {
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]).text(), "OK");
+}
+
+/// With the scripts of Redis 7, which declare it, and with those of 6.2, which have to get around it.
+#[tokio::test]
+async fn n64_with_memory_full_claims_are_put_off_and_what_has_begun_can_end() {
+    let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];
+    for form in forms {
+        let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
+        let store = form(RedisStore::builder(server.url())).cache(None).connect().await.unwrap();
+        let worker = Worker::new(store.clone(), Policy::new().lease(secs(3)));
+        let jobs = ["completes", "fails", "goes on"].map(|part| (part, Job::held()));
+        let mut runs = Vec::new();
+        for (part, job) in &jobs {
+            runs.push(worker.begin(part, job).await);
+        }
+        assert_eq!(worker.outcome("done", &Job::quick()).await, Outcome::Ran);
+        set(&server, "1");
+
+        let error = store.claim(&ask("new", 1)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
+        assert!(error.to_string().contains("the server's memory is full"), "{error}");
+        let new = Job::quick();
+        let put_off = worker.outcome("new", &new).await;
+        assert_eq!(put_off, Outcome::StoreDown(StoreErrorKind::NotApplied));
+        assert_eq!((put_off.disposition(), new.runs()), (Disposition::Retry { after: secs(1) }, 0));
+
+        let end = lease_end(&store, "goes on").await;
+        until("a renewal", async || lease_end(&store, "goes on").await > end).await;
+        for ((_, job), end) in jobs.iter().zip([End::Ok, End::Err, End::Ok]) {
+            job.end(end);
+        }
+        let mut outcomes = Vec::new();
+        for run in runs {
+            outcomes.push(run.await.unwrap().0.name());
+        }
+        assert_eq!(outcomes, ["ran", "released", "ran"]);
+        assert_eq!([worker.failed("complete"), worker.failed("release"), worker.failed("renew")], [0; 3]);
+        let Some(State::Consumed { value, .. }) = record(&store, "completes").await.map(|found| found.state) else {
+            panic!()
+        };
+        assert_eq!(value.as_deref(), Some(&b"1"[..]), "with its result");
+        assert_eq!(record(&store, "fails").await.unwrap().state.kind(), StateKind::Vacant);
+        assert_eq!(record(&store, "new").await, None);
+
+        // Put off, not lost.
+        set(&server, "0");
+        assert_eq!(worker.outcome("new", &new).await, Outcome::Ran);
+        assert_eq!(new.attempts(), [1]);
+    }
+}
+
+/// What another process has consumed is known without asking, memory or not.
+#[tokio::test]
+async fn n64_with_memory_full_a_duplicate_of_what_is_in_mind_is_acked() {
+    let server = RedisServer::start();
+    let (worker, job) = (Worker::new(open(&server).await, Policy::new()), Job::quick());
+    assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
+    set(&server, "1");
+    assert_eq!(worker.outcome("k", &job).await, Outcome::Replayed);
+}
+
+/// Again and again under load: no caller hears of it, and it costs one call more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n73_a_server_that_forgets_its_scripts_is_sent_them_again() {
+    let server = Arc::new(RedisServer::start());
+    let over = Arc::new(AtomicBool::new(false));
+    let flushing = std::thread::spawn({
+        let (server, over) = (server.clone(), over.clone());
+        move || {
+            let (mut connection, mut times) = (server.connect(), 0);
+            while !over.load(SeqCst) {
+                assert_eq!(connection.ask(&["SCRIPT", "FLUSH"]).unwrap().text(), "OK");
+                times += 1;
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            times
+        }
+    });
+    let worker = Worker::new(open_without_cache(&server).await, Policy::new());
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let worker = worker.clone();
+        tasks.spawn(async move {
+            for round in 0..60 {
+                let (part, failing, job) = (format!("{task}-{round}"), Job::ends(End::Err), Job::quick());
+                assert!(matches!(worker.outcome(&part, &failing).await, Outcome::Released { .. }));
+                assert_eq!(worker.outcome(&part, &job).await, Outcome::Ran);
+                assert_eq!(worker.outcome(&part, &job).await, Outcome::Replayed);
+                assert_eq!((job.runs(), job.attempts()), (1, vec![2]));
+            }
+        });
+    }
+    tasks.join_all().await;
+    over.store(true, SeqCst);
+    let flushed = flushing.join().unwrap();
+    assert!(flushed > 20 && calls(&server, "eval") > 20, "{flushed} times, sent {} times", calls(&server, "eval"));
+    for step in ["claim", "complete", "release", "renew"] {
+        assert_eq!(worker.failed(step), 0, "{step}");
+    }
+}

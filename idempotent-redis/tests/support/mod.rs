@@ -1,0 +1,87 @@
+//! What the tests ask with.
+#![allow(dead_code, reason = "each test binary uses its part")]
+pub(crate) mod runs;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Fencing, Grant, Held, Identity, Key, OnExpiry, OwnerToken, Release, Scene, Store,
+    Verdict,
+};
+use idempotent_redis::{CacheOptions, RedisStore};
+use idempotent_testkit::servers::RedisServer;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+pub(crate) fn key(part: &str) -> Key {
+    Identity::new(Scene::Mq, "tests", part).key("idempotent").unwrap()
+}
+
+pub(crate) fn ask(part: &str, owner: u128) -> ClaimRequest {
+    ClaimRequest {
+        key: key(part),
+        owner: OwnerToken(owner),
+        lease: Duration::from_secs(30),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: HOUR,
+        display: None,
+    }
+}
+
+#[track_caller]
+pub(crate) fn granted(claim: Claim) -> Grant {
+    match claim {
+        Claim::Acquired(grant) => grant,
+        other => panic!("not acquired: {other:?}"),
+    }
+}
+
+/// As executors hold it: by the grant's number.
+pub(crate) async fn hold(store: &dyn Store, part: &str, owner: u128) -> Held {
+    let request = ask(part, owner);
+    let grant = granted(store.claim(&request).await.unwrap());
+    Held { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }
+}
+
+pub(crate) fn done(value: Option<&[u8]>) -> Completion {
+    Completion { value: value.map(Arc::from), retain: HOUR }
+}
+
+pub(crate) fn put_down(verdict: Verdict) -> Release {
+    Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
+}
+
+/// Claims and completes; says the number.
+pub(crate) async fn consume(store: &dyn Store, part: &str, value: Option<&[u8]>) -> Fencing {
+    let held = hold(store, part, 1).await;
+    assert_eq!(store.complete(&held, &done(value)).await.unwrap(), idempotent_core::Settled::Done);
+    held.fencing.unwrap()
+}
+
+pub(crate) async fn open(server: &RedisServer) -> RedisStore {
+    RedisStore::connect(server.url()).await.unwrap()
+}
+
+/// Asks the server each time.
+pub(crate) async fn open_without_cache(server: &RedisServer) -> RedisStore {
+    RedisStore::builder(server.url()).cache(None::<CacheOptions>).connect().await.unwrap()
+}
+
+/// How often a command was called since the server started, scripts' own calls included.
+pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
+    let name = format!("cmdstat_{command}:calls=");
+    let stats = server.cli(&["INFO", "commandstats"]);
+    stats.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Waits for an event, not for a time.
+pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !happened().await {
+        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain for: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,225 @@
+//! Runs through executors, in real time: a handler ends when the test says so, and not after a while.
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idempotent_core::{
+    Auto, Call, Event, Executor, Fencing, Handler, Identity, Json, Lease, Observer, Outcome, Policy, Record, Rejection,
+    Run, Scene, State, Store,
+};
+use idempotent_testkit::servers::RedisServer;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::{key, until};
+
+pub(crate) fn id(part: &str) -> Identity {
+    Identity::new(Scene::Mq, "tests", part)
+}
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[derive(Debug)]
+pub(crate) enum AppError {
+    Idempotent(Rejection),
+    NoStock,
+}
+
+impl From<Rejection> for AppError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Idempotent(rejection)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    Held,
+    Ok,
+    Err,
+    Panic,
+}
+
+/// A handler that runs until it is told how to end, and what it saw.
+#[derive(Debug)]
+pub(crate) struct Job {
+    begun: watch::Sender<u32>,
+    end: watch::Sender<End>,
+    seen: Mutex<Vec<(u32, Fencing)>>,
+}
+
+impl Job {
+    pub(crate) fn ends(end: End) -> Arc<Self> {
+        Arc::new(Self { begun: watch::Sender::new(0), end: watch::Sender::new(end), seen: Mutex::default() })
+    }
+
+    pub(crate) fn quick() -> Arc<Self> {
+        Self::ends(End::Ok)
+    }
+
+    pub(crate) fn held() -> Arc<Self> {
+        Self::ends(End::Held)
+    }
+
+    pub(crate) fn end(&self, end: End) {
+        self.end.send_replace(end);
+    }
+
+    pub(crate) fn runs(&self) -> u32 {
+        *self.begun.borrow()
+    }
+
+    /// Until so many runs have begun.
+    pub(crate) async fn begun(&self, runs: u32) {
+        let mut begun = self.begun.subscribe();
+        let waited = tokio::time::timeout(secs(30), begun.wait_for(|begun| *begun >= runs)).await;
+        assert!(waited.is_ok(), "waited in vain for run {runs}");
+    }
+
+    pub(crate) fn attempts(&self) -> Vec<u32> {
+        self.seen.lock().unwrap().iter().map(|(attempt, _)| *attempt).collect()
+    }
+
+    pub(crate) fn fencing(&self) -> Vec<Fencing> {
+        self.seen.lock().unwrap().iter().map(|(_, fencing)| *fencing).collect()
+    }
+
+    async fn run(&self) -> Result<u32, AppError> {
+        if let Some(lease) = Lease::current() {
+            self.seen.lock().unwrap().push((lease.attempt(), lease.fencing()));
+        }
+        self.begun.send_modify(|begun| *begun += 1);
+        let run = self.runs();
+        let mut end = self.end.subscribe();
+        let end = *end.wait_for(|end| *end != End::Held).await.unwrap();
+        match end {
+            End::Err => Err(AppError::NoStock),
+            End::Panic => panic!("as told"),
+            End::Ok | End::Held => Ok(run),
+        }
+    }
+}
+
+/// One worker process, or what stands for one: an executor of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) executor: Executor,
+    failed: Failed,
+}
+
+/// What the store failed at.
+#[derive(Clone, Debug, Default)]
+struct Failed(Arc<Mutex<Vec<&'static str>>>);
+
+impl Observer for Failed {
+    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+        if let Event::StoreFailed { step, .. } = event {
+            self.0.lock().unwrap().push(step);
+        }
+    }
+}
+
+pub(crate) type Delivered = (Outcome, Result<u32, AppError>);
+
+impl Worker {
+    pub(crate) fn new(store: impl Store, policy: Policy) -> Self {
+        let failed = Failed::default();
+        let policy = policy.or(Policy::new().jitter(0));
+        let builder = Executor::builder(store).policy(Scene::Mq, policy).observer(failed.clone());
+        Self { executor: builder.build().unwrap(), failed }
+    }
+
+    pub(crate) async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> Delivered {
+        let job = job.clone();
+        let handler = Handler::<Auto, Json, _, _>::new(move || async move { job.run().await });
+        let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
+        (outcome.unwrap(), answer)
+    }
+
+    /// One delivery of `part`: what it came to, and what the caller got.
+    pub(crate) async fn deliver(&self, part: &str, job: &Arc<Job>) -> Delivered {
+        self.deliver_call(Call::new(id(part)), job).await
+    }
+
+    pub(crate) async fn outcome(&self, part: &str, job: &Arc<Job>) -> Outcome {
+        self.deliver(part, job).await.0
+    }
+
+    /// A delivery in a task of its own, whose handler has begun by the time this returns.
+    pub(crate) async fn begin(&self, part: &str, job: &Arc<Job>) -> JoinHandle<Delivered> {
+        let runs = job.runs();
+        let run = self.spawn(part, job);
+        job.begun(runs + 1).await;
+        run
+    }
+
+    pub(crate) fn spawn(&self, part: &str, job: &Arc<Job>) -> JoinHandle<Delivered> {
+        let (worker, part, job) = (self.clone(), part.to_owned(), job.clone());
+        tokio::spawn(async move { worker.deliver(&part, &job).await })
+    }
+
+    /// Delivered again and again by an impatient broker, until it is more than put off; how often it was.
+    pub(crate) async fn redeliver(&self, part: &str, job: &Arc<Job>) -> (Outcome, u32) {
+        let mut deferred = 0;
+        loop {
+            let outcome = self.outcome(part, job).await;
+            if !outcome.is_deferral() {
+                return (outcome, deferred);
+            }
+            deferred += 1;
+            assert!(deferred < 5_000, "put off for ever");
+            tokio::time::sleep(ms(10)).await;
+        }
+    }
+
+    /// How often the store failed at this step.
+    pub(crate) fn failed(&self, step: &str) -> usize {
+        self.failed.0.lock().unwrap().iter().filter(|failed| **failed == step).count()
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_in_flight(outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::InFlight { .. }), "{outcome:?}");
+}
+
+pub(crate) async fn record(store: &dyn Store, part: &str) -> Option<Record> {
+    store.peek(&key(part)).await.unwrap()
+}
+
+/// The end of the lease under this key, in µs of the server's clock; as fencing numbers are.
+pub(crate) async fn lease_end(store: &dyn Store, part: &str) -> u64 {
+    match record(store, part).await.unwrap().state {
+        State::Consuming { until, .. } => until.0,
+        other => panic!("not consuming: {other:?}"),
+    }
+}
+
+/// The server's clock, µs.
+pub(crate) fn time_of(server: &RedisServer) -> u64 {
+    let time = server.command(&["TIME"]);
+    let part = |at: usize| u64::try_from(time.items()[at].integer().unwrap()).unwrap();
+    part(0) * 1_000_000 + part(1)
+}
+
+/// Until the server's clock has passed this.
+pub(crate) async fn until_time(server: &RedisServer, micros: u64) {
+    until("the server's clock to go on", async || time_of(server) > micros).await;
+}
+
+/// The value under a key as it is.
+pub(crate) fn raw(server: &RedisServer, part: &str) -> Vec<u8> {
+    match server.command(&["GET", key(part).as_str()]) {
+        idempotent_testkit::servers::Value::Bytes(bytes) => bytes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Time to live, ms; -1: for ever, -2: not there.
+pub(crate) fn ttl(server: &RedisServer, part: &str) -> i64 {
+    server.command(&["PTTL", key(part).as_str()]).integer().unwrap()
+}

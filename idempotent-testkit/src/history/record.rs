@@ -1,0 +1,202 @@
+//! A store that writes down what it is asked and what it answers.
+use std::collections::HashMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Completion, Fencing, Held, Key, OwnerToken, Record, Release, Settled, Store,
+    StoreError, StoreErrorKind, Watch, Watching,
+};
+
+use super::{Kind, Label, Line};
+use crate::sim::ask::{Answer, Answers, Ask, Carries, ask, store_that_carries};
+
+/// Where a [`Recording`] writes.
+///
+/// A process that is killed writes nothing more, so each call is written down before it is made.
+pub trait Journal: fmt::Debug + Send + Sync + 'static {
+    /// The time in ns, by the clock that all writers share.
+    fn now(&self) -> u64;
+
+    /// Called before a call is made. `unheard` is the history's line if no end of it is ever told: what it came to is
+    /// unknown. The number given back names the call.
+    fn begin(&self, unheard: &Line) -> u64;
+
+    /// The call's answer stands in the place of its first line. `None`: it was surely not applied, and is no line.
+    fn end(&self, call: u64, heard: Option<&Line>);
+
+    /// A line beside the calls.
+    fn event(&self, line: &Line);
+}
+
+/// A store that passes everything on, and writes a history of it.
+///
+/// A call that is dropped half-way is not ended: its fate is unknown. Abilities: watch and batch where the store has
+/// them.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    inner: Arc<dyn Store>,
+    journal: Arc<dyn Journal>,
+    worker: Label,
+    owners: Arc<Mutex<HashMap<(Key, Fencing), OwnerToken>>>,
+}
+
+impl Recording {
+    /// What `worker` asks of `store`, written into `journal`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, journal: Arc<dyn Journal>, worker: impl Into<Label>) -> Self {
+        Self { inner: store, journal, worker: worker.into(), owners: Arc::default() }
+    }
+
+    /// Whose grant this is, as long as it is not put down: handlers know the number of their grant, and effects are
+    /// written down by owner.
+    #[must_use]
+    pub fn owner(&self, key: &Key, fencing: Fencing) -> Option<OwnerToken> {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.get(&(key.clone(), fencing)).copied()
+    }
+
+    fn line(&self, ask: &Ask, t0: u64, answer: &Result<Answer, StoreError>) -> Option<Line> {
+        let line = Line { t0, ..Line::new(self.journal.now(), self.worker.clone(), Kind::ClaimUnknown) };
+        ask.line(line, answer)
+    }
+
+    fn learn(&self, ask: &Ask, answer: &Result<Answer, StoreError>) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        match (ask, answer) {
+            (Ask::Claim(request), Ok(Answer::Claim(Claim::Acquired(grant)))) => {
+                owners.insert((request.key.clone(), grant.fencing), request.owner);
+            }
+            (Ask::Complete(held, _) | Ask::Release(held, _), Ok(Answer::Settled(_))) => {
+                owners.retain(|(key, _), owner| (key, *owner) != (&held.key, held.owner));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Carries for Recording {
+    async fn carry(&self, asks: Vec<Ask>, together: bool) -> Answers {
+        let unheard = Err(StoreError::new(StoreErrorKind::Ambiguous));
+        let t0 = self.journal.now();
+        let begin = |ask: &Ask| self.line(ask, t0, &unheard).map(|line| self.journal.begin(&line));
+        let calls: Vec<_> = asks.iter().map(begin).collect();
+        let answers = ask(&*self.inner, &asks, together).await;
+        for ((ask, answer), call) in asks.iter().zip(&answers).zip(calls) {
+            if let Some(call) = call {
+                self.journal.end(call, self.line(ask, t0, answer).as_ref());
+            }
+            self.learn(ask, answer);
+        }
+        answers
+    }
+}
+store_that_carries!(Recording);
+
+impl Watch for Recording {
+    fn watch(&self, key: &Key) -> Watching {
+        match self.inner.abilities().watch {
+            Some(watch) => watch.watch(key),
+            None => Box::pin(pending()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::future::Future;
+    use std::task::{Context, Waker};
+
+    use idempotent_core::{MemoryStore, OnExpiry};
+
+    use super::*;
+    use crate::{FOREVER, FaultStore, Verb, VirtualClock};
+
+    /// Lines by call; what has no end is as it was begun.
+    #[derive(Debug, Default)]
+    struct Memory(Mutex<(u64, BTreeMap<u64, Option<Line>>)>);
+
+    impl Journal for Memory {
+        fn now(&self) -> u64 {
+            let mut memory = self.0.lock().unwrap();
+            memory.0 += 1;
+            memory.0
+        }
+
+        fn begin(&self, unheard: &Line) -> u64 {
+            let mut memory = self.0.lock().unwrap();
+            let call = memory.1.len() as u64;
+            memory.1.insert(call, Some(unheard.clone()));
+            call
+        }
+
+        fn end(&self, call: u64, heard: Option<&Line>) {
+            self.0.lock().unwrap().1.insert(call, heard.cloned());
+        }
+
+        fn event(&self, line: &Line) {
+            self.begin(line);
+        }
+    }
+
+    impl Memory {
+        fn told(&self) -> Vec<Kind> {
+            self.0.lock().unwrap().1.values().flatten().map(|line| line.event).collect()
+        }
+    }
+
+    fn request(owner: u128) -> ClaimRequest {
+        ClaimRequest {
+            key: Key::from_parts("orders", 7),
+            owner: OwnerToken(owner),
+            lease: Duration::from_secs(1),
+            fingerprint: None,
+            max_attempts: 0,
+            on_expiry: OnExpiry::Takeover,
+            memory: Duration::from_secs(60),
+            display: None,
+        }
+    }
+
+    fn world() -> (Recording, Arc<Memory>, FaultStore) {
+        let clock = VirtualClock::new();
+        let store = FaultStore::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), &clock);
+        let journal = Arc::new(Memory::default());
+        (Recording::new(Arc::new(store.clone()), journal.clone(), 1), journal, store)
+    }
+
+    #[tokio::test]
+    async fn an_answer_stands_in_the_place_of_what_was_begun() {
+        let (recording, journal, _) = world();
+        let Claim::Acquired(grant) = recording.claim(&request(1)).await.unwrap() else { unreachable!() };
+        assert!(matches!(recording.claim(&request(2)).await.unwrap(), Claim::InFlight(_)));
+        assert_eq!(journal.told(), [Kind::ClaimWon, Kind::ClaimInflight]);
+        assert_eq!(recording.owner(&request(1).key, grant.fencing), Some(OwnerToken(1)));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_surely_not_applied_is_no_line_and_one_that_was_perhaps_is() {
+        let (recording, journal, faults) = world();
+        faults.fail_before(Verb::Claim, 1);
+        assert!(recording.claim(&request(1)).await.is_err());
+        assert_eq!(journal.told(), []);
+        faults.lose_reply(Verb::Claim, 1);
+        assert!(recording.claim(&request(1)).await.is_err());
+        assert_eq!(journal.told(), [Kind::ClaimUnknown]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_waits_for_any_more_is_unknown() {
+        let (recording, journal, faults) = world();
+        faults.hang(Verb::Claim, FOREVER);
+        let ask = request(1);
+        let mut claim = Box::pin(recording.claim(&ask));
+        assert!(claim.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(claim);
+        assert_eq!(journal.told(), [Kind::ClaimUnknown]);
+    }
+}

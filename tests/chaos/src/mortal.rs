@@ -1,0 +1,80 @@
+//! A store in whose calls its process dies.
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::{Abilities, Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, Store, StoreError};
+
+use crate::dice::Dice;
+use crate::wire::Dies;
+
+/// Kills this process as the kernel would: nothing of it runs on.
+pub(crate) fn die() -> ! {
+    let own = rustix::process::getpid();
+    // A process may always kill itself.
+    let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+    std::process::abort()
+}
+
+/// Passes everything on, one by one; dies in the middle of the calls it was told to die in.
+///
+/// Abilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
+#[derive(Debug)]
+pub(crate) struct Mortal {
+    inner: Arc<dyn Store>,
+    dice: Dice,
+    doomed: Mutex<HashMap<Key, Dies>>,
+}
+
+impl Mortal {
+    pub(crate) fn new(inner: Arc<dyn Store>, dice: Dice) -> Self {
+        Self { inner, dice, doomed: Mutex::default() }
+    }
+
+    /// The next call of that kind for this key is the process's last one.
+    pub(crate) fn doom(&self, key: Key, at: Dies) {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
+    }
+
+    /// The call's end, or the process's: before the request is on the wire, before the answer, or just behind it.
+    async fn survive<T>(&self, key: &Key, at: Dies, call: impl Future<Output = T> + Send) -> T {
+        if self.doomed.lock().unwrap_or_else(PoisonError::into_inner).get(key) != Some(&at) {
+            return call.await;
+        }
+        tokio::select! {
+            biased;
+            _ = call => {}
+            () = tokio::time::sleep(Duration::from_millis(self.dice.below(3))) => {}
+        }
+        die()
+    }
+}
+
+#[async_trait]
+impl Store for Mortal {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.survive(&request.key, Dies::AtClaim, self.inner.claim(request)).await
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.inner.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.survive(&held.key, Dies::AtComplete, self.inner.complete(held, completion)).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.inner.release(held, release).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.inner.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        let inner = self.inner.abilities();
+        inner.watch.map_or_else(Abilities::none, |watch| Abilities::none().with_watch(watch))
+    }
+}

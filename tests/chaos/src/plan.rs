@@ -1,0 +1,202 @@
+//! From a seed to what is sent, and what goes wrong when.
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::wire::{Ends, Message};
+use crate::worker::RUNS;
+
+/// Leases are short, so that a run of seconds sees many of them end.
+const LEASES_MS: [u64; 3] = [1_000, 1_500, 2_000];
+
+/// How far the clock is set at a time.
+pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(300);
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Harm {
+    /// SIGKILL to the worker in this place; another incarnation takes the place.
+    Kill(usize),
+    /// SIGSTOP, for longer than a lease, then SIGCONT.
+    Pause(usize, Duration),
+    /// All connections to the store are cut.
+    Cut,
+    /// The servers forget all scripts.
+    FlushScripts,
+    /// The server stands still.
+    StopStore(Duration),
+    /// The servers' memory is full.
+    FillStore(Duration),
+    /// The server's clock is set forward.
+    ClockForward(Duration),
+    /// The server is killed, and started again with all that it had answered.
+    CrashStore,
+    /// The primary is killed, and its replica takes over, which had heard nothing for so long.
+    Failover(Duration),
+    /// The keys of a slot move to another node.
+    Migrate,
+}
+
+/// What the store's side can be made to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) cuts: bool,
+    pub(crate) scripts: bool,
+    pub(crate) full: bool,
+    pub(crate) clock: bool,
+    pub(crate) stops: bool,
+    pub(crate) crashes: bool,
+    pub(crate) failovers: bool,
+    pub(crate) migrations: bool,
+}
+
+/// A message, and how often it is delivered whatever becomes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) message: Message,
+    /// At once, beside each other.
+    pub(crate) copies: u64,
+    /// One of these comes with another payload.
+    pub(crate) altered: bool,
+    /// Once more, this long after it was acknowledged.
+    pub(crate) late: Option<Duration>,
+}
+
+/// When what goes wrong, in the order of time. `workers` places, and this long.
+pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -> Vec<(Duration, Harm)> {
+    let mut harms = Vec::new();
+    let mut every = |name: u64, (from, to): (u64, u64), harm: &dyn Fn(&Dice) -> Harm| {
+        let dice = Dice::new(seed, name);
+        let mut at = dice.ms(from / 2, to / 2);
+        while at < long {
+            harms.push((at, harm(&dice)));
+            at += dice.ms(from, to);
+        }
+    };
+    let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
+    let [short, _, longest] = LEASES_MS;
+    every(1, (1_000, 2_000), &|dice| Harm::Kill(place(dice)));
+    every(2, (2_000, 4_000), &|dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
+    if faults.cuts {
+        every(3, (700, 2_500), &|_| Harm::Cut);
+    }
+    if faults.scripts {
+        every(4, (3_000, 7_000), &|_| Harm::FlushScripts);
+    }
+    if faults.stops {
+        every(5, (8_000, 15_000), &|dice| Harm::StopStore(dice.ms(300, longest * 3 / 2)));
+    }
+    if faults.full {
+        every(9, (5_000, 10_000), &|dice| Harm::FillStore(dice.ms(300, 1_500)));
+    }
+    if faults.clock {
+        // Further apart than a lease is long: none sees two of them.
+        every(10, (4_000, 8_000), &|_| Harm::ClockForward(CLOCK_STEP));
+    }
+    if faults.crashes {
+        every(6, (6_000, 12_000), &|_| Harm::CrashStore);
+    }
+    if faults.failovers {
+        let dice = Dice::new(seed, 7);
+        harms.push((long * 3 / 10, Harm::Failover(Duration::ZERO)));
+        if long > TWO_FAILOVERS {
+            harms.push((long * 7 / 10, Harm::Failover(dice.ms(50, 400))));
+        }
+    }
+    if faults.migrations {
+        let dice = Dice::new(seed, 8);
+        let mut at = dice.ms(1_000, 3_000);
+        while at < long {
+            harms.push((at, Harm::Migrate));
+            at += dice.ms(1_000, 3_000);
+        }
+    }
+    harms.sort_by_key(|(at, _)| *at);
+    harms
+}
+
+/// In so much time the old primary is back before the new one is killed.
+const TWO_FAILOVERS: Duration = Duration::from_secs(45);
+
+/// The message with this number.
+pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
+    let lease_ms = dice.pick(&LEASES_MS).unwrap_or(LEASES_MS[0]);
+    let handler_ms = match dice.below(100) {
+        0..75 => dice.range(0, 20),
+        75..92 => dice.range(50, 400),
+        // Needs renewals, or loses its lease to a pause.
+        _ => dice.range(lease_ms / 2, lease_ms * 2),
+    };
+    let before_ms = dice.range(0, handler_ms);
+    let ends = match dice.below(100) {
+        0..80 => Ends::Well,
+        80..90 => Ends::Fails(u32::try_from(dice.range(1, 2)).unwrap_or(1)),
+        90..94 => Ends::Panics(1),
+        94..97 => Ends::FailsForGood,
+        // It is dead then.
+        _ => Ends::Fails(RUNS),
+    };
+    let wait_ms = if dice.percent(10) { dice.range(200, 1_500) } else { 0 };
+    let copies = match dice.below(100) {
+        // Others want it while somebody is at it.
+        0..60 if handler_ms >= lease_ms / 2 => 2,
+        0..60 => 1,
+        60..85 => 2,
+        _ => 3,
+    };
+    Sent {
+        message: Message {
+            key,
+            lease_ms,
+            wait_ms,
+            stubborn: dice.percent(50),
+            before_ms,
+            after_ms: handler_ms - before_ms,
+            ends,
+            fenced: dice.percent(50),
+        },
+        copies,
+        altered: dice.percent(4),
+        late: dice.percent(25).then(|| dice.ms(300, 5_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Faults = Faults {
+        cuts: true,
+        scripts: true,
+        full: true,
+        clock: true,
+        stops: true,
+        crashes: true,
+        failovers: true,
+        migrations: true,
+    };
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan_and_another_seed_another_one() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(harms(7, 4, minute, ALL), harms(7, 4, minute, ALL));
+        assert_ne!(harms(7, 4, minute, ALL), harms(8, 4, minute, ALL));
+    }
+
+    #[test]
+    fn a_minute_has_dozens_of_kills_many_pauses_and_two_failovers() {
+        for seed in 0..50 {
+            let harms = harms(seed, 4, Duration::from_secs(60), ALL);
+            let count = |which: fn(&Harm) -> bool| harms.iter().filter(|(_, harm)| which(harm)).count();
+            assert!(count(|harm| matches!(harm, Harm::Kill(_))) >= 30);
+            assert!(count(|harm| matches!(harm, Harm::Pause(..))) >= 14);
+            assert_eq!(count(|harm| matches!(harm, Harm::Failover(_))), 2);
+        }
+    }
+
+    #[test]
+    fn every_pause_is_longer_than_the_shortest_lease() {
+        let pauses = harms(3, 4, Duration::from_secs(600), ALL);
+        let shortest = Duration::from_millis(LEASES_MS[0]);
+        assert!(pauses.iter().all(|(_, harm)| !matches!(harm, Harm::Pause(_, long) if *long <= shortest)));
+    }
+}

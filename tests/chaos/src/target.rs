@@ -1,0 +1,184 @@
+//! The store under test, and what its servers can be made to do.
+mod cluster;
+mod loss;
+mod sentinels;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::Store;
+use idempotent_redis::RedisStore;
+use idempotent_testkit::history::{Kind, Label, Line};
+use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
+
+use crate::args::Topology;
+use crate::plan::{Faults, Harm};
+use crate::time;
+use crate::weakness::Weakness;
+
+/// Opens what a URL names.
+pub(crate) async fn connect(url: &str, weakness: Option<&'static Weakness>) -> anyhow::Result<Arc<dyn Store>> {
+    if !url.starts_with("redis") {
+        return idempotent::connect(url).await.with_context(|| format!("the store {url} cannot be opened"));
+    }
+    let mut builder = RedisStore::builder(url);
+    if let Some(weakness) = weakness {
+        builder = builder.edit_scripts(|text| weakness.edit(text));
+    }
+    Ok(Arc::new(builder.connect().await?))
+}
+
+/// What was done to the store.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) harm: Harm,
+    /// Records that it rolled back, by when.
+    pub(crate) lost: Vec<String>,
+    at: u64,
+}
+
+impl Done {
+    fn new(harm: Harm) -> Self {
+        Self { harm, lost: Vec::new(), at: time::now() }
+    }
+
+    pub(crate) fn lost_line(&self, key: &str, worker: Label) -> Line {
+        Line { key: Some(key.to_owned()), ..Line::new(self.at, worker, Kind::RecordLost) }
+    }
+}
+
+/// Servers of our own, or somebody else's.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
+pub(crate) enum Target {
+    /// A file, or a server that is not ours to harm.
+    Outside(String),
+    /// One that writes down each change before it answers.
+    Single {
+        /// The server.
+        server: RedisServer,
+        /// Its clock is set, so far by this much.
+        clock: Option<Mutex<Duration>>,
+    },
+    /// A primary, a replica, and those that replace the one by the other; both write down each change likewise.
+    Sentinels(RedisSentinels),
+    /// Three primaries, each with a replica.
+    Cluster(RedisCluster),
+}
+
+impl Target {
+    /// Starts what is not there yet; why not is on stderr.
+    pub(crate) fn start(topology: &Topology, folder: &Path) -> anyhow::Result<Self> {
+        let started = catch_unwind(AssertUnwindSafe(|| match topology {
+            Topology::Outside(url) => Self::Outside(url.clone()),
+            Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
+            Topology::Cluster => Self::Cluster(cluster::start()),
+            Topology::Sentinel => Self::Sentinels(sentinels::start()),
+            Topology::Single { clock: false } => {
+                Self::Single { server: RedisServer::builder().aof().start(), clock: None }
+            }
+            Topology::Single { clock: true } => {
+                Self::Single { server: RedisServer::builder().aof().faketime().start(), clock: Some(Mutex::default()) }
+            }
+        }));
+        started.map_err(|_| anyhow::anyhow!("the servers could not be started"))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Outside(url) => url.clone(),
+            Self::Single { server, .. } => server.url(),
+            Self::Sentinels(group) => group.url(),
+            Self::Cluster(group) => group.url(),
+        }
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        let ours = Faults { cuts: true, scripts: true, full: true, ..Faults::default() };
+        match self {
+            Self::Outside(_) => Faults::default(),
+            Self::Single { clock, .. } => Faults { stops: true, crashes: true, clock: clock.is_some(), ..ours },
+            // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
+            Self::Sentinels(_) => Faults { failovers: true, ..ours },
+            Self::Cluster(_) => Faults { failovers: true, migrations: true, ..ours },
+        }
+    }
+
+    /// Whether nobody was replaced but by us: what that loses nobody has compared.
+    pub(crate) fn is_as_we_left_it(&self, failovers: u64) -> bool {
+        match self {
+            Self::Outside(_) | Self::Single { .. } => true,
+            Self::Sentinels(group) => {
+                let expected = if failovers.is_multiple_of(2) { group.primary() } else { group.replica() };
+                group.current_primary().port() == expected.port()
+            }
+            Self::Cluster(group) => cluster::replaced(group) == failovers,
+        }
+    }
+
+    /// Those that run.
+    fn servers(&self) -> Vec<&RedisServer> {
+        match self {
+            Self::Outside(_) => Vec::new(),
+            Self::Single { server, .. } => vec![server],
+            Self::Sentinels(group) => vec![group.primary(), group.replica()],
+            Self::Cluster(group) => group.nodes().iter().collect(),
+        }
+    }
+
+    /// Does it, and waits until it is done.
+    pub(crate) fn suffer(&self, harm: Harm) -> anyhow::Result<Done> {
+        match (self, harm) {
+            (_, Harm::Cut) => self.servers().into_iter().for_each(cut),
+            (_, Harm::FlushScripts) => {
+                for server in self.servers() {
+                    server.command(&["SCRIPT", "FLUSH"]);
+                }
+            }
+            (_, Harm::FillStore(long)) => self.fill(long),
+            (Self::Single { server, clock: Some(set) }, Harm::ClockForward(step)) => {
+                let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
+                *set += step;
+                server.shift_clock(set.as_secs_f64());
+            }
+            (Self::Single { server, .. }, Harm::StopStore(long)) => {
+                server.pause();
+                std::thread::sleep(long);
+                server.resume();
+            }
+            (Self::Single { server, .. }, Harm::CrashStore) => {
+                server.kill();
+                server.restart();
+            }
+            (Self::Sentinels(group), Harm::Failover(lag)) => return sentinels::fail_over(group, harm, lag),
+            (Self::Cluster(group), Harm::Failover(_)) => return cluster::fail_over(group, harm),
+            (Self::Cluster(group), Harm::Migrate) => cluster::migrate(group)?,
+            _ => anyhow::bail!("{harm:?} is not for this store"),
+        }
+        Ok(Done::new(harm))
+    }
+}
+
+impl Target {
+    /// For so long no server takes anything that needs memory.
+    fn fill(&self, long: Duration) {
+        let limit = |bytes: &str| {
+            for server in self.servers() {
+                server.command(&["CONFIG", "SET", "maxmemory", bytes]);
+            }
+        };
+        limit("1");
+        std::thread::sleep(long);
+        limit("0");
+    }
+}
+
+/// Whoever listens for what others tell counts as another type of client.
+fn cut(server: &RedisServer) {
+    for kind in ["normal", "pubsub"] {
+        server.command(&["CLIENT", "KILL", "TYPE", kind]);
+    }
+}

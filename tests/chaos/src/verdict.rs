@@ -1,0 +1,165 @@
+//! What a run came to.
+use std::time::Duration;
+
+use idempotent_testkit::history::History;
+use idempotent_testkit::history::check::{Invariant, Judge, Level, Report};
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::plan::{CLOCK_STEP, Faults, Harm};
+use crate::target::Done;
+use crate::worker::{MEMORY, RUNS};
+
+/// What was done, and what the harness alone can count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Harms {
+    pub(crate) pauses: u64,
+    pub(crate) cuts: u64,
+    pub(crate) flushes: u64,
+    pub(crate) stops: u64,
+    pub(crate) fills: u64,
+    pub(crate) clock_steps: u64,
+    pub(crate) crashes: u64,
+    pub(crate) failovers: u64,
+    pub(crate) migrations: u64,
+    pub(crate) lost: u64,
+    pub(crate) redelivered: u64,
+    pub(crate) dead_letters: u64,
+    pub(crate) unsettled: u64,
+}
+
+impl Harms {
+    pub(crate) fn of_the_store(&mut self, done: &Done) {
+        self.lost += done.lost.len() as u64;
+        match done.harm {
+            Harm::Cut => self.cuts += 1,
+            Harm::FlushScripts => self.flushes += 1,
+            Harm::StopStore(_) => self.stops += 1,
+            Harm::FillStore(_) => self.fills += 1,
+            Harm::ClockForward(_) => self.clock_steps += 1,
+            Harm::CrashStore => self.crashes += 1,
+            Harm::Failover(_) => self.failovers += 1,
+            Harm::Migrate => self.migrations += 1,
+            Harm::Kill(_) | Harm::Pause(..) => {}
+        }
+    }
+}
+
+/// What the judge says of a run, and whether that means anything.
+#[derive(Debug)]
+pub struct Verdict {
+    name: &'static str,
+    seed: u64,
+    seconds: f64,
+    harms: Harms,
+    report: Report,
+    /// What never happened, and had to.
+    missing: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn of(args: &Args, faults: Faults, harms: Harms, history: &History, took: Duration) -> Self {
+        // The recorder writes a call down before it is made, and nothing of a locked row; nobody forgets by force.
+        let clock = if faults.clock { CLOCK_STEP } else { Duration::ZERO };
+        let judge = Judge::new()
+            .margin(Duration::from_millis(10) + clock)
+            .level(Level::L2)
+            .nothing_hidden()
+            .never_busy()
+            .never_forced()
+            .settled(true)
+            .memory(MEMORY)
+            .max_attempts(RUNS);
+        let report = judge.check(history);
+        let missing = missing(args.long, faults, &harms, &report);
+        Self { name: args.name, seed: args.seed, seconds: took.as_secs_f64(), harms, report, missing }
+    }
+
+    /// Held, and not vacuous.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.code() == 0
+    }
+
+    /// 0: held; 1: violated; 2: vacuous.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match (self.violations(), self.missing.is_empty()) {
+            (1.., _) => 1,
+            (0, true) => 0,
+            (0, false) => 2,
+        }
+    }
+
+    fn violations(&self) -> usize {
+        self.report.findings.len() + usize::from(self.harms.unsettled > 0)
+    }
+
+    /// For people, on stderr.
+    pub fn explain(&self) {
+        for finding in &self.report.findings {
+            eprintln!("{finding}");
+        }
+        for (invariant, tally) in &self.report.tallies {
+            eprintln!("{invariant:>4}: {} judged, {} not judged", tally.judged, tally.not_judged);
+        }
+        let Harms { pauses, cuts, flushes, stops, fills, clock_steps, crashes, failovers, .. } = self.harms;
+        let Harms { migrations, lost, redelivered, dead_letters, unsettled, .. } = self.harms;
+        eprintln!(
+            "chaos: {pauses} pauses, {cuts} cuts, {flushes} script flushes, {stops} stops, {fills} fillings and {crashes} crashes of the store, \
+             its clock set {clock_steps} times, \
+             {failovers} failovers that lost {lost} records, {migrations} migrated slots, {redelivered} redeliveries, {dead_letters} dead letters"
+        );
+        if unsettled > 0 {
+            eprintln!("I13: {unsettled} deliveries were never settled");
+        }
+        if !self.missing.is_empty() {
+            eprintln!("chaos: vacuous, a run like this proves nothing: {}", self.missing.join(", "));
+        }
+    }
+
+    /// The last line of stdout.
+    #[must_use]
+    pub fn closing(&self) -> Value {
+        let counts = &self.report.counts;
+        json!({
+            "name": self.name,
+            "seed": self.seed,
+            "seconds": (self.seconds * 1_000.0).round() / 1_000.0,
+            "violations": self.violations(),
+            "kills": counts.kills,
+            "takeovers": counts.takeovers,
+            "unknowns": counts.unknowns,
+            "pauses": self.harms.pauses,
+            "cuts": self.harms.cuts,
+            "failovers": self.harms.failovers,
+            "records_lost": self.harms.lost,
+            "keys": counts.keys,
+            "grants": counts.grants,
+            "repeated_effects": counts.repeated_effects,
+        })
+    }
+}
+
+/// What a run of this length has to have seen.
+fn missing(long: Duration, faults: Faults, harms: &Harms, report: &Report) -> Vec<String> {
+    let (seconds, counts) = (long.as_secs(), &report.counts);
+    let some = (seconds / 5).max(1);
+    let whole = seconds >= 30;
+    let wanted = [
+        ("kills", counts.kills, some),
+        ("takeovers", counts.takeovers, some),
+        ("unknowns", counts.unknowns, some),
+        ("pauses", harms.pauses, if seconds >= 5 { 1 } else { 0 }),
+        ("cuts", harms.cuts, if faults.cuts { some } else { 0 }),
+        ("steps of the clock", harms.clock_steps, u64::from(faults.clock && seconds >= 10)),
+        ("fillings", harms.fills, u64::from(faults.full && seconds >= 20)),
+        ("failovers", harms.failovers, u64::from(faults.failovers && seconds >= 20)),
+    ];
+    let few = wanted.iter().filter(|(_, times, least)| times < least);
+    let mut missing: Vec<_> = few.map(|(what, times, least)| format!("{times} {what}, {least} wanted")).collect();
+    let judged = |invariant| report.tallies.get(&invariant).is_some_and(|tally| tally.judged > 0);
+    let never = Invariant::ALL.into_iter().filter(|invariant| whole && !judged(*invariant));
+    missing.extend(never.map(|invariant| format!("{invariant} was never put to the test")));
+    missing
+}

@@ -1,0 +1,88 @@
+//! Stores that are wrong on purpose: a guard of a script taken out.
+
+/// A text of a script, and what stands in its place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weakness {
+    /// What it is called.
+    pub name: &'static str,
+    /// Which script, by a word of its first line of words.
+    pub script: &'static str,
+    /// The guard as it stands there.
+    pub guard: &'static str,
+    /// Without it.
+    pub without: &'static str,
+}
+
+impl Weakness {
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        WEAKNESSES.iter().find(|weakness| weakness.name == name)
+    }
+
+    /// The script without the guard; other scripts as they are.
+    #[must_use]
+    pub fn edit(&self, text: &str) -> String {
+        if text.contains(self.script) { text.replace(self.guard, self.without) } else { text.to_owned() }
+    }
+}
+
+const CLAIM: &str = "-- Claims.";
+const COMPLETE: &str = "-- Consuming becomes consumed.";
+const RENEW: &str = "-- Renews leases.";
+const RELEASE: &str = "-- Ends attempts";
+
+/// Those that a short run of chaos has to notice.
+pub const WEAKNESSES: &[Weakness] = &[
+    Weakness {
+        name: "complete-any-owner",
+        script: COMPLETE,
+        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (not known or fence == sub(g, 19))",
+        without: "#cur >= 80",
+    },
+    Weakness {
+        name: "release-any-owner",
+        script: RELEASE,
+        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (#g == 18 or sub(cur, -26, -11) == sub(g, 19))",
+        without: "#cur >= 80",
+    },
+    Weakness {
+        name: "renew-any-owner",
+        script: RENEW,
+        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (#g == 18 or sub(cur, -26, -11) == sub(g, 19))",
+        without: "#cur >= 80",
+    },
+    Weakness {
+        name: "early-takeover",
+        script: CLAIM,
+        guard: "or till > now then return end",
+        without: "or till - 500000 > now then return end",
+    },
+    Weakness {
+        name: "consumed-is-granted",
+        script: CLAIM,
+        guard: "if cur then\n    out",
+        without: "if cur and not string.match(cur, '^\\129[PVFD]') then pcall('SET', k, a .. fresh, 'PX', ttl); cur = nil end\n  if cur then\n    out",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPTS: [(&str, &str); 4] = [
+        (CLAIM, include_str!("../../../idempotent-redis/src/scripts/claim.lua")),
+        (COMPLETE, include_str!("../../../idempotent-redis/src/scripts/complete.lua")),
+        (RENEW, include_str!("../../../idempotent-redis/src/scripts/renew.lua")),
+        (RELEASE, include_str!("../../../idempotent-redis/src/scripts/release.lua")),
+    ];
+
+    #[test]
+    fn each_guard_stands_in_its_script() {
+        for weakness in WEAKNESSES {
+            let text = SCRIPTS.iter().find(|(script, _)| *script == weakness.script).map_or("", |(_, text)| *text);
+            assert!(text.contains(weakness.script) && text.contains(weakness.guard), "{}", weakness.name);
+            assert_ne!(weakness.edit(text), text);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the harness and a worker say to each other: one JSON object a line, over the worker's stdin and stdout.
+use std::path::PathBuf;
+
+use idempotent_testkit::history::Token;
+use serde::{Deserialize, Serialize};
+
+/// The first line a worker reads.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Start {
+    /// Which incarnation it is.
+    pub(crate) worker: u32,
+    pub(crate) seed: u64,
+    /// The store's URL.
+    pub(crate) store: String,
+    /// What is wrong with it on purpose.
+    pub(crate) weakness: Option<String>,
+    /// Of its keys.
+    pub(crate) namespace: String,
+    /// Its part of the history.
+    pub(crate) history: PathBuf,
+    /// The resource that checks nothing: a file that all append to.
+    pub(crate) effects: PathBuf,
+}
+
+/// A message, the same in each of its deliveries.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Message {
+    pub(crate) key: u64,
+    pub(crate) lease_ms: u64,
+    /// A duplicate in flight waits this long for the result; 0: it comes back later.
+    pub(crate) wait_ms: u64,
+    /// A run that has lost its lease goes on, and tries to complete.
+    pub(crate) stubborn: bool,
+    /// From the handler's start to its effect, and from there to its end.
+    pub(crate) before_ms: u64,
+    pub(crate) after_ms: u64,
+    pub(crate) ends: Ends,
+    /// Whether its effect is on the resource that refuses old fencing numbers.
+    pub(crate) fenced: bool,
+}
+
+impl Message {
+    /// Whether its handler needs a good part of its lease, or more.
+    pub(crate) fn is_long(&self) -> bool {
+        self.before_ms + self.after_ms >= self.lease_ms / 2
+    }
+}
+
+/// How its handler ends.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ends {
+    Well,
+    /// Fails this often, and is worth another run.
+    Fails(u32),
+    /// Fails, and is not.
+    FailsForGood,
+    /// Panics this often.
+    Panics(u32),
+}
+
+/// Where a worker kills itself: between two steps of a run, or in the middle of a call of the store.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Dies {
+    AtClaim,
+    BeforeEffect,
+    AfterEffect,
+    AtComplete,
+    BeforeAck,
+}
+
+impl Dies {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::AtClaim, Self::BeforeEffect, Self::AfterEffect, Self::AtComplete, Self::BeforeAck];
+}
+
+/// To a worker.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    Deliver {
+        delivery: u64,
+        message: Message,
+        /// Another payload comes with the same key.
+        altered: bool,
+        dies: Option<Dies>,
+        /// Not by the executor.
+        rogue: bool,
+    },
+    /// The fenced resource has answered.
+    Wrote { effect: u64, accepted: bool },
+    /// The dead letter is safe.
+    Buried { delivery: u64 },
+}
+
+/// From a worker.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum News {
+    /// It has connected to the store.
+    Ready,
+    /// Asks the fenced resource.
+    Write {
+        effect: u64,
+        key: String,
+        token: Token,
+        fence: u64,
+    },
+    Bury {
+        delivery: u64,
+    },
+    Ack {
+        delivery: u64,
+    },
+    Nack {
+        delivery: u64,
+        after_ms: u64,
+    },
+}
+
+/// As it is sent, with the line's end.
+pub(crate) fn line(said: &impl Serialize) -> String {
+    // Numbers and text.
+    let mut text = serde_json::to_string(said).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,94 @@
+//! A client of another make: it works by the same store, and goes on behind the end of its lease as no executor of ours
+//! would. Others have taken over by then, or even completed; the store alone stands between it and them.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::{
+    Claim, ClaimRequest, Completion, Entropy, Fencing, Fingerprint, Held, Identity, Key, OnExpiry, OsEntropy,
+    OwnerToken, Release, Scene, Settled, Store, Verdict,
+};
+use idempotent_testkit::history::Token;
+
+use super::{MEMORY, RUNS, Worker};
+use crate::wire::Message;
+
+/// Until the next delivery.
+const SOON_MS: u64 = 50;
+const TRIES: u32 = 6;
+
+impl Worker {
+    pub(super) async fn go_rogue(&self, delivery: u64, message: &Message) {
+        // Of a number: never refused.
+        let Ok(key) = Identity::new(Scene::Mq, "chaos", &message.key).key(self.executor.namespace()) else { return };
+        let settled = match OsEntropy.bits() {
+            Ok(owner) => self.outstay(&key, OwnerToken(owner), delivery, message).await,
+            Err(_) => None,
+        };
+        match settled {
+            Some(Settled::Done) => self.ack(key.as_str(), delivery),
+            _ => self.nack(key.as_str(), delivery, SOON_MS),
+        }
+    }
+
+    /// What became of its completion, if it came so far.
+    async fn outstay(&self, key: &Key, owner: OwnerToken, delivery: u64, message: &Message) -> Option<Settled> {
+        let lease = Duration::from_millis(message.lease_ms);
+        let request = ClaimRequest {
+            key: key.clone(),
+            owner,
+            lease,
+            fingerprint: Some(Fingerprint::of_bytes("this")),
+            max_attempts: RUNS,
+            on_expiry: OnExpiry::Takeover,
+            memory: MEMORY,
+            display: None,
+        };
+        let Ok(Claim::Acquired(grant)) = self.store.claim(&request).await else { return None };
+        self.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
+        // It may know its number or not.
+        let known = |fencing: Fencing| delivery.is_multiple_of(2).then_some(fencing);
+        let held = Held { key: key.clone(), owner, fencing: known(grant.fencing) };
+        self.insist(&held, lease, VERBS[usize::try_from(delivery % 3).unwrap_or_default()]).await
+    }
+
+    /// Asks for what has long been over; told that it has lost the key, it asks again while the others are at it. What
+    /// became of a completion.
+    async fn insist(&self, held: &Held, lease: Duration, verb: Verb) -> Option<Settled> {
+        let mut pause = lease * 12 / 10;
+        for _ in 0..TRIES {
+            tokio::time::sleep(pause).await;
+            let settled = match verb {
+                Verb::Renew => self.store.renew(held, lease).await,
+                Verb::Complete => self.store.complete(held, &completion(held)).await,
+                Verb::Release => self.store.release(held, &release()).await,
+            };
+            match (verb, settled) {
+                (_, Err(_)) => {}
+                (_, Ok(Settled::Lost { .. })) => pause = lease / 5,
+                (Verb::Renew, Ok(Settled::Done)) => pause = lease * 12 / 10,
+                (Verb::Complete, Ok(Settled::Done)) => return Some(Settled::Done),
+                (Verb::Release, Ok(Settled::Done)) => return None,
+            }
+        }
+        None
+    }
+}
+
+/// What it insists on.
+#[derive(Clone, Copy)]
+enum Verb {
+    Renew,
+    Complete,
+    Release,
+}
+
+const VERBS: [Verb; 3] = [Verb::Renew, Verb::Complete, Verb::Release];
+
+fn completion(held: &Held) -> Completion {
+    let value = format!("by the rogue {}", Token(held.owner.0)).into_bytes();
+    Completion { value: Some(value.into()), retain: MEMORY }
+}
+
+fn release() -> Release {
+    Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
+}
