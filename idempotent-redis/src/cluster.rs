@@ -88,8 +88,13 @@ impl Cluster {
         answers
     }
 
-    /// The try that follows one which was surely not applied.
-    pub(crate) async fn after(&self, failure: &Failure, call: &Call) -> Result<Answer, Failure> {
+    /// Rises whenever it is asked anew who has which slot.
+    pub(crate) fn view(&self) -> u64 {
+        self.map().number
+    }
+
+    /// The try that follows one which was surely not applied, by the view `seen`.
+    pub(crate) async fn after(&self, failure: &Failure, call: &Call, seen: u64) -> Result<Answer, Failure> {
         match &failure.kind {
             FailureKind::Ask(to) => {
                 count(&self.counters.redirections);
@@ -104,7 +109,7 @@ impl Cluster {
             }
             _ => {
                 // Who has failed may have been replaced. Where nobody can say, the next try finds out.
-                let _ = self.refresh(self.map().number).await;
+                let _ = self.refresh(seen).await;
                 self.call(call).await
             }
         }

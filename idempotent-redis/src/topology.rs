@@ -33,13 +33,14 @@ impl Topology {
         match self.once(call).await {
             Ok(answer) => Ok(answer),
             Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-            Err(failure) => Box::pin(self.again(call, failure, Instant::now() + budget)).await,
+            Err(failure) => Box::pin(self.again(call, (failure, self.view()), Instant::now() + budget)).await,
         }
     }
 
     /// Sends calls in their order, those of one server together. What was surely not applied and may pass is then tried
     /// again, one by one, within `budget` for all of them.
     pub(crate) async fn ask_all(&self, calls: &[&Call], budget: Duration) -> Vec<Result<Answer, StoreError>> {
+        let view = self.view();
         let said = match self {
             Self::One(lane) | Self::Named(lane) => lane.all(calls).await,
             Self::Cluster(cluster) => cluster.all(calls).await,
@@ -50,7 +51,7 @@ impl Topology {
             answers.push(match said {
                 Ok(answer) => Ok(answer),
                 Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-                Err(failure) => self.again(call, failure, until).await,
+                Err(failure) => self.again(call, (failure, view), until).await,
             });
         }
         answers
@@ -77,7 +78,21 @@ impl Topology {
         }
     }
 
-    async fn again(&self, call: &Call, mut failure: Failure, until: Instant) -> Result<Answer, StoreError> {
+    /// Which knowledge of the servers a try is made by.
+    fn view(&self) -> u64 {
+        match self {
+            Self::One(_) | Self::Named(_) => 0,
+            Self::Cluster(cluster) => cluster.view(),
+        }
+    }
+
+    /// After a try that failed, by a view of the servers.
+    async fn again(
+        &self,
+        call: &Call,
+        (mut failure, mut view): (Failure, u64),
+        until: Instant,
+    ) -> Result<Answer, StoreError> {
         let (mut hops, mut pauses) = (0, PAUSES.into_iter());
         loop {
             let redirected = matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_));
@@ -86,14 +101,17 @@ impl Topology {
                 let why = format!("the cluster's topology is not settling: redirected {hops} times");
                 return Err(failure.because(&why).into());
             }
-            if !redirected || hops > FREE_HOPS {
+            // One call of a batch finds out for all of them.
+            let is_new = self.view() != view;
+            if !redirected && !is_new || hops > FREE_HOPS {
                 let pause = Duration::from_millis(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]));
                 if Instant::now() + pause >= until {
                     return Err(failure.because("tried again until the time for it was up").into());
                 }
                 tokio::time::sleep(pause).await;
             }
-            failure = match self.after(&failure, call).await {
+            let seen = std::mem::replace(&mut view, self.view());
+            failure = match self.after(&failure, call, seen).await {
                 Ok(answer) => return Ok(answer),
                 Err(next) if self.passes(&next) => next,
                 Err(next) => return Err(next.into()),
@@ -102,7 +120,7 @@ impl Topology {
     }
 
     /// The next try, where the last one says that it should be made.
-    async fn after(&self, failure: &Failure, call: &Call) -> Result<Answer, Failure> {
+    async fn after(&self, failure: &Failure, call: &Call, seen: u64) -> Result<Answer, Failure> {
         match self {
             Self::One(lane) => lane.call(call).await,
             Self::Named(lane) => {
@@ -111,7 +129,7 @@ impl Topology {
                 }
                 lane.call(call).await
             }
-            Self::Cluster(cluster) => cluster.after(failure, call).await,
+            Self::Cluster(cluster) => cluster.after(failure, call, seen).await,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::{ask, blocking, claim, done, granted, held, key, state, until, withou
 async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_on() {
     let cluster = RedisCluster::start(3);
     let store = without_cache(cluster.url()).await;
+    let before = sizes(&cluster);
     let names = ["orders", "a_b_", "größe", "a:b/c<d>", ""];
     let requests: Vec<_> =
         (0..400_u16).map(|n| ask(key(names[usize::from(n) % 5], n.into()), u128::from(n) + 1)).collect();
@@ -25,8 +26,7 @@ async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_
     let all: Vec<_> = requests.iter().map(|request| (held(request), done())).collect();
     assert!(batch.complete_all(&all).await.into_iter().all(|said| said.unwrap() == Settled::Done));
     assert_eq!(store.counts().redirections, 0);
-    let keys = |node: &RedisServer| node.command(&["DBSIZE"]).integer().unwrap();
-    let all: Vec<i64> = cluster.nodes().iter().map(keys).collect();
+    let all: Vec<i64> = sizes(&cluster).into_iter().zip(before).map(|(after, before)| after - before).collect();
     assert!(all.iter().all(|keys| *keys > 0) && all.iter().sum::<i64>() == 400, "{all:?}");
 
     // Joined calls of concurrent tasks, too: they wait for each other, and then go together.
@@ -135,6 +135,11 @@ async fn when_a_node_is_killed_claims_wait_for_its_replica_and_what_it_had_is_kn
     for request in requests.iter().chain(&during) {
         assert_eq!(state(&store, &request.key).await, StateKind::Consumed);
     }
+}
+
+/// Keys of each node.
+fn sizes(cluster: &RedisCluster) -> Vec<i64> {
+    cluster.nodes().iter().map(|node| node.command(&["DBSIZE"]).integer().unwrap()).collect()
 }
 
 trait Offset {

@@ -105,12 +105,14 @@ async fn a_completion_that_no_replica_has_stands_and_is_counted() {
 async fn a_claim_asked_again_over_another_connection_is_not_taken_for_durable() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
-    group.cut_links();
+    // Connected, and behind: it has acknowledged what a new connection has written so far, which is nothing.
+    group.replica().pause();
     let request = ask(key("a", 1), 1);
     granted(plain.claim(&request).await);
     let error = waiting(group.url(), 1, 50).await.claim(&request).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
     assert_eq!(state(&plain, &request.key).await, StateKind::Absent);
+    group.replica().resume();
 }
 
 #[tokio::test]

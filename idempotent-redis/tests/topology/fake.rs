@@ -76,6 +76,9 @@ impl Drop for Fake {
     }
 }
 
+/// What a store looks at before it uses a server.
+const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
+
 async fn serve(stream: TcpStream, silent: Duration, says: Script, scripts: Arc<AtomicUsize>) {
     let Script { port, to_script, primary, epoch } = says;
     tokio::time::sleep(silent).await;
@@ -91,6 +94,8 @@ async fn serve(stream: TcpStream, silent: Duration, says: Script, scripts: Arc<A
             }
             ("SENTINEL", Some("master")) => format!("*2\r\n$12\r\nconfig-epoch\r\n$1\r\n{epoch}\r\n"),
             ("SENTINEL", _) => "*0\r\n".to_owned(),
+            ("GET", _) => "$1\r\n1\r\n".to_owned(),
+            ("INFO", _) => format!("${}\r\n{INFO}\r\n", INFO.len()),
             ("CLUSTER", Some("INFO")) => "$16\r\ncluster_state:ok\r\n".to_owned(),
             ("CLUSTER", _) => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$2\r\nid\r\n"),
             ("EVALSHA", _) => {
