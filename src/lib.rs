@@ -35,6 +35,8 @@
 //! | choose a key | [`docs::keys`] |
 //! | keep records in a file, without a server | [`SqliteStore`] |
 //! | keep them on Redis or Valkey, for a fleet | [`RedisStore`]; [`RedisStore::check`] looks the servers over |
+//! | share them in a fleet | [`RedisStore`], [`docs::redis`] |
+//! | put a fast tier before a durable store | [`TieredStore`], [`RedisTier`], [`MemoryTier`] |
 //! | keep them in memory, for tests | [`MemoryStore`] |
 //! | choose the store by configuration | [`connect`] |
 //! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`], [`Store`] |
@@ -77,6 +79,8 @@ pub use idempotent_core::*;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
 #[cfg(feature = "redis")]
-pub use idempotent_redis::{CacheOptions, Checkup, Finding, RedisStore, RedisStoreBuilder, Severity};
+pub use idempotent_redis::{
+    CacheOptions, Checkup, Durability, Finding, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier, Severity,
+};
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};

@@ -124,7 +124,7 @@ impl std::fmt::Display for Missing {
 /// What has happened to a store since it was made, in all its connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct RedisCounts {
     /// Claims that were granted and given back, since too few replicas had them in time.
     pub claims_not_replicated: u64,
     /// Completions that stand though too few replicas had them in time: a failover may lose them.
@@ -142,9 +142,9 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn read(&self) -> Counts {
+    pub(crate) fn read(&self) -> RedisCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        RedisCounts {
             claims_not_replicated: read(&self.claims),
             completions_not_replicated: read(&self.completions),
             redirections: read(&self.redirections),

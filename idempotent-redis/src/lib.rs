@@ -36,7 +36,7 @@ mod watchdog;
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
 pub use self::checkup::{Checkup, Finding, Severity};
-pub use self::durability::{Counts, Durability};
+pub use self::durability::{Durability, RedisCounts};
 pub use self::store::RedisStore;
 pub use self::tier::RedisTier;
 #[doc(hidden)]

@@ -206,9 +206,13 @@ impl Link {
     }
 
     async fn line(&self) -> Result<Line, Failure> {
-        if let Some(line) = self.open() {
-            return Ok(line);
+        match self.open() {
+            Some(line) => Ok(line),
+            None => Box::pin(self.connected()).await,
         }
+    }
+
+    async fn connected(&self) -> Result<Line, Failure> {
         let connecting = async {
             let line = self.connect().await.map_err(|failure| self.failed(failure))?;
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Failed { once: true, ..Failed::default() };

@@ -9,16 +9,64 @@ use idempotent_core::{
     Release, Settled, Store, StoreError,
 };
 
+#[cfg(doc)]
+use crate::CacheOptions;
 use crate::answer;
 use crate::builder::RedisStoreBuilder;
 use crate::cache::{Asked, Payload};
 use crate::call::{Answer, Call, Said};
-use crate::durability::{Counters, Counts, Durability};
+use crate::durability::{Counters, Durability, RedisCounts};
 use crate::hub::Hub;
 use crate::startup::Wanted;
 use crate::topology::Topology;
 
-/// Records in Redis or Valkey.
+/// Records in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster. Cheap to clone:
+/// clones share the connections.
+///
+/// Each step of the protocol is one script on one key, judged by the server's clock. Calls of tasks side by side are
+/// joined: one that comes alone goes out at once, others go together, up to 256 keys a script call; on a cluster, those of
+/// one node in one pipeline. What this process knows to be consumed costs no command, see [`CacheOptions`].
+///
+/// | URL | what |
+/// |---|---|
+/// | `redis://[user:password@]host[:port][/db]` | one server |
+/// | `redis+unix:///path[?db=N]` | one server, by its socket |
+/// | `redis+sentinel://[user:password@]host[:port],…/primary[/db]` | the primary of that name |
+/// | `redis+cluster://[user:password@]host[:port],…` | a cluster, by some of its nodes |
+/// | `rediss…` for `redis…` | the same over TLS (feature `tls`) |
+///
+/// Abilities: batch, watch, browse, purge, admin, inspect. Records end by themselves; a purge removes only what had to be
+/// remembered for its number. A listing goes by `SCAN`: a key that is there all the time is listed, and listed twice
+/// only where the server changes the size of its table meanwhile.
+///
+/// # What it can lose
+/// What Redis loses. A primary answers before its replicas have a write: what they had not copied when it dies is lost with
+/// it, and such a key is granted again; [`Durability`] makes that rare. A server without a log on disk starts empty.
+/// Where the record of a deleted key is gone, its fencing number is the server's clock: one that is set back lowers it.
+///
+/// # Rights
+/// An ACL user needs `~<namespace>:* &idempotent:* +del +eval +evalsha +get +getrange +info +pexpiretime +pttl +publish
+/// +scan +set +setrange +subscribe +time` and those of a connection; what is missing is named in the error. On 6.2
+/// `+persist` stands for `+pexpiretime`; `+select` with a database index; `+role` with sentinels; `+asking +cluster|info
+/// +cluster|slots` on a cluster; `+wait` or `+waitaof` with [`Durability`].
+///
+/// ```no_run
+/// # async fn doc() -> Result<(), idempotent_core::StoreError> {
+/// use std::time::Duration;
+///
+/// use idempotent_core::Executor;
+/// use idempotent_redis::{Durability, RedisStore};
+///
+/// let executor = Executor::new(RedisStore::connect("redis://localhost").await?);
+///
+/// let careful = RedisStore::builder("redis+sentinel://s1,s2,s3/mymaster")
+///     .durability(Durability::wait(1, Duration::from_millis(100)))
+///     .connect()
+///     .await?;
+/// # drop((executor, careful));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RedisStore(pub(crate) Arc<Inner>);
 
@@ -60,8 +108,18 @@ impl RedisStore {
 
     /// What has happened to this store, in this process, since it was made.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RedisCounts {
         self.0.counters.read()
+    }
+
+    async fn ask(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let asked = self.0.hub.cache.asked();
+        let call = Call::claim(request, asked.is_some());
+        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
+        if self.0.durability == Durability::Primary {
+            return answer::claim(said, request, &self.0.hub.cache, asked);
+        }
+        Box::pin(self.granted(said, request, asked)).await
     }
 
     async fn settle(
@@ -76,14 +134,11 @@ impl RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let cache = &self.0.hub.cache;
-        if let Some(known) = cache.answer(request) {
-            return Ok(known);
+        // What asks the server is a future of its own: what need not ask does not carry it.
+        match self.0.hub.cache.answer(request) {
+            Some(known) => Ok(known),
+            None => Box::pin(self.ask(request)).await,
         }
-        let asked = cache.asked();
-        let call = Call::claim(request, asked.is_some());
-        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
-        self.granted(said, request, asked).await
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {

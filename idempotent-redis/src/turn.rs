@@ -33,11 +33,13 @@ type Told = Result<(Value, Option<Missing>), Failure>;
 pub(crate) async fn one(link: &Link, manner: &Manner, call: &Call) -> Result<Answer, Failure> {
     let scripts = &manner.scripts;
     if manner.durability != Durability::Primary {
-        return only(send(link, manner, &[call]).await);
+        return only(Box::pin(send(link, manner, &[call])).await);
     }
     let said = match link.one(&command(scripts, &[call], false)).await {
         // The cache of scripts is each server's own, and may be emptied at any time: in full, to the same one.
-        Err(failure) if failure.kind == FailureKind::NoScript => link.one(&command(scripts, &[call], true)).await?,
+        Err(failure) if failure.kind == FailureKind::NoScript => {
+            Box::pin(link.one(&command(scripts, &[call], true))).await?
+        }
         said => said?,
     };
     answers(call.terms.script, 1, said)?.pop().ok_or_else(unanswered)

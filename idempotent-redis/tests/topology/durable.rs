@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, StateKind, Store, StoreErrorKind};
-use idempotent_redis::{Counts, Durability, RedisStore};
+use idempotent_redis::{Durability, RedisCounts, RedisStore};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
 use crate::{ask, done, granted, held, key, state};
@@ -39,7 +39,7 @@ async fn what_the_replica_has_is_granted_and_renewals_and_releases_do_not_wait()
         error: "".into(),
     };
     assert_eq!(store.release(&held(&request), &release).await.unwrap(), Settled::Done);
-    assert_eq!((waits(group.primary()), store.counts()), (before.clone(), Counts::default()));
+    assert_eq!((waits(group.primary()), store.counts()), (before.clone(), RedisCounts::default()));
     assert_ne!(before, "0");
 }
 
