@@ -79,6 +79,7 @@ impl Report {
     }
 
     /// Run by `cargo test`: once, quickly.
+    #[allow(dead_code, reason = "not every bench has a use for it")]
     pub fn is_tried(&self) -> bool {
         self.tried
     }

@@ -3,7 +3,7 @@
 //! Each figure stands beside a floor: the same effect by hand, without any protection, on the same private server, in
 //! the same run and in turns with it, so that a noisy machine slows both. Ratios are medians of the ratios of slices
 //! that were taken right after each other.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod bare;
 mod calls;
 mod cpu;

@@ -118,7 +118,7 @@ impl Rounds {
             for turn in 0..modes.len() {
                 // Each comes first, and each before and after each other.
                 let at = (turn + round as usize) % modes.len();
-                let at = if round / modes.len() as u64 % 2 == 0 { at } else { modes.len() - 1 - at };
+                let at = if (round / modes.len() as u64).is_multiple_of(2) { at } else { modes.len() - 1 - at };
                 let from = (1 + round) * 1_000 * EACH;
                 slices[at] = Some(slice(server, tasks, from, length, &modes[at]).await);
             }

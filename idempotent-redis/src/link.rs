@@ -39,7 +39,9 @@ pub(crate) struct Patience {
 }
 
 /// A multiplexed connection: what is sent side by side goes down the same socket.
-pub(crate) struct Link {
+pub(crate) struct Link(Arc<Wire>);
+
+struct Wire {
     target: Box<dyn Target>,
     patience: Patience,
     hub: Arc<Hub>,
@@ -119,14 +121,8 @@ impl Closer {
 
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        Self {
-            target,
-            patience,
-            hub,
-            current: Mutex::default(),
-            connecting: Flight::default(),
-            failed: Mutex::default(),
-        }
+        let (current, connecting, failed) = (Mutex::default(), Flight::default(), Mutex::default());
+        Self(Arc::new(Wire { target, patience, hub, current, connecting, failed }))
     }
 
     /// Sends one command.
@@ -138,7 +134,7 @@ impl Link {
     /// It may have been applied or not.
     pub(crate) async fn one(&self, cmd: &Cmd) -> Result<Value, Failure> {
         let mut line = self.line().await?;
-        let said = self.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await?;
+        let said = self.0.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await?;
         refused(said)
     }
 
@@ -149,9 +145,40 @@ impl Link {
     pub(crate) async fn all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
         let mut line = self.line().await?;
         let sent = line.connection.send_packed_commands(pipeline, 0, pipeline.len());
-        self.heard(&line.end.clone(), sent).await
+        self.0.heard(&line.end.clone(), sent).await
     }
 
+    async fn line(&self) -> Result<Line, Failure> {
+        match self.0.open() {
+            Some(line) => Ok(line),
+            None => Box::pin(self.connected()).await,
+        }
+    }
+
+    /// By a task: callers may give up sooner than a connection takes, each of them, and there would never be one.
+    async fn connected(&self) -> Result<Line, Failure> {
+        let wire = self.0.clone();
+        let connecting = tokio::spawn(async move { wire.connected().await });
+        connecting.await.unwrap_or_else(|_| Err(Failure::not_applied("the runtime that was to connect has ended")))
+    }
+
+    /// Whatever is connected now is not used any more: another server may take the writes.
+    pub(crate) fn reconnect(&self) {
+        self.0.reconnect();
+    }
+
+    /// For error texts, without credentials.
+    pub(crate) fn name(&self) -> String {
+        self.0.target.name()
+    }
+
+    /// Whether the connection, if there is one, hears what other processes tell.
+    pub(crate) fn hears(&self) -> bool {
+        self.0.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
+    }
+}
+
+impl Wire {
     async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
         let (mut waits, bitten) = (end.dog.waits(), end.dog.bitten());
         if end.dog.is_over() {
@@ -193,7 +220,7 @@ impl Link {
     }
 
     /// Whatever is connected now is not used any more: another server may take the writes.
-    pub(crate) fn reconnect(&self) {
+    fn reconnect(&self) {
         let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(line) = line {
             self.broken(&line.end);
@@ -203,13 +230,6 @@ impl Link {
     fn open(&self) -> Option<Line> {
         let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
         (!line.end.is_closed()).then_some(line)
-    }
-
-    async fn line(&self) -> Result<Line, Failure> {
-        match self.open() {
-            Some(line) => Ok(line),
-            None => Box::pin(self.connected()).await,
-        }
     }
 
     async fn connected(&self) -> Result<Line, Failure> {
@@ -310,16 +330,6 @@ impl Link {
         let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
         failure.because(&format!("no connection to {} (attempt {}, for {since:?})", self.target.name(), failed.times))
     }
-
-    /// For error texts, without credentials.
-    pub(crate) fn name(&self) -> String {
-        self.target.name()
-    }
-
-    /// Whether the connection, if there is one, hears what other processes tell.
-    pub(crate) fn hears(&self) -> bool {
-        self.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
-    }
 }
 
 /// A server's refusal is an error.
@@ -330,7 +340,7 @@ pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
     }
 }
 
-impl Drop for Link {
+impl Drop for Wire {
     fn drop(&mut self) {
         self.reconnect();
     }
@@ -338,7 +348,7 @@ impl Drop for Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("to", &self.target.name()).finish_non_exhaustive()
+        f.debug_struct("Link").field("to", &self.0.target.name()).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Calls that are joined: nobody waits for nothing, nobody takes another's answer.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, missing_docs)]
 mod support;
 
 use std::collections::HashSet;

@@ -65,6 +65,22 @@ async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
     assert_eq!((proxy.met(), job.runs(), job.attempts()), (1, 1, vec![1]));
 }
 
+/// A connection that takes longer to make than anybody waits is made all the same, once.
+#[tokio::test]
+async fn a_connection_is_made_though_every_caller_gives_up_while_it_is() {
+    let server = RedisServer::start();
+    let (proxy, store) = far(&server, secs(20)).await;
+    proxy.delay_all(ms(300));
+    proxy.cut_all();
+    let before = proxy.passed().connections;
+    for owner in 1..=10 {
+        let request = ask(&format!("hasty {owner}"), owner);
+        assert!(tokio::time::timeout(ms(30), store.claim(&request)).await.is_err(), "no answer in time");
+    }
+    granted(answered(store.claim(&ask("patient", 1))).await.unwrap());
+    assert_eq!(proxy.passed().connections, before + 1);
+}
+
 #[tokio::test]
 async fn while_nothing_passes_every_caller_is_told_so_and_afterwards_served() {
     let server = RedisServer::start();
