@@ -75,7 +75,9 @@ async fn a_connection_is_made_though_every_caller_gives_up_while_it_is() {
     let before = proxy.passed().connections;
     for owner in 1..=10 {
         let request = ask(&format!("hasty {owner}"), owner);
-        assert!(tokio::time::timeout(ms(30), store.claim(&request)).await.is_err(), "no answer in time");
+        // The first one may still meet the end of the old connection.
+        let told = tokio::time::timeout(ms(30), store.claim(&request)).await;
+        assert!(!matches!(told, Ok(Ok(_))), "{told:?}");
     }
     granted(answered(store.claim(&ask("patient", 1))).await.unwrap());
     assert_eq!(proxy.passed().connections, before + 1);
