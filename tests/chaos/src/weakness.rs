@@ -61,8 +61,8 @@ pub const WEAKNESSES: &[Weakness] = &[
     Weakness {
         name: "consumed-is-granted",
         script: CLAIM,
-        guard: "if cur then\n    out",
-        without: "if cur and not string.match(cur, '^\\129[PVFD]') then pcall('SET', k, a .. fresh, 'PX', ttl); cur = nil end\n  if cur then\n    out",
+        guard: "if cur then\n    local r",
+        without: "if cur and not string.match(cur, '^\\129[PVFD]') then pcall('SET', k, a .. fresh, 'PX', ttl); cur = nil end\n  if cur then\n    local r",
     },
 ];
 
