@@ -5,7 +5,7 @@ use crate::RedisStore;
 use crate::answer;
 use crate::cache::Asked;
 use crate::call::{Answer, Call, Said};
-use crate::durability::{Missing, count};
+use crate::durability::{Durability, Missing, count};
 use crate::store::BUDGET;
 
 impl RedisStore {
@@ -20,6 +20,9 @@ impl RedisStore {
         let repeated = matches!(&said.said, Said::Text(text) if text.first() == Some(&b'R'));
         let claim = answer::claim(said, request, &self.0.hub.cache, asked)?;
         let Claim::Acquired(grant) = &claim else { return Ok(claim) };
+        if self.0.durability == Durability::Primary {
+            return Ok(claim);
+        }
         let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
         let missing = match missing {
             // Its first copy wrote, over a connection that is gone perhaps: this one has nothing to wait for yet.

@@ -134,3 +134,19 @@ async fn more_calls_than_one_command_takes_are_all_answered() {
     assert_eq!(numbers, HashSet::from([1]));
     assert!(calls(&server, "evalsha") - before <= 5, "256 keys a call, and one more where it was not known");
 }
+
+#[tokio::test]
+async fn calls_of_a_batch_are_done_in_the_order_asked_also_where_the_script_was_not_known() {
+    let server = RedisServer::start();
+    let store = open_without_cache(&server).await;
+    let short = idempotent_core::ClaimRequest { lease: Duration::from_secs(10), ..ask("k", 1) };
+    let long = idempotent_core::ClaimRequest { lease: Duration::from_secs(3_000), ..ask("k", 1) };
+    for _ in 0..2 {
+        server.command(&["FLUSHDB"]);
+        let grants = idempotent_core::Batch::claim_all(&store, &[short.clone(), long.clone()]).await;
+        assert!(grants.into_iter().all(|claim| granted(claim.unwrap()).attempt == 1));
+        let record = store.peek(&short.key).await.unwrap().unwrap();
+        let idempotent_core::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
+        assert_eq!(until - record.updated_at, Duration::from_secs(10), "the first one's lease, and nothing renewed it");
+    }
+}
