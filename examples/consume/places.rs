@@ -37,8 +37,9 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Long enough not to be a drive's letter, and of a scheme's characters.
+/// Also one whose colon was forgotten: it is told so.
 fn is_url(store: &str) -> bool {
-    store.split_once(':').is_some_and(|(scheme, _)| {
+    [":", "//"].iter().filter_map(|end| store.split_once(end)).any(|(scheme, _)| {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
     })
 }

@@ -77,7 +77,8 @@ pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) 
         // The memory after the lease keeps its length.
         let expires_at = later + (record.expires_at - until);
         let state = State::Consuming { owner: held.owner, until: later, taken_over };
-        Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() })
+        // Nor does the last write go back with a clock that was set back: the lease would look longer than any may be.
+        Write::Put(Record { state, expires_at, updated_at: now.max(record.updated_at), ..record.clone() })
     })
 }
 

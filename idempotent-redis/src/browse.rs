@@ -82,7 +82,13 @@ impl Browse for RedisStore {
                 // Not in part: another process may make the table grow before the next page.
                 break;
             }
-            entries.extend(self.entries(&keys[..keys.len().min(room)]).await?);
+            let (own, others): (Vec<&Key>, Vec<&Key>) = keys.iter().take(room).partition(|key| self.is_own(key));
+            entries.extend(self.entries(&own).await?);
+            match self.entries(&others).await {
+                // Those of other namespaces may be none of this user's business.
+                Err(error) if error.kind() == StoreErrorKind::Denied => {}
+                listed => entries.extend(listed?),
+            }
             place = match (fits, cursor) {
                 (false, _) => Place { given: place.given + room, ..place },
                 (true, 0) => Place { server: place.server + 1, ..Place::default() },
@@ -95,14 +101,21 @@ impl Browse for RedisStore {
 }
 
 impl RedisStore {
-    async fn entries(&self, keys: &[Key]) -> Result<Vec<Entry>, StoreError> {
-        let calls: Vec<Call> = keys.iter().map(Call::look).collect();
+    /// Whether it is of this store's namespace.
+    fn is_own(&self, key: &Key) -> bool {
+        // As keys show it.
+        let namespace = Key::from_parts(&self.0.wanted.namespace, 0);
+        key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+
+    async fn entries(&self, keys: &[&Key]) -> Result<Vec<Entry>, StoreError> {
+        let calls: Vec<Call> = keys.iter().map(|key| Call::look(key)).collect();
         let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let mut entries = Vec::new();
         for (key, said) in keys.iter().zip(said) {
             match said.and_then(answer::seen) {
                 Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
-                    entries.push(Entry { key: key.clone(), record });
+                    entries.push(Entry { key: (*key).clone(), record });
                 }
                 Ok(_) => {}
                 // Left alone, and no reason to hide the others.
@@ -130,7 +143,10 @@ impl Purge for RedisStore {
                     if gone >= at_most {
                         return Ok(gone);
                     }
-                    gone += self.0.topology.purge(key).await?;
+                    gone += match self.0.topology.purge(key).await {
+                        Err(error) if error.kind() == StoreErrorKind::Denied && !self.is_own(key) => 0,
+                        purged => purged?,
+                    };
                 }
                 cursor = next;
                 if cursor == 0 {

@@ -225,7 +225,8 @@ impl RedisStoreBuilder {
         }
         more.extend(self.durability.right());
         let (namespace, user) = (self.namespace.clone(), access.user().to_owned());
-        Wanted { namespace, user, more, allow_eviction: self.allow_eviction }
+        let replicas = self.durability.replicas();
+        Wanted { namespace, user, more, allow_eviction: self.allow_eviction, replicas }
     }
 
     fn manner(&self, dialect: Dialect, joins: bool) -> Manner {

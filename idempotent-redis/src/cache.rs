@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use idempotent_core::{Claim, ClaimRequest, Clock, Consumed, Fencing, Fingerprint, Key};
 use quick_cache::Weighter;
 
+use crate::record::LONGEST;
+
 /// How many consumed keys a process keeps in mind. See `RedisStoreBuilder::cache`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -145,7 +147,7 @@ impl Cache {
         if large || self.ears.load(Ordering::Acquire) == 0 {
             return;
         }
-        let until = asked.at + rest.min(self.options.max_age);
+        let until = asked.at + rest.min(self.options.max_age).min(LONGEST);
         let fact = Fact { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
         facts.insert(key.hash(), fact);
         // Looked at after it is in: whoever forgets it from now on finds it there.

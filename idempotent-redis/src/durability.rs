@@ -55,6 +55,14 @@ impl Durability {
         }
     }
 
+    /// How many of them it waits for.
+    pub(crate) fn replicas(self) -> u32 {
+        match self {
+            Self::Primary => 0,
+            Self::Replicas { replicas, .. } | Self::Disk { replicas, .. } => replicas,
+        }
+    }
+
     /// How long its answer may take longer.
     pub(crate) fn patience(self) -> Duration {
         match self {

@@ -63,6 +63,8 @@ struct Failed {
 struct Line {
     connection: MultiplexedConnection,
     end: Arc<End>,
+    /// The runtime that drives it.
+    home: tokio::runtime::Id,
 }
 
 /// Whether a connection has ended, told once.
@@ -84,7 +86,7 @@ impl End {
     }
 
     fn close(&self) {
-        if !self.closed.swap(true, Ordering::AcqRel) && self.hears.swap(false, Ordering::AcqRel) {
+        if !self.closed.swap(true, Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
             self.hub.deaf();
         }
         // It holds the connection, too.
@@ -93,9 +95,9 @@ impl End {
 
     fn listens(&self) {
         self.hub.listening();
-        self.hears.store(true, Ordering::Release);
-        // It may have ended meanwhile.
-        if self.is_closed() && self.hears.swap(false, Ordering::AcqRel) {
+        // Of this and the end each sees the other, or is seen: one order for both.
+        self.hears.store(true, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
             self.hub.deaf();
         }
     }
@@ -134,7 +136,7 @@ impl Link {
     /// It may have been applied or not.
     pub(crate) async fn one(&self, cmd: &Cmd) -> Result<Value, Failure> {
         let mut line = self.line().await?;
-        let said = self.0.heard(&line.end.clone(), line.connection.send_packed_command(cmd)).await?;
+        let said = self.0.heard(&line.end.clone(), line.home, line.connection.send_packed_command(cmd)).await?;
         refused(said)
     }
 
@@ -145,7 +147,7 @@ impl Link {
     pub(crate) async fn all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
         let mut line = self.line().await?;
         let sent = line.connection.send_packed_commands(pipeline, 0, pipeline.len());
-        self.0.heard(&line.end.clone(), sent).await
+        self.0.heard(&line.end.clone(), line.home, sent).await
     }
 
     async fn line(&self) -> Result<Line, Failure> {
@@ -179,7 +181,12 @@ impl Link {
 }
 
 impl Wire {
-    async fn heard<T>(&self, end: &Arc<End>, sent: impl Future<Output = redis::RedisResult<T>>) -> Result<T, Failure> {
+    async fn heard<T>(
+        &self,
+        end: &Arc<End>,
+        home: tokio::runtime::Id,
+        sent: impl Future<Output = redis::RedisResult<T>>,
+    ) -> Result<T, Failure> {
         let (mut waits, bitten) = (end.dog.waits(), end.dog.bitten());
         if end.dog.is_over() {
             return Err(Failure::not_applied(format!("the connection to {} has ended", self.target.name())));
@@ -191,7 +198,12 @@ impl Wire {
                 () = bitten => None,
             }
         };
-        let told = sent.await;
+        let told = if tokio::runtime::Handle::current().id() == home {
+            sent.await
+        } else {
+            // The watchdog lives where the connection does, and that runtime may stand still.
+            tokio::time::timeout(self.patience.response * 2, sent).await.unwrap_or_default()
+        };
         waits.is_answered = true;
         match told {
             Some(Ok(value)) => Ok(value),
@@ -257,7 +269,8 @@ impl Wire {
             end.listens();
         }
         self.watch(&connection, &end);
-        Ok(Line { connection, end })
+        let home = tokio::runtime::Handle::current().id();
+        Ok(Line { connection, end, home })
     }
 
     /// Gives the connection up when a call goes unanswered for too long.

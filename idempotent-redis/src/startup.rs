@@ -20,6 +20,8 @@ pub(crate) struct Wanted {
     /// Rights that not every store needs.
     pub(crate) more: Vec<&'static str>,
     pub(crate) allow_eviction: bool,
+    /// That claims wait for.
+    pub(crate) replicas: u32,
 }
 
 /// What one server said.
@@ -92,7 +94,7 @@ pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure
     rights(&mut findings, wanted, lacking, dialect, link.hears());
     eviction(&mut findings, info, wanted.allow_eviction);
     persistence(&mut findings, info, save);
-    replication(&mut findings, info);
+    replication(&mut findings, info, wanted.replicas);
     clock(&mut findings, rights::answer(harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
     Ok(Looked { dialect, findings: findings.all, evicted })
@@ -204,12 +206,20 @@ fn snapshots(save: &Value) -> Option<bool> {
     Some(!rules.is_empty())
 }
 
-fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>) {
+fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>, wanted: u32) {
     let Some(info) = info else { return };
     let replicas = info.number("connected_slaves").unwrap_or_default();
     if info.line("role") == Some("slave") {
         findings
             .warn("replication", "this is a replica, it takes no writes: name the primary, or use redis+sentinel://");
+    } else if replicas < u64::from(wanted) {
+        findings.warn(
+            "replication",
+            format!(
+                "the durability asks for {wanted} replicas and {replicas} are connected: until there are as many, every \
+                 claim is refused"
+            ),
+        );
     } else if replicas == 0 {
         findings.ok("replication", "a primary without replicas");
     } else if info.line("min_slaves_good_slaves").is_some() {

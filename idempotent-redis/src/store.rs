@@ -33,9 +33,13 @@ use crate::topology::Topology;
 /// | `redis+unix:///path[?db=N]` | one server, by its socket |
 /// | `redis+sentinel://[user:password@]host[:port],…/primary[/db]` | the primary of that name |
 /// | `redis+cluster://[user:password@]host[:port],…` | a cluster, by some of its nodes |
-/// | `rediss…` for `redis…` | the same over TLS (feature `tls`) |
+/// | `rediss…` for `redis…` | the same over TLS (feature `tls`, the facade's `redis-tls`) |
 ///
-/// Abilities: batch, watch, browse, purge, admin, inspect. Records end by themselves; a purge removes only what had to be
+/// A connection belongs to the runtime that was running when it was made. Do not share a store with a runtime that is
+/// neither run nor dropped.
+///
+/// Abilities: batch, watch, browse, purge, admin, inspect. A listing shows this namespace, and others as far as rights
+/// go. Records end by themselves; a purge removes only what had to be
 /// remembered for its number. A listing goes by `SCAN`: a key that is there all the time is listed, and listed twice
 /// only where the server changes the size of its table meanwhile.
 ///

@@ -203,3 +203,11 @@ async fn two_tables_of_one_file_do_not_meet() {
     assert!(matches!(one.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
     assert!(matches!(two.claim(&request(&key("a"), 2)).await, Ok(Claim::Acquired(_))));
 }
+
+#[tokio::test]
+async fn a_mistyped_url_that_is_taken_for_a_path_shows_no_password() {
+    for place in ["redis//user:s3cr3t@host/0", "redis:user:s3cr3t@host/x"] {
+        let error = SqliteStore::open(place).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error}");
+    }
+}

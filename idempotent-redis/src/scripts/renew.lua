@@ -18,7 +18,7 @@ for i = 1, #K do
       local fence = tonumber(sub(cur, -26, -11))
       if fence and fence < 9007199254740992 and tonumber(sub(cur, -10)) and till - updated <= 2678400000000 and till + kept > now then
         till = math.max(till, later)
-        local v = sub(cur, 1, -55) .. struct.pack('>I7I7I7', now, till, kept) .. sub(cur, -33)
+        local v = sub(cur, 1, -55) .. struct.pack('>I7I7I7', math.max(updated, now), till, kept) .. sub(cur, -33)
         local ms = math.ceil((till + kept - now) / 1000)
         if fence > now then ms = math.max(ms, math.ceil((fence - now) / 1000) + 1) end
         -- The same for all as a rule, and slow to print.

@@ -173,7 +173,7 @@ impl SqliteStoreBuilder {
 
 /// Looks at the path before SQLite does, whose one text for all of this is "unable to open database file".
 pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
-    let shown = path.display();
+    let shown = shown(path);
     let denied = |text: String| StoreError::new(StoreErrorKind::Denied).because(text);
     if path.to_string_lossy().contains('\0') {
         return Err(refused("the path of the database has a NUL byte: give a path without".into()));
@@ -193,8 +193,14 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
     std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")).with_source(error))
 }
 
+/// A URL that was mistyped is a path, and may hold a password.
+fn shown(path: &Path) -> Box<str> {
+    let text = path.to_string_lossy();
+    if text.contains("//") || text.contains(':') { idempotent_core::__url::masked(&text) } else { text.into() }
+}
+
 fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
-    let shown = path.display();
+    let shown = shown(path);
     if !create {
         return Err(refused(format!(
             "the database file `{shown}` is missing: run `idempotent migrate`, or open with create"
@@ -203,7 +209,7 @@ fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
             "`{shown}` cannot be made, `{}` is not an existing directory: make it first",
-            parent.display()
+            self::shown(parent)
         ))),
         _ => Ok(()),
     }

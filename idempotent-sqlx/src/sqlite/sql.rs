@@ -170,9 +170,13 @@ impl Maker {
 
     /// A write by the owner of a live lease or one that nobody took over. ?3 the grant's number, or NULL
     fn update(&self, set: &str, now: &str) -> String {
+        self.write(&format!("{set}, updated_at={now}"), now)
+    }
+
+    fn write(&self, set: &str, now: &str) -> String {
         let (table, sound) = (&self.table, sound());
         format!(
-            "UPDATE {table} SET {set}, updated_at={now} \
+            "UPDATE {table} SET {set} \
              WHERE id=?1 AND owner=?2 AND fencing=coalesce(?3,fencing) AND state=1 AND expires_at>{now} AND {sound}"
         )
     }
@@ -182,7 +186,9 @@ impl Maker {
         let now = self.now(5);
         let later = format!("max(until_at,{})", plus(&now, "?4"));
         let expires = plus(&later, "max(expires_at-until_at,0)");
-        self.update(&format!("until_at={later}, expires_at={expires}"), &now)
+        // The end is kept where the clock goes back, and so is the last write: no lease is longer than it may be.
+        let set = format!("until_at={later}, expires_at={expires}, updated_at=max(updated_at,{now})");
+        self.write(&set, &now)
     }
 
     /// ?4 value, ?5 retention
