@@ -164,7 +164,11 @@ fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) 
             let text = "records would vanish while their keys are in flight or remembered";
             (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}: {text}"), false)
         }
-        None => ("whether it evicts records cannot be asked: `INFO` is refused or does not say".to_owned(), false),
+        None => (
+            "whether it evicts records cannot be asked: `INFO` is refused (the user needs `+info`) or does not say"
+                .to_owned(),
+            false,
+        ),
     };
     match (harmless, allowed) {
         (true, _) => findings.ok("eviction", text),
