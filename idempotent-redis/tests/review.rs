@@ -181,7 +181,7 @@ async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     // The connection breaks, and the next one takes its time to say its role.
     old.says.holds_role.store(true, Ordering::SeqCst);
-    let (roles, before) = (old.says.role_asked.load(Ordering::SeqCst), old.scripts());
+    let roles = old.says.role_asked.load(Ordering::SeqCst);
     old.cuts_all();
     let claiming = store.clone();
     let claim = tokio::spawn(async move {
@@ -192,6 +192,7 @@ async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
         }
     });
     until("it asks the old one's role", || old.says.role_asked.load(Ordering::SeqCst) > roles).await;
+    let before = old.scripts();
     sentinel.names(&new, 2);
     sentinel.tells_of_switch(&old, &new);
     tokio::time::sleep(Duration::from_millis(500)).await;
