@@ -22,8 +22,13 @@ pub(crate) trait Target: fmt::Debug + Send + Sync {
     /// How to reach the server that takes writes now.
     async fn client(&self) -> Result<redis::Client, Failure>;
 
-    /// Looks at a new connection before it is used. `closer` ends it, then or later.
-    async fn accept(&self, _connection: &mut MultiplexedConnection, _closer: Closer) -> Result<(), Failure> {
+    /// Looks at a new connection, made by `client`, before it is used. `closer` ends it, then or later.
+    async fn accept(
+        &self,
+        _client: &redis::Client,
+        _connection: &mut MultiplexedConnection,
+        _closer: Closer,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -287,7 +292,7 @@ impl Wire {
             Ok(connection) => connection,
             Err(error) => return Err(self.explained(&client, &error).await),
         };
-        self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
+        self.target.accept(&client, &mut connection, Closer(Arc::downgrade(end))).await?;
         Ok(connection)
     }
 
