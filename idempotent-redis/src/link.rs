@@ -1,6 +1,6 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ struct Wire {
     patience: Patience,
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
+    /// Of the connection that was made last.
+    number: AtomicU64,
     connecting: Flight,
     failed: Mutex<Failed>,
 }
@@ -66,6 +68,7 @@ struct Failed {
 
 #[derive(Clone)]
 struct Line {
+    number: u64,
     connection: MultiplexedConnection,
     end: Arc<End>,
 }
@@ -127,7 +130,7 @@ impl Closer {
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
         let (current, connecting, failed) = (Mutex::default(), Flight::default(), Mutex::default());
-        Self(Arc::new(Wire { target, patience, hub, current, connecting, failed }))
+        Self(Arc::new(Wire { target, patience, hub, current, number: AtomicU64::new(0), connecting, failed }))
     }
 
     /// Sends one command.
@@ -167,9 +170,15 @@ impl Link {
         connecting.await.unwrap_or_else(|_| Err(Failure::not_applied("the runtime that was to connect has ended")))
     }
 
-    /// Whatever is connected now is not used any more: another server may take the writes.
-    pub(crate) fn reconnect(&self) {
-        self.0.reconnect();
+    /// Rises with each connection that is made.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number.load(Ordering::Acquire)
+    }
+
+    /// The connection of this number, or one before it, is not used any more: another server may take the writes. One
+    /// that was made since then stays.
+    pub(crate) fn reconnect(&self, number: u64) {
+        self.0.reconnect(number);
     }
 
     /// For error texts, without credentials.
@@ -224,10 +233,9 @@ impl Wire {
         }
     }
 
-    /// Whatever is connected now is not used any more: another server may take the writes.
-    fn reconnect(&self) {
+    fn reconnect(&self, number: u64) {
         let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(line) = line {
+        if let Some(line) = line.filter(|line| line.number <= number) {
             self.broken(&line.end);
         }
     }
@@ -262,7 +270,8 @@ impl Wire {
             end.listens();
         }
         self.watch(&connection, &end);
-        Ok(Line { connection, end })
+        let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
+        Ok(Line { number, connection, end })
     }
 
     /// Gives the connection up when a call goes unanswered for too long.
@@ -347,7 +356,7 @@ pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        self.reconnect();
+        self.reconnect(u64::MAX);
     }
 }
 
@@ -373,3 +382,7 @@ impl AsyncPushSender for Pushes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

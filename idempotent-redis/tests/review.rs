@@ -42,6 +42,7 @@ struct Says {
     role_asked: AtomicUsize,
     role_said: Notify,
     scripts: AtomicUsize,
+    is_replica: AtomicBool,
     connections: Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>,
 }
 
@@ -134,7 +135,11 @@ async fn serve(stream: TcpStream, says: Arc<Says>) {
             ("INFO", _) => format!("${}\r\n{INFO}\r\n", INFO.len()),
             ("EVALSHA", _) => {
                 says.scripts.fetch_add(1, Ordering::SeqCst);
-                "*1\r\n:1795187175068457\r\n".to_owned()
+                if says.is_replica.load(Ordering::SeqCst) {
+                    "-READONLY You can't write against a read only replica.\r\n".to_owned()
+                } else {
+                    "*1\r\n:1795187175068457\r\n".to_owned()
+                }
             }
             _ => "+PONG\r\n".to_owned(),
         };
@@ -244,6 +249,23 @@ async fn sentinels_that_count_from_nothing_again_are_believed_in_the_end() {
     };
     let ended = tokio::time::timeout(Duration::from_secs(20), claims).await;
     assert!(ended.is_ok(), "a sentinel answers at once, and so does the primary that it names");
+}
+
+/// Each call of a batch looks for the primary by itself: the connection that one has made is good for the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_new_one() {
+    let (old, new) = (Fake::start().await, Fake::start().await);
+    let sentinel = Fake::sentinel(&old, 1).await;
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
+    old.says.is_replica.store(true, Ordering::SeqCst);
+    sentinel.names(&new, 2);
+    // Of a script each.
+    let lease = |at: u64| Duration::from_secs(60 + at);
+    let requests: Vec<_> = (0..8).map(|at| ClaimRequest { lease: lease(at), ..ask(at.into(), 1) }).collect();
+    let claims = store.abilities().batch.unwrap().claim_all(&requests).await;
+    assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))), "{claims:?}");
+    assert_eq!(new.says.connections.lock().unwrap().len(), 1);
 }
 
 // ---- scripts without flags
