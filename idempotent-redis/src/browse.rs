@@ -10,6 +10,7 @@ use crate::call::Call;
 use crate::failure::Failure;
 use crate::lane::Lane;
 use crate::store::BUDGET;
+use crate::topology::Topology;
 
 /// The most entries of a page.
 const MOST: usize = 10_000;
@@ -18,10 +19,11 @@ const COUNT: usize = 1_000;
 /// What every key of ours ends in; others may live beside them.
 const PATTERN: &str = "*:{??????????????????????}";
 
-/// Where a listing stands: a server, its cursor, and how many of that cursor's keys were given out.
+/// Where a listing stands: a server, its cursor, and how many of that cursor's keys were given out. The server is a number
+/// made of its address: its place among the others may be another one by the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Place {
-    server: usize,
+    server: u32,
     cursor: u64,
     given: usize,
 }
@@ -29,12 +31,12 @@ struct Place {
 impl Place {
     /// 32 bits of server, 64 of cursor, 32 of count.
     fn pack(self) -> u128 {
-        (self.server as u128) << 96 | u128::from(self.cursor) << 32 | (self.given as u128 & 0xffff_ffff)
+        u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | (self.given as u128 & 0xffff_ffff)
     }
 
     fn unpack(packed: u128) -> Self {
         let part = |shift: u32, bits: u32| (packed >> shift) & ((1_u128 << bits) - 1);
-        Self { server: part(96, 32) as usize, cursor: part(32, 64) as u64, given: part(0, 32) as usize }
+        Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, given: part(0, 32) as usize }
     }
 }
 
@@ -71,10 +73,10 @@ async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>),
 impl Browse for RedisStore {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
         let limit = limit.clamp(1, MOST);
-        let lanes = self.0.topology.lanes(after.is_none()).await?;
-        let mut place = after.map_or_else(Place::default, Place::unpack);
+        let servers = self.servers(after.is_none()).await?;
+        let mut next = Some(after.map_or_else(Place::default, Place::unpack));
         let mut entries = Vec::new();
-        while let Some(lane) = lanes.get(place.server).filter(|_| entries.len() < limit) {
+        while let Some((lane, place)) = next.filter(|_| entries.len() < limit).and_then(|place| at(&servers, place)) {
             let room = limit - entries.len();
             let (cursor, keys) = fitting(lane, &place, room).await?;
             let fits = keys.len() <= room;
@@ -89,18 +91,55 @@ impl Browse for RedisStore {
                 Err(error) if error.kind() == StoreErrorKind::Denied => {}
                 listed => entries.extend(listed?),
             }
-            place = match (fits, cursor) {
-                (false, _) => Place { given: place.given + room, ..place },
-                (true, 0) => Place { server: place.server + 1, ..Place::default() },
-                (true, cursor) => Place { cursor, given: 0, ..place },
+            next = match (fits, cursor) {
+                (false, _) => Some(Place { given: place.given + room, ..place }),
+                (true, 0) => place.server.checked_add(1).map(|server| Place { server, ..Place::default() }),
+                (true, cursor) => Some(Place { cursor, given: 0, ..place }),
             };
         }
-        let next = (place.server < lanes.len()).then(|| place.pack());
+        let next = next.and_then(|place| at(&servers, place)).map(|(_, place)| place.pack());
         Ok(Page { entries, next })
     }
 }
 
+/// The server of a place, or where that one is gone, or was the last, the next one from its beginning.
+fn at<T>(servers: &[(u32, T)], place: Place) -> Option<(&T, Place)> {
+    let (server, lane) = servers.iter().find(|(server, _)| *server >= place.server)?;
+    let begins = Place { server: *server, ..Place::default() };
+    Some((lane, if *server == place.server { place } else { begins }))
+}
+
+/// In the order of their numbers, which are those of the same names whoever else is there.
+fn numbered<T>(servers: impl IntoIterator<Item = (String, T)>, number: fn(&str) -> u32) -> Vec<(u32, T)> {
+    let mut all: Vec<(u32, String, T)> =
+        servers.into_iter().map(|(name, server)| (number(&name), name, server)).collect();
+    all.sort_unstable_by(|(one, name, _), (other, its, _)| (one, name).cmp(&(other, its)));
+    let mut least = 0;
+    let apart = all.into_iter().map(|(number, _, server)| {
+        // Two of the same number follow each other.
+        let number = number.max(least);
+        least = number.saturating_add(1);
+        (number, server)
+    });
+    apart.collect()
+}
+
+/// FNV-1a: the same in each process and release.
+fn hashed(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 impl RedisStore {
+    /// Those that hold keys, each with its number.
+    async fn servers(&self, anew: bool) -> Result<Vec<(u32, Lane)>, StoreError> {
+        let lanes = self.0.topology.lanes(anew).await?;
+        Ok(match &self.0.topology {
+            Topology::Cluster(_) => numbered(lanes.into_iter().map(|lane| (lane.link().name(), lane)), hashed),
+            // Whoever it is: there is no other.
+            Topology::One(_) | Topology::Named(_) => lanes.into_iter().map(|lane| (0, lane)).collect(),
+        })
+    }
+
     /// Whether it is of this store's namespace.
     fn is_own(&self, key: &Key) -> bool {
         // As keys show it.
@@ -155,5 +194,55 @@ impl Purge for RedisStore {
             }
         }
         Ok(gone)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn all(names: &[&str]) -> Vec<(u32, String)> {
+        numbered(names.iter().map(|name| ((*name).to_owned(), (*name).to_owned())), hashed)
+    }
+
+    /// Whom a listing visits that goes on among others after its first server.
+    fn visited(before: &[&str], after: &[&str]) -> Vec<String> {
+        let (before, after) = (all(before), all(after));
+        let (first, place) = at(&before, Place::default()).unwrap();
+        let mut visited = vec![first.clone()];
+        let mut next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
+        while let Some((name, place)) = next.and_then(|place| at(&after, Place::unpack(place.pack()))) {
+            visited.push(name.clone());
+            next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
+        }
+        visited.sort_unstable();
+        visited
+    }
+
+    #[test]
+    fn no_server_is_left_out_of_a_listing_because_slots_moved_meanwhile() {
+        let whole = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"];
+        for after in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+            assert_eq!(visited(&whole, &after.map(|at| whole[at])), whole, "{after:?}");
+        }
+        let mut without: Vec<&str> = whole.to_vec();
+        without.retain(|name| *name != all(&whole)[1].1);
+        assert_eq!(visited(&whole, &without), without);
+    }
+
+    #[test]
+    fn a_place_of_a_server_that_is_gone_is_the_next_one_s_beginning() {
+        let servers = [(3, 'a'), (9, 'b')];
+        let place = Place { server: 3, cursor: 70, given: 5 };
+        assert_eq!(at(&servers, place), Some((&'a', place)));
+        assert_eq!(at(&servers[1..], place), Some((&'b', Place { server: 9, ..Place::default() })));
+        assert_eq!(at(&servers, Place { server: 10, ..place }), None);
+    }
+
+    #[test]
+    fn servers_of_one_number_are_told_apart() {
+        let same = numbered(["b", "a"].map(|name| (name.to_owned(), name)), |_| 7);
+        assert_eq!(same, [(7, "a"), (8, "b")]);
     }
 }

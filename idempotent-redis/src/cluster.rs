@@ -163,7 +163,8 @@ impl Cluster {
         nodes.rotate_left(first);
         let tries = nodes.into_iter().map(async |node| View::ask(&node).await);
         let good = |view: &View| view.is_ok && view.epoch >= old.epoch;
-        let view = race::first(tries, good, |one, other| (one.is_ok, one.epoch) > (other.is_ok, other.epoch)).await?;
+        let better = |one: &View, other: &View| (one.is_ok, one.epoch) > (other.is_ok, other.epoch);
+        let view = race::first(tries, good, better, self.maker.patience.connect / 2).await?;
         let mut map = self.lock();
         let next = map.next(view, |address| self.maker.node(address));
         *map = Arc::new(next);

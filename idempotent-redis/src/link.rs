@@ -1,6 +1,6 @@
 //! One connection to one server, made again when it breaks.
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,13 @@ pub(crate) trait Target: fmt::Debug + Send + Sync {
     /// How to reach the server that takes writes now.
     async fn client(&self) -> Result<redis::Client, Failure>;
 
-    /// Looks at a new connection before it is used. `closer` ends it, then or later.
-    async fn accept(&self, _connection: &mut MultiplexedConnection, _closer: Closer) -> Result<(), Failure> {
+    /// Looks at a new connection, made by `client`, before it is used. `closer` ends it, then or later.
+    async fn accept(
+        &self,
+        _client: &redis::Client,
+        _connection: &mut MultiplexedConnection,
+        _closer: Closer,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -46,6 +51,8 @@ struct Wire {
     patience: Patience,
     hub: Arc<Hub>,
     current: Mutex<Option<Line>>,
+    /// Of the connection that was made last.
+    number: AtomicU64,
     connecting: Flight,
     failed: Mutex<Failed>,
 }
@@ -61,6 +68,7 @@ struct Failed {
 
 #[derive(Clone)]
 struct Line {
+    number: u64,
     connection: MultiplexedConnection,
     end: Arc<End>,
     /// The runtime that drives it.
@@ -124,7 +132,7 @@ impl Closer {
 impl Link {
     pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
         let (current, connecting, failed) = (Mutex::default(), Flight::default(), Mutex::default());
-        Self(Arc::new(Wire { target, patience, hub, current, connecting, failed }))
+        Self(Arc::new(Wire { target, patience, hub, current, number: AtomicU64::new(0), connecting, failed }))
     }
 
     /// Sends one command.
@@ -164,9 +172,15 @@ impl Link {
         connecting.await.unwrap_or_else(|_| Err(Failure::not_applied("the runtime that was to connect has ended")))
     }
 
-    /// Whatever is connected now is not used any more: another server may take the writes.
-    pub(crate) fn reconnect(&self) {
-        self.0.reconnect();
+    /// Rises with each connection that is made.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number.load(Ordering::Acquire)
+    }
+
+    /// The connection of this number, or one before it, is not used any more: another server may take the writes. One
+    /// that was made since then stays.
+    pub(crate) fn reconnect(&self, number: u64) {
+        self.0.reconnect(number);
     }
 
     /// For error texts, without credentials.
@@ -231,10 +245,9 @@ impl Wire {
         }
     }
 
-    /// Whatever is connected now is not used any more: another server may take the writes.
-    fn reconnect(&self) {
+    fn reconnect(&self, number: u64) {
         let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(line) = line {
+        if let Some(line) = line.filter(|line| line.number <= number) {
             self.broken(&line.end);
         }
     }
@@ -270,7 +283,8 @@ impl Wire {
         }
         self.watch(&connection, &end);
         let home = tokio::runtime::Handle::current().id();
-        Ok(Line { connection, end, home })
+        let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
+        Ok(Line { number, connection, end, home })
     }
 
     /// Gives the connection up when a call goes unanswered for too long.
@@ -300,7 +314,7 @@ impl Wire {
             Ok(connection) => connection,
             Err(error) => return Err(self.explained(&client, &error).await),
         };
-        self.target.accept(&mut connection, Closer(Arc::downgrade(end))).await?;
+        self.target.accept(&client, &mut connection, Closer(Arc::downgrade(end))).await?;
         Ok(connection)
     }
 
@@ -355,7 +369,7 @@ pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        self.reconnect();
+        self.reconnect(u64::MAX);
     }
 }
 
@@ -381,3 +395,7 @@ impl AsyncPushSender for Pushes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 /// Who has not answered by now is not waited for alone: the next is asked as well.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The first answer that is good; else the best one, by `better`, once all have been asked.
+/// The first answer that is good; else the best one, by `better`, once all have answered, or `patience` is over and one
+/// has: one that never answers may not keep the others from being believed.
 ///
 /// # Errors
 /// The last one's, where none answered.
@@ -19,7 +20,10 @@ pub(crate) async fn first<T: Send + 'static>(
     tries: impl IntoIterator<Item = impl Future<Output = Result<T, Failure>> + Send + 'static>,
     good: impl Fn(&T) -> bool,
     better: impl Fn(&T, &T) -> bool,
+    patience: Duration,
 ) -> Result<T, Failure> {
+    let over = tokio::time::sleep(patience);
+    tokio::pin!(over);
     let mut left = tries.into_iter();
     let mut under_way = JoinSet::new();
     let mut best = None;
@@ -33,7 +37,9 @@ pub(crate) async fn first<T: Send + 'static>(
             None => false,
         };
         let ended = tokio::select! {
+            biased;
             ended = under_way.join_next() => ended,
+            () = &mut over, if best.is_some() => return best.ok_or(failure),
             () = tokio::time::sleep(HEAD_START), if more => continue,
         };
         match ended {
@@ -59,7 +65,7 @@ mod tests {
     type Asked = Result<u32, Failure>;
 
     async fn ask(all: Vec<std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>>) -> Asked {
-        first(all, |answer| *answer >= 10, |one, other| one > other).await
+        first(all, |answer| *answer >= 10, |one, other| one > other, Duration::from_secs(1)).await
     }
 
     #[tokio::test]
@@ -67,6 +73,18 @@ mod tests {
         let hangs = Box::pin(std::future::pending());
         let fails = Box::pin(async { Err(Failure::unreachable("gone")) });
         assert_eq!(ask(vec![hangs, fails, Box::pin(async { Ok(10) })]).await.unwrap(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_hangs_does_not_keep_the_best_of_the_others_from_standing_in_the_end() {
+        let late = || {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                Ok(3)
+            })
+        };
+        assert_eq!(ask(vec![Box::pin(std::future::pending()), Box::pin(async { Ok(7) }), late()]).await.unwrap(), 7);
+        assert_eq!(ask(vec![Box::pin(std::future::pending()), late()]).await.unwrap(), 3);
     }
 
     #[tokio::test]

@@ -7,14 +7,14 @@ mod ask;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::StoreErrorKind;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{Cmd, ConnectionAddr, Value};
 
-use self::ask::Named;
+use self::ask::{Named, Switch};
 use crate::access::{Access, Address};
 use crate::failure::{Failure, FailureKind};
 use crate::link::{Closer, Target};
@@ -22,6 +22,9 @@ use crate::race;
 
 /// Between two rounds of asking sentinels that do not answer, while nobody waits for it.
 const ROUND: Duration = Duration::from_secs(1);
+/// Who names a server that has been replaced no longer ago has not heard of it: sentinels tell each other every two
+/// seconds. After that they may have been set up anew, and count from nothing again.
+const NEWS: Duration = Duration::from_secs(60);
 
 /// Who knows the primary.
 pub(crate) struct Sentinels(Arc<Inner>);
@@ -38,7 +41,7 @@ struct Inner {
 struct State {
     /// The one that answered last comes first.
     known: Vec<Address>,
-    /// The highest that a sentinel has told: one that tells less has not heard of the last failover.
+    /// The one that has been told: a sentinel that tells less has not heard of the last failover.
     epoch: u64,
     /// The connection over which a sentinel tells of a failover, and its number.
     ear: Option<(u64, MultiplexedConnection)>,
@@ -47,12 +50,27 @@ struct State {
     linked: Option<(Address, Closer)>,
     /// Whom the sentinels named last.
     named: Option<Address>,
+    /// Whom that one took the place of, and when we heard of it.
+    replaced: Option<(Address, Instant)>,
+}
+
+impl State {
+    /// This is the primary, of a higher epoch.
+    fn replace(&mut self, primary: Address) {
+        if let Some(old) = self.named.replace(primary.clone()).filter(|old| *old != primary) {
+            self.replaced = Some((old, Instant::now()));
+        }
+    }
+
+    fn was_replaced(&self, primary: &Address) -> bool {
+        self.replaced.as_ref().is_some_and(|(old, since)| old == primary && since.elapsed() < NEWS)
+    }
 }
 
 impl Sentinels {
     pub(crate) fn new(at: Vec<Address>, name: String, sentinels: Access, servers: Access, connect: Duration) -> Self {
-        let (epoch, ear, ears, linked, named) = (0, None, 0, None, None);
-        let state = Mutex::new(State { known: at, epoch, ear, ears, linked, named });
+        let (epoch, ear, ears, linked, named, replaced) = (0, None, 0, None, None, None);
+        let state = Mutex::new(State { known: at, epoch, ear, ears, linked, named, replaced });
         Self(Arc::new(Inner { name, sentinels, servers, connect, state }))
     }
 }
@@ -65,18 +83,26 @@ impl Target for Sentinels {
     }
 
     /// A server says itself whether it is a primary: the sentinels may be ahead of it, or behind.
-    async fn accept(&self, connection: &mut MultiplexedConnection, closer: Closer) -> Result<(), Failure> {
+    async fn accept(
+        &self,
+        client: &redis::Client,
+        connection: &mut MultiplexedConnection,
+        closer: Closer,
+    ) -> Result<(), Failure> {
         let role = connection.send_packed_command(Cmd::new().arg("ROLE")).await;
         let role = role.map_err(|e| match Failure::of_client(&e) {
             denied if denied.kind == FailureKind::Store(StoreErrorKind::Denied) => denied,
             other => Failure::unreachable(format!("the server did not say its role: {}", other.text())),
         })?;
         let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(ask::text) == Some("master"));
-        let mut state = self.0.lock();
-        let Some(named) = state.named.clone().filter(|_| is_primary) else {
+        if !is_primary {
             return Err(Failure::soon("the server that the sentinels name is not a primary (yet, or any more)"));
-        };
-        state.linked = Some((named, closer));
+        }
+        let mut state = self.0.lock();
+        let linked = address(client).filter(|linked| state.named.as_ref() == Some(linked));
+        // From here on a switch closes it.
+        let linked = linked.ok_or_else(|| Failure::soon("meanwhile the sentinels have named another primary"))?;
+        state.linked = Some((linked, closer));
         Ok(())
     }
 
@@ -85,6 +111,16 @@ impl Target for Sentinels {
             Some(named) => format!("{named} (the primary {:?} of the sentinels)", self.0.name),
             None => format!("the primary {:?} of the sentinels", self.0.name),
         }
+    }
+}
+
+/// Where it connects to.
+fn address(client: &redis::Client) -> Option<Address> {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some(Address::new(host.as_str(), *port))
+        }
+        _ => None,
     }
 }
 
@@ -100,7 +136,9 @@ impl Inner {
             let inner = self.clone();
             async move { ask::ask(&inner, number, &sentinel).await }
         });
-        let named = race::first(tries, |named| named.epoch >= epoch, |one, other| one.epoch > other.epoch).await;
+        let (good, better) =
+            (|named: &Named| named.epoch >= epoch, |one: &Named, other: &Named| one.epoch > other.epoch);
+        let named = race::first(tries, good, better, self.connect / 2).await;
         let named = named.map_err(|why| why.because("no sentinel says which server is the primary"))?;
         Ok(self.learn(named, number))
     }
@@ -114,10 +152,30 @@ impl Inner {
                 state.known.push(other);
             }
         }
-        state.epoch = named.epoch;
         state.ear = named.ear.map(|ear| (number, ear));
-        state.named = Some(named.primary.clone());
+        let is_behind = named.epoch < state.epoch;
+        match state.named.clone().filter(|_| is_behind && state.was_replaced(&named.primary)) {
+            // Whom we were told of stands.
+            Some(known) => return known,
+            // Nobody tells more: they count from nothing again.
+            None if is_behind => state.named = Some(named.primary.clone()),
+            None => state.replace(named.primary.clone()),
+        }
+        state.epoch = named.epoch;
         named.primary
+    }
+
+    /// A sentinel tells it.
+    fn told(&self, switch: Switch) {
+        {
+            let mut state = self.lock();
+            if state.named.as_ref() == Some(&switch.old) && switch.old != switch.new {
+                // With each switch it rises: who tells less than that has not heard of this one.
+                state.epoch += 1;
+                state.replace(switch.new.clone());
+            }
+        }
+        self.switched(&switch.new);
     }
 
     /// Somebody said that this is the primary now.

@@ -41,7 +41,8 @@ use crate::topology::Topology;
 /// Abilities: batch, watch, browse, purge, admin, inspect. A listing shows this namespace, and others as far as rights
 /// go. Records end by themselves; a purge removes only what had to be
 /// remembered for its number. A listing goes by `SCAN`: a key that is there all the time is listed, and listed twice
-/// only where the server changes the size of its table meanwhile.
+/// only where the server changes the size of its table meanwhile. One that is moved to another node of a cluster meanwhile
+/// may be left out, or listed twice.
 ///
 /// # What it can lose
 /// What Redis loses. A primary answers before its replicas have a write: what they had not copied when it dies is lost with

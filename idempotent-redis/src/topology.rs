@@ -30,10 +30,12 @@ const FREE_HOPS: usize = 3;
 impl Topology {
     /// Sends a call; what was surely not applied and may pass in a moment is tried again within `budget`.
     pub(crate) async fn ask(&self, call: &Call, budget: Duration) -> Result<Answer, StoreError> {
+        // Before it is sent: what has changed by the time that it fails was not tried.
+        let view = self.view();
         match self.once(call).await {
             Ok(answer) => Ok(answer),
             Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-            Err(failure) => Box::pin(self.again(call, (failure, self.view()), Instant::now() + budget)).await,
+            Err(failure) => Box::pin(self.again(call, (failure, view), Instant::now() + budget)).await,
         }
     }
 
@@ -81,7 +83,8 @@ impl Topology {
     /// Which knowledge of the servers a try is made by.
     fn view(&self) -> u64 {
         match self {
-            Self::One(_) | Self::Named(_) => 0,
+            Self::One(_) => 0,
+            Self::Named(lane) => lane.link().number(),
             Self::Cluster(cluster) => cluster.view(),
         }
     }
@@ -125,7 +128,8 @@ impl Topology {
             Self::One(lane) => lane.call(call).await,
             Self::Named(lane) => {
                 if failure.kind == FailureKind::NotPrimary {
-                    lane.link().reconnect();
+                    // Not the one that another call has made meanwhile.
+                    lane.link().reconnect(seen);
                 }
                 lane.call(call).await
             }

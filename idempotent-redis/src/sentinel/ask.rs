@@ -91,8 +91,8 @@ impl AsyncPushSender for Switches {
         match (push.kind, &push.data[..]) {
             (PushKind::Disconnection, _) => inner.deaf(self.number),
             (PushKind::Message, [_, told]) => {
-                if let Some(primary) = text(told).and_then(|told| switch(told, &inner.name)) {
-                    inner.switched(&primary);
+                if let Some(switch) = text(told).and_then(|told| Switch::read(told, &inner.name)) {
+                    inner.told(switch);
                 }
             }
             _ => {}
@@ -101,10 +101,20 @@ impl AsyncPushSender for Switches {
     }
 }
 
-/// "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT"; where the new one is, if it is of that name.
-fn switch(told: &str, name: &str) -> Option<Address> {
-    let mut parts = told.strip_prefix(name)?.strip_prefix(' ')?.split(' ').skip(2);
-    Some(Address::new(parts.next()?, parts.next()?.parse().ok()?))
+/// Where the primary was, and where it is.
+#[derive(Debug, PartialEq)]
+pub(super) struct Switch {
+    pub(super) old: Address,
+    pub(super) new: Address,
+}
+
+impl Switch {
+    /// "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", if it is of that name.
+    fn read(told: &str, name: &str) -> Option<Self> {
+        let mut parts = told.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
+        let mut next = || Some(Address::new(parts.next()?, parts.next()?.parse().ok()?));
+        Some(Self { old: next()?, new: next()? })
+    }
 }
 
 #[cfg(test)]
@@ -113,9 +123,10 @@ mod tests {
 
     #[test]
     fn a_switch_is_the_named_primary_s_only() {
-        assert_eq!(switch("main 10.0.0.1 6379 10.0.0.2 6380", "main"), Some(Address::new("10.0.0.2", 6380)));
+        let (old, new) = (Address::new("10.0.0.1", 6379), Address::new("10.0.0.2", 6380));
+        assert_eq!(Switch::read("main 10.0.0.1 6379 10.0.0.2 6380", "main"), Some(Switch { old, new }));
         for told in ["mainly 10.0.0.1 6379 10.0.0.2 6380", "other 1 2 3 4", "main 10.0.0.1", "main", ""] {
-            assert_eq!(switch(told, "main"), None, "{told}");
+            assert_eq!(Switch::read(told, "main"), None, "{told}");
         }
     }
 
