@@ -293,9 +293,10 @@ impl Wire {
     /// Nothing was sent yet: whatever went wrong, nothing was applied.
     async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
         let failure = Failure::of_connecting(error);
+        let speaks = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match failure.kind {
-            // One that speaks is the right one.
-            FailureKind::Unreachable if !self.is_known() && !matches!(error.kind(), ErrorKind::Server(_)) => {
+            // A server that speaks is none that should be reached otherwise.
+            FailureKind::Unreachable if !self.is_known() && !speaks => {
                 let address = client.get_connection_info().addr();
                 let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
                 Failure::unreachable(format!("{}{remedy}", failure.text()))
