@@ -9,7 +9,6 @@ use idempotent_core::{
 
 use crate::cache::{Asked, Cache, Payload};
 use crate::call::{Answer, Said};
-use crate::failure::Failure;
 use crate::record::decode;
 
 /// The answer to a claim; what it says of a consumed key is kept.
@@ -46,7 +45,6 @@ pub(crate) fn claim(
             kept(protocol::claim(Some(&record), request, now))
         }
         Some((b'R', bytes)) => kept(protocol::claim(Some(&decode(bytes, Micros::FOREVER)?), request, now)),
-        Some((b'E', error)) => Err(in_script(error)),
         _ => Err(disagrees()),
     }
 }
@@ -75,7 +73,6 @@ pub(crate) fn settled(
     match said.split_first() {
         Some((b'A', _)) => kept(decide(None, now)),
         Some((b'R', bytes)) => kept(decide(Some(&decode(bytes, Micros::FOREVER)?), now)),
-        Some((b'E', error)) => Err(in_script(error)),
         _ => Err(disagrees()),
     }
 }
@@ -87,7 +84,6 @@ pub(crate) fn seen(answer: Answer) -> Result<Option<(Record, Micros)>, StoreErro
     let expires = u64::try_from(ends).map_or(Micros::FOREVER, |ends| Micros(ends.saturating_mul(1_000)));
     match said.split_first() {
         Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
-        Some((b'E', error)) => Err(in_script(error)),
         _ => Err(disagrees()),
     }
 }
@@ -95,10 +91,6 @@ pub(crate) fn seen(answer: Answer) -> Result<Option<(Record, Micros)>, StoreErro
 /// What the script left alone the protocol leaves alone too.
 fn kept<T>((answer, write): (T, Write)) -> Result<T, StoreError> {
     if write == Write::Keep { Ok(answer) } else { Err(disagrees()) }
-}
-
-fn in_script(error: &[u8]) -> StoreError {
-    Failure::of_script(&String::from_utf8_lossy(error)).into()
 }
 
 fn disagrees() -> StoreError {

@@ -50,11 +50,6 @@ impl Batch for RedisStore {
         let calls: Vec<Call> = done.iter().map(|(held, completion)| Call::complete(held, completion)).collect();
         let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let told = done.iter().zip(said);
-        told.map(|((held, completion), said)| {
-            let answer = said?;
-            self.completed(held, completion, asked, &answer);
-            answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
-        })
-        .collect()
+        told.map(|((held, completion), said)| self.completed(held, completion, asked, &said?)).collect()
     }
 }

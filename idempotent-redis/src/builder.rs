@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, Maker};
 use crate::durability::{Counters, Durability};
 use crate::failure::Failure;
 use crate::hub::Hub;
-use crate::lane::Lane;
+use crate::lane::{Lane, WAITING};
 use crate::link::{Link, Patience, Target};
 use crate::script::{Dialect, Scripts};
 use crate::sentinel::Sentinels;
@@ -104,7 +104,7 @@ impl RedisStoreBuilder {
     /// A claim that too few replicas have in time is given back and refused as not applied. A completion stands
     /// whatever the replicas say, since the handler has run: it is counted ([`RedisStore::counts`]) and warned of.
     /// Renewals and releases do not wait. The wait holds up the connection, and with it all calls for the same server:
-    /// up to `timeout` per trip where replicas are slow. Keep it well below a tenth of the leases.
+    /// up to twice the `timeout`, since two trips are under way at most, where replicas are slow. Keep it well below a tenth of the leases.
     ///
     /// # Default
     /// [`Durability::Primary`]
@@ -170,7 +170,8 @@ impl RedisStoreBuilder {
         let wanted = self.wanted(&url.place, &access);
         let counters = Arc::new(Counters::default());
         let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock.clone())));
-        let patience = Patience { response: self.patience.response + self.durability.patience(), ..self.patience };
+        let patience =
+            Patience { response: self.patience.response + self.durability.patience() * WAITING, ..self.patience };
         let link = |target: Box<dyn Target>| Link::new(target, patience, hub.clone());
         let mut looked = Vec::new();
         let topology = match url.place {

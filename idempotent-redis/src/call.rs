@@ -189,6 +189,17 @@ impl Answer {
     fn new(now: u64, said: Said) -> Self {
         Self { now, said, missing: None }
     }
+
+    /// What a command inside the script was refused is that call's failure, as if it had been refused outside of it.
+    pub(crate) fn judged(self) -> Result<Self, Failure> {
+        match &self.said {
+            Said::Text(said) | Said::Seen(Some(said), _) => match said.split_first() {
+                Some((b'E', error)) => Err(Failure::of_script(&String::from_utf8_lossy(error))),
+                _ => Ok(self),
+            },
+            _ => Ok(self),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -135,7 +135,8 @@ impl std::fmt::Display for Missing {
 pub struct RedisCounts {
     /// Claims that were granted and given back, since too few replicas had them in time.
     pub claims_not_replicated: u64,
-    /// Completions that stand though too few replicas had them in time: a failover may lose them.
+    /// Completions that stand though too few replicas had them in time, or asked again, which does not tell whether the
+    /// first was copied: a failover may lose them.
     pub completions_not_replicated: u64,
     /// Calls that another server of a cluster had to be asked for (`MOVED`, `ASK`).
     pub redirections: u64,

@@ -65,8 +65,9 @@ impl Failure {
         Self::of_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// What a command inside a script was told: "CODE text".
+    /// What a command inside a script was told: "CODE text", which Redis 6.2 says behind the place, "@user_script: 67: -".
     pub(crate) fn of_script(said: &str) -> Self {
+        let said = if said.starts_with('@') { said.split_once(": -").map_or(said, |(_, said)| said) } else { said };
         let (code, text) = said.split_once(' ').unwrap_or((said, ""));
         Self::of_code(code, text)
     }
@@ -105,11 +106,15 @@ impl Failure {
         }
     }
 
-    /// What the client library said while it connected: nothing else was sent.
+    /// What the client library said while it connected: nothing else was sent. What is refused for a reason that is not
+    /// known, too many clients for one, may be taken in a moment.
     pub(crate) fn of_connecting(error: &RedisError) -> Self {
-        match Self::of_client(error) {
-            Self { kind: FailureKind::Store(StoreErrorKind::Ambiguous), text } => Self::unreachable(text),
-            failure => failure,
+        let Self { kind, text } = Self::of_client(error);
+        let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+        match kind {
+            FailureKind::Store(StoreErrorKind::Ambiguous) => Self::unreachable(text),
+            FailureKind::Store(StoreErrorKind::Schema) if refused && !is_final(&text) => Self::unreachable(text),
+            kind => Self { kind, text },
         }
     }
 
@@ -161,6 +166,11 @@ fn denies(text: &str) -> bool {
     text.contains("can't run this command") || text.contains("no permissions") || text.contains("NOPERM")
 }
 
+/// What a server that is connected to refuses for good: a database or a protocol that it does not have.
+fn is_final(text: &str) -> bool {
+    ["DB index", "SELECT is not allowed", "NOPROTO"].iter().any(|words| text.contains(words))
+}
+
 /// The server's own words, and what to do where they do not say it.
 fn explained(code: &str, text: &str) -> String {
     let remedy = match code {
@@ -184,6 +194,32 @@ fn explained(code: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_refused_while_connecting_is_worth_another_try_unless_it_is_for_good() {
+        let refused = |text: &str| {
+            let error =
+                RedisError::from((ErrorKind::Server(ServerErrorKind::ResponseError), "refused", text.to_owned()));
+            Failure::of_connecting(&error).kind
+        };
+        assert_eq!(refused("max number of clients reached"), FailureKind::Unreachable);
+        assert_eq!(refused("nobody knows this one"), FailureKind::Unreachable);
+        assert_eq!(refused("DB index is out of range"), store(StoreErrorKind::Schema));
+        assert_eq!(refused("SELECT is not allowed in cluster mode"), store(StoreErrorKind::Schema));
+        assert_eq!(refused("this user has no permissions to run the 'select' command"), store(StoreErrorKind::Denied));
+    }
+
+    #[test]
+    fn what_a_command_inside_a_script_was_told_means_the_same_behind_the_place_it_was_told_at() {
+        for said in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
+            let placed = Failure::of_script(&format!("@user_script: 67: -{said}"));
+            assert_eq!(
+                (&placed.kind, placed.text()),
+                (&Failure::of_script(said).kind, Failure::of_script(said).text())
+            );
+        }
+        assert_eq!(Failure::of_script("@user_script: 67: -READONLY x").kind, FailureKind::NotPrimary);
+    }
 
     #[test]
     fn a_redirection_without_a_host_is_to_the_host_that_sent_it() {

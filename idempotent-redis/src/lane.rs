@@ -3,15 +3,19 @@
 //! server works on one while the answers to the other are handed out.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::call::{Answer, Call};
+use crate::durability::Durability;
 use crate::failure::Failure;
 use crate::link::Link;
 use crate::turn::{self, Manner};
 
 /// Turns under way at once. With one the server idles while answers are handed out, with three they get smaller.
 const TURNS: usize = 2;
+/// Trips under way at once that wait for replicas or a disk: they wait one after the other, and what comes behind them
+/// with them. More would look as if the server were dead.
+pub(crate) const WAITING: u32 = 2;
 /// Keys of one command: no other client waits longer than it takes.
 pub(crate) const MOST: usize = 256;
 
@@ -24,6 +28,7 @@ struct Inner {
     link: Link,
     manner: Manner,
     state: Mutex<State>,
+    may_wait: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +46,8 @@ struct Job {
 
 impl Lane {
     pub(crate) fn new(link: Link, manner: Manner) -> Self {
-        Self(Arc::new(Inner { link, manner, state: Mutex::default() }))
+        let may_wait = Arc::new(Semaphore::new(WAITING as usize));
+        Self(Arc::new(Inner { link, manner, state: Mutex::default(), may_wait }))
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -78,6 +84,9 @@ impl Lane {
             None => {
                 // Handed over when this ends, answered or dropped.
                 let _turn = Alone(self);
+                if self.waits(&[call]) {
+                    return turn::only(Box::pin(self.waited(&[call], false)).await);
+                }
                 turn::one(&self.0.link, &self.0.manner, call).await
             }
             // Without an answer the turn ended with its runtime.
@@ -87,12 +96,41 @@ impl Lane {
 
     /// Sends these in their order, whatever else is under way. Each has its own answer.
     pub(crate) async fn all(&self, calls: &[&Call]) -> Vec<Result<Answer, Failure>> {
-        turn::send(&self.0.link, &self.0.manner, calls).await
+        if self.waits(calls) {
+            return self.waited(calls, false).await;
+        }
+        turn::send(&self.0.link, &self.0.manner, calls, false).await
     }
 
     /// Sends a call by itself, to a node that its slot is being moved to.
     pub(crate) async fn asking(&self, call: &Call) -> Result<Answer, Failure> {
-        turn::asking(&self.0.link, &self.0.manner, call).await
+        if self.waits(&[call]) {
+            return turn::only(self.waited(&[call], true).await);
+        }
+        turn::only(turn::send(&self.0.link, &self.0.manner, &[call], true).await)
+    }
+
+    /// Whether a trip with these waits for more than the answers.
+    fn waits(&self, calls: &[&Call]) -> bool {
+        self.0.manner.durability != Durability::Primary && calls.iter().any(|call| call.terms.waits)
+    }
+
+    /// Sends these when it is their turn to wait. By a task: the server goes on waiting when the caller has given up.
+    async fn waited(&self, calls: &[&Call], asking: bool) -> Vec<Result<Answer, Failure>> {
+        let permit = self.permit().await;
+        let (lane, owned) = (self.clone(), calls.iter().map(|call| (*call).clone()).collect::<Vec<_>>());
+        let sent = tokio::spawn(async move {
+            let _permit = permit;
+            let calls: Vec<&Call> = owned.iter().collect();
+            turn::send(&lane.0.link, &lane.0.manner, &calls, asking).await
+        });
+        sent.await.unwrap_or_else(|_| vec![Err(Failure::ambiguous("the runtime that sent it has ended")); calls.len()])
+    }
+
+    /// To wait for replicas or a disk.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        // Never closed.
+        self.0.may_wait.clone().acquire_owned().await.ok()
     }
 
     /// Whether somebody waits; if not, the turn is given back.
@@ -111,13 +149,16 @@ impl Lane {
 
     /// Everything that waits, in one turn.
     async fn serve(&self) {
+        let waits = self.0.manner.durability != Durability::Primary;
+        // First: who gives up until then need not be sent, and who comes until then goes along.
+        let _permit = if waits { self.permit().await } else { None };
         let mut jobs = self.take();
         // Dropped callers do not want it any more, and nothing was sent.
         jobs.retain(|job| !job.caller.is_closed());
         // Of each kind together: no caller can tell who was first.
         jobs.sort_by_key(|job| job.call.terms);
         let calls: Vec<&Call> = jobs.iter().map(|job| &job.call).collect();
-        let answers = self.all(&calls).await;
+        let answers = turn::send(&self.0.link, &self.0.manner, &calls, false).await;
         for (job, answer) in jobs.into_iter().zip(answers) {
             // It may have gone meanwhile.
             let _ = job.caller.send(answer);

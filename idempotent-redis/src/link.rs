@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use idempotent_core::StoreErrorKind;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind, Value};
 
 use crate::failure::{Failure, FailureKind};
 use crate::flight::Flight;
@@ -320,10 +319,11 @@ impl Wire {
 
     /// Nothing was sent yet: whatever went wrong, nothing was applied.
     async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
-        let failure = Failure::of_client(error);
+        let failure = Failure::of_connecting(error);
+        let speaks = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match failure.kind {
-            FailureKind::Store(StoreErrorKind::Ambiguous) if self.is_known() => Failure::unreachable(failure.text()),
-            FailureKind::Store(StoreErrorKind::Ambiguous) => {
+            // A server that speaks is none that should be reached otherwise.
+            FailureKind::Unreachable if !self.is_known() && !speaks => {
                 let address = client.get_connection_info().addr();
                 let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
                 Failure::unreachable(format!("{}{remedy}", failure.text()))

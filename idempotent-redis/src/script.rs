@@ -135,6 +135,23 @@ mod tests {
     }
 
     #[test]
+    fn every_write_of_a_plain_script_that_full_memory_must_not_stop_is_let_through() {
+        let must = ALL.iter().filter(|(_, text)| text.starts_with("#!lua flags=allow-oom"));
+        let mut seen = 0;
+        for (script, text) in must {
+            let plain = in_dialect(text, Dialect::Plain);
+            let writes = plain.matches("'SET'").count();
+            assert_eq!(
+                plain.matches("(pcall('PERSIST', k) and pcall)('SET', k,").count(),
+                writes,
+                "{script:?}: {plain}"
+            );
+            seen += writes;
+        }
+        assert!(seen >= 6, "of {seen} writes");
+    }
+
+    #[test]
     fn what_ends_a_run_is_let_through_when_memory_is_full_and_a_claim_is_not() {
         let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
         assert_eq!(first(Script::Claim), "#!lua");

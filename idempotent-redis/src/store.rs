@@ -127,7 +127,7 @@ impl RedisStore {
         Box::pin(self.granted(said, request, asked)).await
     }
 
-    async fn settle(
+    pub(crate) async fn settle(
         &self,
         call: &Call,
         decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
@@ -154,8 +154,7 @@ impl Store for RedisStore {
         let asked = self.0.hub.cache.asked();
         let call = Call::complete(held, completion);
         let answer = self.0.topology.ask(&call, BUDGET).await?;
-        self.completed(held, completion, asked, &answer);
-        answer::settled(&answer, |found, now| protocol::complete(found, held, completion, now))
+        self.completed(held, completion, asked, &answer)
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {

@@ -7,7 +7,6 @@ use idempotent_core::{Fact, FastTier, Fencing, Fingerprint, Key, Micros, StoreEr
 
 use crate::RedisStore;
 use crate::call::{Answer, Call, Said};
-use crate::failure::Failure;
 use crate::record::{VERSION, foreign};
 
 /// Keeps what is consumed for a [`TieredStore`](idempotent_core::TieredStore) whose records lie elsewhere: a duplicate
@@ -48,10 +47,7 @@ impl RedisTier {
     async fn ask(&self, call: &Call) -> Result<Option<Vec<u8>>, StoreError> {
         let Answer { said, .. } = self.0.0.topology.ask(call, BUDGET).await?;
         match said {
-            Said::Text(said) => match said.split_first() {
-                Some((b'E', error)) => Err(Failure::of_script(&String::from_utf8_lossy(error)).into()),
-                _ => Ok(Some(said)),
-            },
+            Said::Text(said) => Ok(Some(said)),
             _ => Ok(None),
         }
     }

@@ -29,12 +29,9 @@ struct Form {
 /// What a command was answered, and whether it is as durable as it should be.
 type Told = Result<(Value, Option<Missing>), Failure>;
 
-/// One call as one command.
+/// One call that waits for nothing but its answer, as one command.
 pub(crate) async fn one(link: &Link, manner: &Manner, call: &Call) -> Result<Answer, Failure> {
     let scripts = &manner.scripts;
-    if manner.durability != Durability::Primary {
-        return only(Box::pin(send(link, manner, &[call])).await);
-    }
     let said = match link.one(&command(scripts, &[call], false)).await {
         // The cache of scripts is each server's own, and may be emptied at any time: in full, to the same one.
         Err(failure) if failure.kind == FailureKind::NoScript => {
@@ -42,20 +39,12 @@ pub(crate) async fn one(link: &Link, manner: &Manner, call: &Call) -> Result<Ans
         }
         said => said?,
     };
-    answers(call.terms.script, 1, said)?.pop().ok_or_else(unanswered)
+    answers(call.terms.script, 1, said)?.pop().ok_or_else(unanswered)?.judged()
 }
 
-/// One call, to a node that a slot is being moved to: each command needs its own `ASKING` just before it.
-pub(crate) async fn asking(link: &Link, manner: &Manner, call: &Call) -> Result<Answer, Failure> {
-    only(calls(link, manner, &[call], true).await)
-}
-
-/// Calls in their order, those of the same terms that follow each other joined into one command.
-pub(crate) async fn send(link: &Link, manner: &Manner, all: &[&Call]) -> Vec<Result<Answer, Failure>> {
-    calls(link, manner, all, false).await
-}
-
-async fn calls(link: &Link, manner: &Manner, calls: &[&Call], asking: bool) -> Vec<Result<Answer, Failure>> {
+/// Calls in their order, those of the same terms that follow each other joined into one command. `asking`: to a node that
+/// a slot is being moved to; each command needs its own `ASKING` just before it.
+pub(crate) async fn send(link: &Link, manner: &Manner, calls: &[&Call], asking: bool) -> Vec<Result<Answer, Failure>> {
     let most = if manner.joins { MOST } else { 1 };
     let alike = calls.chunk_by(|one, next| one.terms == next.terms);
     let groups: Vec<&[&Call]> = alike.flat_map(|group| group.chunks(most)).collect();
@@ -118,14 +107,15 @@ fn parted(group: &[&Call], said: Told) -> Vec<Result<Answer, Failure>> {
     let told = said.and_then(|(said, missing)| Ok((answers(first.terms.script, group.len(), said)?, missing)));
     match told {
         Ok((answers, missing)) if answers.len() == group.len() => {
-            answers.into_iter().map(|answer| Ok(Answer { missing, ..answer })).collect()
+            answers.into_iter().map(|answer| Answer { missing, ..answer }.judged()).collect()
         }
         Ok(_) => vec![Err(Failure::ambiguous("the server answered for another number of keys")); group.len()],
         Err(failure) => vec![Err(failure); group.len()],
     }
 }
 
-fn only(mut all: Vec<Result<Answer, Failure>>) -> Result<Answer, Failure> {
+/// The answer where one was asked for.
+pub(crate) fn only(mut all: Vec<Result<Answer, Failure>>) -> Result<Answer, Failure> {
     all.pop().unwrap_or_else(|| Err(unanswered()))
 }
 

@@ -123,3 +123,40 @@ async fn a_server_that_cannot_wait_for_its_disk_is_refused_at_once() {
     assert_eq!(error.kind(), StoreErrorKind::Schema);
     assert!(error.to_string().contains("7.2") && error.to_string().contains("appendonly"), "{error}");
 }
+
+#[tokio::test]
+async fn callers_that_give_up_on_what_waits_do_not_make_the_server_look_dead() {
+    let server = RedisServer::start();
+    let store = waiting(server.url(), 1, 300).await;
+    // Far more waits than the time for an answer has room for.
+    for at in 0..30 {
+        let request = ask(key("a", at), 1);
+        let given_up = Duration::from_millis(50);
+        if at % 2 == 0 {
+            let _ = tokio::time::timeout(given_up, store.claim(&request)).await;
+        } else {
+            let all = std::slice::from_ref(&request);
+            let _ = tokio::time::timeout(given_up, store.abilities().batch.unwrap().claim_all(all)).await;
+        }
+    }
+    store.peek(&key("a", 0)).await.unwrap();
+    // Answered by then, and the next one has its turn.
+    assert_eq!(store.claim(&ask(key("b", 1), 1)).await.unwrap_err().kind(), StoreErrorKind::NotApplied);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_while_it_is_asked_how_far_it_got_is_not_granted() {
+    let group = RedisReplicas::start(1);
+    let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
+    let request = ask(key("a", 1), 1);
+    granted(plain.claim(&request).await);
+    // As if an operator had forgotten the key in between.
+    let gone = |text: &str| {
+        if text.contains("-- Renews leases") { "#!lua\nreturn {1, 1, 'A'}".to_owned() } else { text.to_owned() }
+    };
+    let durability = Durability::wait(1, Duration::from_millis(50));
+    let store = RedisStore::builder(group.url()).cache(None).durability(durability).edit_scripts(gone);
+    let error = store.connect().await.unwrap().claim(&request).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::NotApplied);
+    assert!(error.to_string().contains("lost again"), "{error}");
+}
