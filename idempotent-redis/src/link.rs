@@ -1,19 +1,25 @@
 //! One connection to one server, made again when it breaks.
+mod end;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, Value};
 
+pub(crate) use self::end::Closer;
+use self::end::{End, Pushes};
 use crate::failure::{Failure, FailureKind};
 use crate::flight::Flight;
 use crate::hub::Hub;
 use crate::reach;
 use crate::script::{FORGOTTEN, SETTLED};
-use crate::watchdog::Watchdog;
 
 /// Where to connect to; asked before each connection.
 #[async_trait]
@@ -72,60 +78,6 @@ struct Line {
     end: Arc<End>,
     /// The runtime that drives it.
     home: tokio::runtime::Id,
-}
-
-/// Whether a connection has ended, told once.
-struct End {
-    closed: AtomicBool,
-    /// It hears what other processes tell.
-    hears: AtomicBool,
-    hub: Arc<Hub>,
-    dog: Arc<Watchdog>,
-}
-
-impl End {
-    fn new(hub: Arc<Hub>) -> Self {
-        Self { closed: AtomicBool::new(false), hears: AtomicBool::new(false), hub, dog: Arc::default() }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    fn close(&self) {
-        if !self.closed.swap(true, Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
-            self.hub.deaf();
-        }
-        // It holds the connection, too.
-        self.dog.end();
-    }
-
-    fn listens(&self) {
-        self.hub.listening();
-        // Of this and the end each sees the other, or is seen: one order for both.
-        self.hears.store(true, Ordering::SeqCst);
-        if self.closed.load(Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
-            self.hub.deaf();
-        }
-    }
-}
-
-impl Drop for End {
-    /// Nobody hears over a connection that is gone.
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Ends a connection: nothing more is sent over it.
-pub(crate) struct Closer(Weak<End>);
-
-impl Closer {
-    pub(crate) fn close(&self) {
-        if let Some(end) = self.0.upgrade() {
-            end.close();
-        }
-    }
 }
 
 impl Link {
@@ -378,24 +330,3 @@ impl fmt::Debug for Link {
         f.debug_struct("Link").field("to", &self.0.target.name()).finish_non_exhaustive()
     }
 }
-
-/// What a server says without being asked, and the end of the connection.
-struct Pushes {
-    end: Arc<End>,
-    hub: Arc<Hub>,
-}
-
-impl AsyncPushSender for Pushes {
-    fn send(&self, push: PushInfo) -> Result<(), SendError> {
-        match (push.kind, &push.data[..]) {
-            (PushKind::Disconnection, _) => self.end.close(),
-            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(key)]) => self.hub.told(channel, key),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;
