@@ -3,10 +3,11 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
+
+use crate::words::command;
 
 #[derive(Default)]
 pub(crate) struct Says {
@@ -123,23 +124,6 @@ async fn serve(stream: TcpStream, says: Arc<Says>) {
             return;
         }
     }
-}
-
-async fn command(stream: &mut BufReader<OwnedReadHalf>) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    for _ in 0..number(stream).await? {
-        let mut word = vec![0; number(stream).await? + 2];
-        stream.read_exact(&mut word).await.ok()?;
-        word.truncate(word.len() - 2);
-        words.push(String::from_utf8_lossy(&word).into_owned());
-    }
-    Some(words)
-}
-
-async fn number(stream: &mut BufReader<OwnedReadHalf>) -> Option<usize> {
-    let mut line = String::new();
-    stream.read_line(&mut line).await.ok()?;
-    line.trim_end().get(1..)?.parse().ok()
 }
 
 pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {

@@ -5,6 +5,8 @@ mod fake;
 mod others;
 mod refusals;
 mod sentinel;
+#[path = "../support/words.rs"]
+mod words;
 
 use std::time::Duration;
 

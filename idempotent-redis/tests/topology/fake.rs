@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+use crate::words::command;
 
 pub(crate) struct Fake {
     port: u16,
@@ -108,22 +110,4 @@ async fn serve(stream: TcpStream, silent: Duration, says: Script, scripts: Arc<A
             return;
         }
     }
-}
-
-/// An array of strings.
-async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    for _ in 0..number(stream).await? {
-        let mut word = vec![0; number(stream).await? + 2];
-        stream.read_exact(&mut word).await.ok()?;
-        word.truncate(word.len() - 2);
-        words.push(String::from_utf8_lossy(&word).into_owned());
-    }
-    Some(words)
-}
-
-async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
-    let mut line = String::new();
-    stream.read_line(&mut line).await.ok()?;
-    line.trim_end().get(1..)?.parse().ok()
 }

@@ -6,6 +6,8 @@ mod failover;
 mod fake;
 mod refusals;
 mod sentinel;
+#[path = "../support/words.rs"]
+mod words;
 
 use std::time::Duration;
 
