@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use idempotent_core::StoreErrorKind::{Corrupt, Foreign, NotApplied};
+use idempotent_core::StoreErrorKind::{Ambiguous, Corrupt, Foreign, NotApplied};
 use idempotent_core::{Claim, Settled, Store, StoreError};
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer, Value};
@@ -61,21 +61,25 @@ async fn n64_a_full_memory_refuses_claims_and_stores_what_runs() {
 #[tokio::test]
 async fn n65_a_server_that_loads_is_waited_for_a_while() {
     let slow = ["--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"];
-    let server = Arc::new(RedisServer::builder().args(slow).args(["--enable-debug-command", "yes"]).start());
+    let server = Arc::new(RedisServer::builder().args(slow).start());
     for number in 0..300 {
         server.command(&["SET", &format!("filler {number}"), &"x".repeat(1024)]);
     }
     let store = open(&server).await;
+    server.command(&["SAVE"]);
+    // Not DEBUG RELOAD: Redis 8.0 can fail an assertion of its own after one that clients have asked it things in.
     let loading = thread::spawn({
         let server = server.clone();
-        move || server.try_command(&["DEBUG", "RELOAD"])
+        move || server.restart()
     });
     until("loading", || says(&server, "LOADING"));
+    // It finds its connection gone, and makes another.
+    said(impatient(&store, "a").await, Ambiguous, &[]);
     said(impatient(&store, "a").await, NotApplied, &["LOADING", "tried again"]);
     said(RedisStore::connect(server.url()).await, NotApplied, &["LOADING"]);
     // With more patience it is there in the end.
     cycle(&store, "a").await.unwrap();
-    loading.join().unwrap().unwrap();
+    loading.join().unwrap();
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ impl RedisServer {
     }
 
     /// Stops it in good order (SIGTERM), if it is there, and starts it on the same port and folder. What it held is
-    /// lost, unless it keeps an [append-only file](RedisBuilder::aof).
+    /// lost, but for what it has in an [append-only file](RedisBuilder::aof) or was told to `SAVE`.
     ///
     /// # Panics
     /// Where it does not come back.
