@@ -194,6 +194,17 @@ pub enum Rejection {
         /// Why it cannot be read, if one was kept.
         cause: Option<CodecError>,
     },
+    /// Done before, and its result is not given twice: a token that was used, or an equal call within the window.
+    #[error("{}", message.as_deref().unwrap_or("done before: this is a duplicate"))]
+    Duplicate {
+        /// When an equal call counts as another one, where that is soon: within a [`window`](crate::Policy::window).
+        retry_after: Option<Duration>,
+        /// The attribute's `message`, if it has one.
+        message: Option<Arc<str>>,
+    },
+    /// The token is not one of those that were issued to this caller, or its time is over.
+    #[error("no such token for this caller: ask for a new one")]
+    UnknownToken,
     /// Failed for good in an earlier delivery.
     #[error("failed for good before: {error}")]
     Failed {

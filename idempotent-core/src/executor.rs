@@ -190,6 +190,10 @@ impl Executor {
             // Boxed: so rare a way must not make every run's future larger.
             Err(Turned::Unprotected(_, terms)) => Box::pin(self.unprotected(&terms, frame, report, handler)).await,
             Err(Turned::Away(rejection)) => handler.come_back_later(&mut report, rejection),
+            Err(Turned::Duplicate(prepared)) => {
+                let rejection = Box::pin(self.duplicate(&prepared)).await;
+                handler.come_back_later(&mut report, rejection)
+            }
         }
     }
 
@@ -221,6 +225,20 @@ impl Executor {
                 self.0.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
             }
         }
+    }
+
+    pub(crate) fn bits(&self) -> Result<u128, crate::EntropyError> {
+        self.0.entropy.bits()
+    }
+
+    /// A store that does not answer in time is one that failed.
+    pub(crate) async fn in_time<T>(
+        &self,
+        patience: std::time::Duration,
+        asked: impl Future<Output = Result<T, crate::StoreError>>,
+    ) -> Result<T, crate::StoreError> {
+        let answer = self.before(self.0.clock.now() + patience, asked).await;
+        answer.unwrap_or_else(|| Err(claim::unanswered()))
     }
 
     fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, Rejection> {

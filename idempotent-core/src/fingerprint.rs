@@ -21,8 +21,12 @@ impl Fingerprint {
     /// Of bytes as they are. What is streamed must be buffered first.
     #[must_use]
     pub fn of_bytes(bytes: impl AsRef<[u8]>) -> Self {
+        Self::by_sha256(&Sha256::digest(bytes))
+    }
+
+    fn by_sha256(whole: &[u8]) -> Self {
         let mut digest = [0; 16];
-        digest.copy_from_slice(&Sha256::digest(bytes)[..16]);
+        digest.copy_from_slice(&whole[..16]);
         Self { algorithm: Self::SHA256, digest }
     }
 
@@ -50,6 +54,45 @@ impl Fingerprint {
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let [algorithm, digest @ ..] = bytes;
         Self { algorithm, digest }
+    }
+}
+
+/// Takes bytes as they come, for a body that is read in pieces: how they were cut does not count.
+///
+/// ```
+/// use idempotent_core::{Fingerprint, Fingerprinter};
+///
+/// let mut pieces = Fingerprinter::new();
+/// pieces.push("ab");
+/// pieces.push("c");
+/// assert_eq!(pieces.finish(), Fingerprint::of_bytes("abc"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Fingerprinter(Sha256);
+
+impl Fingerprinter {
+    /// Of nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next piece.
+    pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.update(bytes);
+    }
+
+    /// A part of its own: its length, then its bytes, so that it cannot run over into the next.
+    pub fn part(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    /// The fingerprint of all of it.
+    #[must_use]
+    pub fn finish(self) -> Fingerprint {
+        Fingerprint::by_sha256(&self.0.finalize())
     }
 }
 

@@ -25,6 +25,7 @@ mod record;
 mod reply;
 pub mod store;
 mod sync;
+mod token;
 mod url;
 mod waiters;
 
@@ -38,12 +39,12 @@ pub use context::AlreadyInstalled;
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
 pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler};
-pub use fingerprint::{Fingerprint, Fingerprinted};
+pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Counts, Event, Observer, Run, Tracing};
 pub use outcome::{Disposition, Outcome};
-pub use policy::{OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
+pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
@@ -51,6 +52,7 @@ pub use store::{
     MemoryStoreBuilder, MemoryTier, Page, Purge, Seen, Store, TierCounts, TieredStore, TieredStoreBuilder, Version,
     Watch, Watching,
 };
+pub use token::{Token, Tokens};
 
 /// What URLs of stores have in common. Not for people: anything here may change in a patch release.
 #[doc(hidden)]

@@ -21,6 +21,8 @@ pub enum Outcome {
     /// whatever a handler does behind such a run (`charge().await?; mail().await?`) is not done again. Where that
     /// matters give it a key of its own, or see to it that results can be kept.
     ConsumedWithoutResult,
+    /// A duplicate of a consumed key, refused as one: `on_consumed = refuse`.
+    Duplicate,
     /// The handler failed and the marker is gone: the next delivery may run.
     Released {
         /// When to deliver again.
@@ -164,7 +166,9 @@ impl Outcome {
     pub fn disposition(&self) -> Disposition {
         let dead_letter = |reason: &'static str| Disposition::DeadLetter { reason: reason.into() };
         match *self {
-            Self::Ran | Self::Unprotected | Self::Replayed | Self::ConsumedWithoutResult => Disposition::Ack,
+            Self::Ran | Self::Unprotected | Self::Replayed | Self::ConsumedWithoutResult | Self::Duplicate => {
+                Disposition::Ack
+            }
             Self::Released { retry_after }
             | Self::InFlight { retry_after }
             | Self::Delayed { retry_after }
@@ -204,6 +208,7 @@ impl Outcome {
     pub(crate) fn of(rejection: &Rejection) -> Self {
         match rejection {
             Rejection::ConsumedWithoutResult { .. } => Self::ConsumedWithoutResult,
+            Rejection::Duplicate { .. } => Self::Duplicate,
             Rejection::Dead { fencing, .. } => Self::Dead { fencing: *fencing },
             Rejection::Delayed { retry_after } => Self::Delayed { retry_after: *retry_after },
             Rejection::Draining { retry_after } => Self::Draining { retry_after: *retry_after },
@@ -211,7 +216,7 @@ impl Outcome {
             Rejection::InFlight { retry_after, .. } => Self::InFlight { retry_after: *retry_after },
             // A handler without a name is set up wrong; the message is not at fault.
             Rejection::Key(KeyError::NoName { .. }) => Self::Misconfigured,
-            Rejection::Key(_) => Self::BadKey,
+            Rejection::Key(_) | Rejection::UnknownToken => Self::BadKey,
             Rejection::LeaseLost => Self::LeaseLost,
             Rejection::Mismatch => Self::Mismatch,
             Rejection::Nested { .. } => Self::Nested,

@@ -37,6 +37,18 @@ pub enum OnInFlight {
     Ack,
 }
 
+/// What a duplicate of a consumed key is told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnConsumed {
+    /// The recorded result. The default.
+    #[default]
+    Replay,
+    /// That it is a duplicate: [`Rejection::Duplicate`](crate::Rejection::Duplicate).
+    Refuse,
+}
+
 /// What becomes of a call while the store cannot be asked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
@@ -96,7 +108,8 @@ macro_rules! knobs {
                 let terms = Self { $($name: policy.$name.unwrap_or($default),)* };
                 // Nobody who asks for a lease of an hour wants it cut at ten minutes.
                 let max_run = policy.max_run.unwrap_or(terms.max_run.max(terms.lease));
-                Self { max_run, ..terms }.rounded()
+                let retain = if terms.window.is_zero() { terms.retain } else { terms.window };
+                Self { max_run, retain, ..terms }.rounded()
             }
         }
     };
@@ -123,6 +136,13 @@ knobs! {
     /// # Default
     /// 7 days for mq, 24 h else
     retain: Duration as HumaneTime = DAY;
+    /// Where calls are told apart by what they say: for this long, counted from completion, an equal call is the same
+    /// call; after it, another one. In place of [`retain`](Self::retain), and unlike it not bound to be longer than the
+    /// lease. Zero is no window.
+    ///
+    /// # Default
+    /// No window
+    window: Duration as HumaneTime = Duration::ZERO;
     /// Runs after the first before the key is buried; 0 is one run. [`Policy::NO_LIMIT`] keeps no count.
     ///
     /// # Default
@@ -174,6 +194,11 @@ knobs! {
     /// # Default
     /// [`OnInFlight::Retry`]
     on_in_flight: OnInFlight as OnInFlight = OnInFlight::Retry;
+    /// What a duplicate of a consumed key is told.
+    ///
+    /// # Default
+    /// [`OnConsumed::Replay`]
+    on_consumed: OnConsumed as OnConsumed = OnConsumed::Replay;
     /// What becomes of a call while the store is down.
     ///
     /// # Default
@@ -244,13 +269,26 @@ impl Terms {
         if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }
     }
 
+    /// A token that failed is good again, for a while: so it must not be forgotten.
+    pub(crate) fn of_token(&mut self, ttl: Duration) {
+        self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
+        self.memory = ttl.max(self.lease);
+    }
+
     pub(crate) fn heartbeat(&self) -> Duration {
         if self.heartbeat.is_zero() { self.lease / 3 } else { self.heartbeat }
     }
 
     /// Records count in whole ms in some stores; a duration too short to be seen counts as the shortest.
     fn rounded(mut self) -> Self {
-        let times = [&mut self.lease, &mut self.heartbeat, &mut self.max_run, &mut self.retain, &mut self.memory];
+        let times = [
+            &mut self.lease,
+            &mut self.heartbeat,
+            &mut self.max_run,
+            &mut self.retain,
+            &mut self.window,
+            &mut self.memory,
+        ];
         for time in times {
             if !time.is_zero() {
                 *time = (*time).max(Duration::from_millis(1));

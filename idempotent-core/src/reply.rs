@@ -38,6 +38,20 @@ pub trait Replies<R>: Reshapes {
     /// The caller's answer to a run that failed.
     fn failure(failure: Self::Failure) -> Self::Output<R>;
 
+    /// The caller's answer to a run that went well and could not be recorded: its lease was lost, or the store took no
+    /// note of it. A message must be told so, since it is to come again; whoever waits for an answer may be better off
+    /// with the one there is.
+    ///
+    /// # Errors
+    /// Gives the rejection back, to be told in its place.
+    ///
+    /// # Default
+    /// The rejection
+    fn unrecorded(value: Self::Value, rejection: Rejection) -> Result<Self::Output<R>, Rejection> {
+        let _ = value;
+        Err(rejection)
+    }
+
     /// What is recorded of a failure and told to duplicates of a failed or dead key.
     ///
     /// # Default

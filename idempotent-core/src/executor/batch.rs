@@ -215,6 +215,10 @@ impl Executor {
             }
             Err(Turned::Replay(value)) => answers.replay(at, value, report),
             Err(Turned::Away(rejection)) => answers.reject(at, rejection, report),
+            Err(Turned::Duplicate(prepared)) => {
+                let rejection = prepared.duplicate(prepared.terms.window);
+                answers.reject(at, rejection, report);
+            }
             Err(Turned::Unprotected(error, _)) => answers.reject(at, error.into(), report),
         }
     }
@@ -257,6 +261,7 @@ impl Turned {
         match self {
             Self::Replay(value) => Place::Consumed(value, report),
             Self::Away(rejection) => Place::Away(rejection, report),
+            Self::Duplicate(prepared) => Place::Away(prepared.duplicate(prepared.terms.window), report),
             Self::Unprotected(error, _) => Place::Away(error.into(), report),
         }
     }

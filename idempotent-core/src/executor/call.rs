@@ -1,5 +1,6 @@
 //! One call to be made idempotent.
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Fingerprint, Identity, KeyError, Policy};
 
@@ -11,12 +12,13 @@ pub struct Call {
     pub(super) fingerprint: Result<Option<Fingerprint>, KeyError>,
     pub(super) policy: Policy,
     pub(super) message: Option<Arc<str>>,
+    pub(super) issued: Option<Duration>,
 }
 
 impl Call {
     /// A call of this identity, by the executor's policy.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None }
+        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None, issued: None }
     }
 
     /// Refuses the key with another payload.
@@ -31,7 +33,14 @@ impl Call {
         self
     }
 
-    /// What a duplicate in flight is told instead of the usual text.
+    /// Runs only if the key is a token that [`Tokens`](crate::Tokens) issued; after a run that failed it is good for
+    /// `ttl` again.
+    pub fn issued(mut self, ttl: Duration) -> Self {
+        self.issued = Some(ttl);
+        self
+    }
+
+    /// What a duplicate that gets no result is told instead of the usual text.
     pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.message = Some(message.into());
         self

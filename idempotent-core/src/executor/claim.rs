@@ -13,14 +13,16 @@ use crate::context::Frame;
 use crate::lease::Span;
 use crate::policy::Terms;
 use crate::{
-    Claim, ClaimRequest, Event, Fencing, Grant, Held, Identity, InFlight, Key, Lease, OnInFlight, OnStoreError,
-    OwnerToken, Rejection, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Event, Fencing, Grant, Held, Identity, InFlight, Key, Lease, OnConsumed, OnInFlight,
+    OnStoreError, OwnerToken, Rejection, StoreError, StoreErrorKind,
 };
 
 /// What a claim that was not won leads to.
 pub(super) enum Turned {
     Replay(Option<Arc<[u8]>>),
     Away(Rejection),
+    /// Consumed, and not to be replayed.
+    Duplicate(Box<Prepared>),
     /// The store is down, and the policy says to run all the same.
     Unprotected(StoreError, Box<Terms>),
 }
@@ -36,6 +38,8 @@ pub(super) struct Prepared {
     pub(super) request: ClaimRequest,
     pub(super) terms: Terms,
     message: Option<Arc<str>>,
+    /// The key must have been issued before.
+    issued: bool,
     /// Inside another run: that one may finish while the executor drains, and so may this.
     pub(super) inside: bool,
 }
@@ -43,6 +47,12 @@ pub(super) struct Prepared {
 impl Prepared {
     pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
         Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
+
+    /// What a duplicate that gets no result is told, with this much left of the window.
+    pub(super) fn duplicate(&self, rest: Duration) -> Rejection {
+        let retry_after = (!self.terms.window.is_zero()).then_some(rest);
+        Rejection::Duplicate { retry_after, message: self.message.clone() }
     }
 }
 
@@ -69,6 +79,9 @@ impl Executor {
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared);
         let mut unheard = None;
+        if prepared.issued {
+            Box::pin(self.issued(&prepared, report)).await?;
+        }
         // Nothing but pure steps lies between the call and this.
         let mut asked = self.ask(&prepared, report, &mut unheard, None, report.began()).await;
         if let (OnInFlight::Wait(most), Ok(Claim::InFlight(in_flight))) = (prepared.terms.on_in_flight, &asked.answer) {
@@ -76,6 +89,34 @@ impl Executor {
             asked = Box::pin(self.wait(&prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
         }
         self.granted(prepared, guard, asked, frame, report)
+    }
+
+    /// Looks whether the token is known before it is claimed: a guess must leave no record behind. One that runs out
+    /// between the two was good when it came.
+    async fn issued(&self, prepared: &Prepared, report: &Report<'_>) -> Result<(), Turned> {
+        let until = self.0.clock.now() + prepared.terms.lease / 3;
+        let found = self.before(until, self.0.store.peek(&prepared.request.key)).await;
+        match found.unwrap_or_else(|| Err(unanswered())) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Rejection::UnknownToken.into()),
+            Err(error) => {
+                report.event(&Event::StoreFailed { step: "peek", error: &error });
+                Err(self.refused(error, prepared))
+            }
+        }
+    }
+
+    /// What a duplicate is told that gets no result: with the rest of the window, where the store can tell it.
+    pub(super) async fn duplicate(&self, prepared: &Prepared) -> Rejection {
+        let window = prepared.terms.window;
+        let mut rest = window;
+        if let Some(inspect) = self.0.store.abilities().inspect.filter(|_| !window.is_zero()) {
+            let until = self.0.clock.now() + prepared.terms.lease / 3;
+            if let Some(Ok(Some(seen))) = self.before(until, inspect.inspect(&prepared.request.key)).await {
+                rest = (seen.record.expires_at - seen.now).min(window);
+            }
+        }
+        prepared.duplicate(rest)
     }
 
     /// What follows from the store's answer.
@@ -101,7 +142,13 @@ impl Executor {
                 if !asked.unheard {
                     guard.disarm();
                 }
-                Err(answer.map_or_else(|error| self.refused(error, &prepared), |other| self.turned(other, &prepared)))
+                Err(match answer {
+                    Ok(Claim::Consumed(_)) if prepared.terms.on_consumed == OnConsumed::Refuse => {
+                        Turned::Duplicate(prepared)
+                    }
+                    Ok(other) => self.turned(other, &prepared),
+                    Err(error) => self.refused(error, &prepared),
+                })
             }
         }
     }
@@ -113,10 +160,13 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
-        let Call { identity, fingerprint, policy, message } = call;
+        let Call { identity, fingerprint, policy, message, issued } = call;
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
-        let terms = self.terms(&identity.scene, policy)?;
+        let mut terms = self.terms(&identity.scene, policy)?;
+        if let Some(ttl) = issued {
+            terms.of_token(ttl);
+        }
         if let Some(scope) = frame.runs(&key) {
             return Err(Rejection::Nested { scope: scope.into() });
         }
@@ -129,19 +179,21 @@ impl Executor {
         // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
         let owner = OwnerToken(self.0.entropy.bits()?.max(1));
         let request = request(&identity, key, owner, fingerprint, &terms);
-        Ok(Box::new(Prepared { request, terms, message, inside }))
+        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside }))
     }
 
     /// Makes the grant a lease: only here it is known when the claim was sent.
     fn lease(
         &self,
         prepared: &Prepared,
-        grant: Grant,
+        mut grant: Grant,
         frame: &Frame,
         report: &Report<'_>,
         trip: (Instant, Instant),
     ) -> Lease {
         let held = prepared.held(Some(grant.fencing));
+        // The first attempt of a token was its issue.
+        grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
         Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
     }

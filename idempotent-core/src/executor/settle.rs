@@ -45,7 +45,8 @@ impl Attempt<'_> {
                     }
                     Err(rejection) => {
                         let outcome = Outcome::of(&rejection);
-                        (rules.reject(rejection), outcome)
+                        let output = P::unrecorded(value, rejection);
+                        (output.unwrap_or_else(|rejection| rules.reject(rejection)), outcome)
                     }
                 }
             }

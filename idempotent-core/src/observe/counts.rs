@@ -43,6 +43,7 @@ outcomes! {
     17 "mismatch" Self::Mismatch,
     18 "bad_key" Self::BadKey,
     19 "nested" Self::Nested,
+    20 "duplicate" Self::Duplicate,
 }
 
 /// On cache lines of their own: each run writes them, and should not slow what other threads only read.

@@ -68,7 +68,7 @@ fn ended(run: &Run<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
     let (scene, scope, key) = (run.scene.as_str(), run.scope, run.key.map(field::display));
     let name = outcome.name();
     match outcome {
-        Outcome::Ran | Outcome::Replayed | Outcome::ConsumedWithoutResult => {
+        Outcome::Ran | Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::Duplicate => {
             debug!(target: "idempotent", scene, scope, key, outcome = name, ?elapsed, "ended");
         }
         Outcome::Released { .. }

@@ -44,7 +44,7 @@ impl Terms {
         ensure(max_run >= lease, || {
             format!("max_run is {}, it must not be shorter than the lease of {}", time(max_run), time(lease))
         })?;
-        ensure(retain > lease, || {
+        ensure(retain > lease || !self.window.is_zero(), || {
             format!("retain is {}, it must be longer than the lease of {}", time(retain), time(lease))
         })?;
         ensure(memory >= lease, || {

@@ -150,7 +150,8 @@ async fn failover(durability: Durability) -> Lost {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_loses_no_acknowledged_record_but_those_it_has_warned_of() {
-    let Lost { acknowledged, lost, warned, _servers, .. } = failover(Durability::wait(1, Duration::from_millis(300))).await;
+    let Lost { acknowledged, lost, warned, _servers, .. } =
+        failover(Durability::wait(1, Duration::from_millis(300))).await;
     println!("with WAIT: {acknowledged} acknowledged, {lost} of their records lost, {warned} completions warned of");
     assert!(lost as u64 <= warned, "{lost} of {acknowledged} lost, {warned} of them known");
 }
