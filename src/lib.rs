@@ -84,3 +84,11 @@ pub use idempotent_redis::{
 };
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
+#[cfg(feature = "tower")]
+pub use idempotent_tower::{
+    Attempt, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent, InvalidKey, Kept,
+    KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader, ResponseBody,
+    ResponseFuture, ResponseRules, StorePolicy,
+};
+#[cfg(feature = "axum")]
+pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard};

@@ -1,0 +1,174 @@
+//! For axum: what annotated handlers answer with, extractors, and problems as answers.
+use std::borrow::Cow;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use http::request::Parts;
+use idempotent_core::{Codec, CodecError, Json, Rejection, Rejects, Replies, Reshapes, Split};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::kept::Kept;
+use crate::{Attempt, IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind, ResponseRules, reply};
+
+/// How [`Http`] answers.
+pub trait HttpRules: 'static {
+    /// Which answers are kept, and what of them.
+    ///
+    /// # Default
+    /// [`ResponseRules::default`]
+    fn rules() -> Arc<ResponseRules> {
+        static RULES: LazyLock<Arc<ResponseRules>> = LazyLock::new(Arc::default);
+        RULES.clone()
+    }
+
+    /// Puts a problem into words.
+    ///
+    /// # Default
+    /// `application/problem+json`
+    fn problem(problem: Problem) -> Response {
+        problem.into_response()
+    }
+}
+
+/// The defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Standard;
+
+impl HttpRules for Standard {}
+
+/// `reply = Http`: any axum answer, kept and replayed as status, headers and body. The wrapped handler returns
+/// [`Response`].
+///
+/// Answers that count as done are kept as the [`ResponseRules`] say; any other status frees the key.
+///
+/// ```
+/// use axum::Json;
+/// use axum::http::StatusCode;
+/// use axum::response::IntoResponse;
+/// use idempotent_macros::idempotent;
+/// use idempotent_tower::{Http, IdempotencyKey};
+///
+/// #[idempotent(scene = rest, key = key, fingerprint = order, reply = Http, detach, crate = ::idempotent_core)]
+/// async fn create(key: IdempotencyKey, Json(order): Json<String>) -> impl IntoResponse {
+///     (StatusCode::CREATED, Json(order))
+/// }
+///
+/// let _: axum::Router = axum::Router::new().route("/orders", axum::routing::post(create));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Http<C = Standard>(PhantomData<C>);
+
+impl<C> Reshapes for Http<C> {
+    type Output<R> = Response;
+}
+
+impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
+    type Value = Kept<Body>;
+    type Failure = Response;
+
+    // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
+    fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Response>> {
+        reply::judge(reply.into_response(), C::rules())
+    }
+
+    fn value(kept: Kept<Body>) -> Response {
+        match kept.into_response() {
+            Ok(response) => response.map(Body::new),
+            Err(location) => C::problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+        }
+    }
+
+    fn replayed(kept: Kept<Body>) -> Response {
+        match kept.into_response() {
+            Ok(mut response) => {
+                C::rules().replay_header.mark(response.headers_mut());
+                response.map(Body::new)
+            }
+            Err(location) => C::problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+        }
+    }
+
+    fn failure(response: Response) -> Response {
+        response
+    }
+
+    /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
+    fn unrecorded(kept: Kept<Body>, _: Rejection) -> Result<Response, Rejection> {
+        Ok(<Self as Replies<R>>::value(kept))
+    }
+
+    fn describe(response: &Response) -> Cow<'static, str> {
+        format!("answered {}", response.status().as_u16()).into()
+    }
+}
+
+impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
+    fn rejected(rejection: Rejection) -> Response {
+        C::problem(rejection.into())
+    }
+}
+
+/// `codec = AxumJson`: keeps the value inside an [`axum::Json`], for handlers that return
+/// `Result<axum::Json<T>, E>` and do without [`Http`].
+#[derive(Clone, Copy, Debug)]
+pub struct AxumJson;
+
+impl<T: Serialize + DeserializeOwned> Codec<axum::Json<T>> for AxumJson {
+    fn encode(value: &axum::Json<T>) -> Result<Option<Vec<u8>>, CodecError> {
+        Json::encode(&value.0)
+    }
+
+    fn decode(bytes: Option<&[u8]>) -> Result<axum::Json<T>, CodecError> {
+        Json::decode(bytes).map(axum::Json)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.to_response().map(Body::from)
+    }
+}
+
+impl IntoResponseParts for Idempotent {
+    type Error = std::convert::Infallible;
+
+    fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Self::Error> {
+        response.extensions_mut().insert(self);
+        Ok(response)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        read(parts)?.ok_or_else(|| Problem::new(ProblemKind::MissingKey))
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Problem> {
+        read(parts)
+    }
+}
+
+fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
+    let key = KeyRules::default().read(&parts.headers);
+    key.map_err(|invalid| Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
+}
+
+/// Behind the layer, or inside an annotated handler.
+impl<S: Sync> OptionalFromRequestParts<S> for Attempt {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.get().copied().or_else(Self::current))
+    }
+}

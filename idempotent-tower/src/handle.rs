@@ -1,0 +1,239 @@
+//! One request's way: key, principal, body, fingerprint; then the executor's; then the answer's words.
+use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body::Body;
+use idempotent_core::{Call, Executor, Fingerprint, Handler, Identity, Json, Scene as CoreScene};
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::key::InvalidKey;
+use crate::layer::{Scene, Scope, Shared};
+use crate::payload::{self, Unread};
+use crate::reply::{Answer, Replying, Told};
+use crate::service::Answered;
+use crate::{Attempt, Caller, IdempotencyKey, Problem, ProblemKind};
+
+/// The answer to a request that is not handled.
+type Refused = Box<Response<Bytes>>;
+
+/// What a request says about itself before its body is in.
+enum Claimed {
+    Key(IdempotencyKey),
+    /// To be looked for in the body.
+    KeyInBody,
+    Token(Box<str>),
+    Params,
+}
+
+impl Shared {
+    /// Whether nothing is done about it.
+    pub(crate) fn passes(&self, parts: &Parts) -> bool {
+        if !self.methods.contains(&parts.method) || self.skip.as_ref().is_some_and(|skip| skip(parts)) {
+            return true;
+        }
+        match &self.scene {
+            Scene::Key { rules, of: None, required: false } => !parts.headers.contains_key(rules.header_name()),
+            _ => false,
+        }
+    }
+
+    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, mut inner: S, parts: Parts, body: B) -> Answered<R, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Send + 'static> + Send + 'static,
+        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+        R: Body<Data = Bytes, Error: Send> + Send + 'static,
+    {
+        let (call, body) = match self.call(&parts, body).await {
+            Ok(read) => read,
+            Err(refused) => return Ok(refused.map(whole)),
+        };
+        let Some(call) = call else {
+            let passed = inner.call(Request::from_parts(parts, body.into())).await;
+            return passed.map(|response| response.map(ResponseBody::passing));
+        };
+        let (executor, rules) = (self.executor.clone(), self.response.clone());
+        let run = async move {
+            let handler = async || {
+                let mut request = Request::from_parts(parts, B::from(body));
+                if let Some(attempt) = Attempt::current() {
+                    request.extensions_mut().insert(attempt);
+                }
+                inner.call(request).await.map(|response| Answer { response, rules })
+            };
+            executor.run(call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
+        };
+        let run = AssertUnwindSafe(run).catch_unwind();
+        let told = if self.detached { detached(run).await } else { run.await };
+        match told {
+            Ok(told) => self.answer(told),
+            // The panic hook has told the log.
+            Err(_) => Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(whole)),
+        }
+    }
+
+    /// The call that a request makes and its body, or the answer to one that makes none. `None` where it has no key and
+    /// needs none.
+    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<Call>, Bytes), Refused>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let claimed = self.claimed(parts)?;
+        let caller = self.principal.of(parts).map_err(|denied| denied.into_response())?;
+        let mut seen = self.payload.begin(parts);
+        let body = payload::whole(body, self.max_body, seen.as_mut()).await.map_err(|unread| match unread {
+            Unread::TooLarge => {
+                let detail = format!("The body is larger than the {} bytes taken. Nothing was done.", self.max_body);
+                self.problem(Problem::new(ProblemKind::BodyTooLarge).detail(detail))
+            }
+            Unread::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)),
+        })?;
+        let fingerprint = self.payload.finish(seen, parts, &body);
+        let key = match claimed {
+            Claimed::KeyInBody => self.key_in_body(parts, &body)?.map(Claimed::Key),
+            other => Some(other),
+        };
+        let call = key.map(|key| self.by(&key, parts, &caller, fingerprint));
+        Ok((call, body))
+    }
+
+    fn claimed(&self, parts: &Parts) -> Result<Claimed, Refused> {
+        match &self.scene {
+            Scene::Key { of: Some(_), .. } => Ok(Claimed::KeyInBody),
+            Scene::Key { rules, .. } => match rules.read(&parts.headers) {
+                Ok(Some(key)) => Ok(Claimed::Key(key)),
+                Ok(None) => Err(self.missing_key()),
+                Err(invalid) => Err(self.invalid_key(invalid)),
+            },
+            Scene::Token { header, .. } => match token(&parts.headers, header) {
+                Some(token) => Ok(Claimed::Token(token)),
+                None => Err(self.problem(Problem::new(ProblemKind::MissingToken))),
+            },
+            Scene::Param => Ok(Claimed::Params),
+        }
+    }
+
+    fn key_in_body(&self, parts: &Parts, body: &Bytes) -> Result<Option<IdempotencyKey>, Refused> {
+        let Scene::Key { rules, of: Some(of), required } = &self.scene else { return Ok(None) };
+        match of(parts, body) {
+            Some(text) => rules.checked(text).map(Some).map_err(|invalid| self.invalid_key(invalid)),
+            None if *required => Err(self.missing_key()),
+            None => Ok(None),
+        }
+    }
+
+    fn by(&self, claimed: &Claimed, parts: &Parts, caller: &Caller, fingerprint: Option<Fingerprint>) -> Call {
+        let call = match (claimed, &self.scene) {
+            (Claimed::Token(token), Scene::Token { tokens, .. }) => tokens.call(&**token, caller),
+            (Claimed::Key(key), _) => {
+                let call = Call::new(self.identity(parts, caller, key.as_str().as_bytes()));
+                match fingerprint {
+                    Some(fingerprint) => call.fingerprint(Ok(fingerprint)),
+                    None => call,
+                }
+            }
+            // What a request says is its key; one that may say anything has none, and is refused.
+            _ => {
+                let said = fingerprint.map(|said| said.to_bytes());
+                Call::new(self.identity(parts, caller, said.as_ref().map_or(&[], |said| said)))
+            }
+        };
+        let call = call.policy(self.policy);
+        match &self.message {
+            Some(message) => call.message(message.clone()),
+            None => call,
+        }
+    }
+
+    fn identity(&self, parts: &Parts, caller: &Caller, key: &[u8]) -> Identity {
+        let method = parts.method.as_str();
+        let identity = match &self.scope {
+            Scope::Named(scope) => Identity::new(CoreScene::Rest, scope.clone(), key),
+            Scope::Route(named) => match named.as_ref().map_or_else(|| template(parts), |named| named(parts)) {
+                Some(route) => Identity::new(CoreScene::Rest, format!("{method} {route}"), key),
+                // Paths are too many to be names: they count as a part of the key.
+                None => Identity::new(CoreScene::Rest, method.to_owned(), &(parts.uri.path(), key)),
+            },
+        };
+        let identity = identity.tenant(caller).described("the request's key");
+        match &self.prefix {
+            Some(prefix) => identity.prefix(prefix.clone()),
+            None => identity,
+        }
+    }
+
+    fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
+        let gone =
+            |location| self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(whole);
+        Ok(match told {
+            Told::Service(error) => return Err(error),
+            Told::Failed(response) => response.map(ResponseBody::passing),
+            Told::Ran(kept) => kept.into_response().unwrap_or_else(gone),
+            Told::Replayed(kept) => match kept.into_response() {
+                Ok(mut response) => {
+                    self.response.replay_header.mark(response.headers_mut());
+                    response
+                }
+                Err(location) => gone(location),
+            },
+            Told::Rejected(rejection) => self.problem(rejection.into()).map(whole),
+        })
+    }
+
+    fn missing_key(&self) -> Refused {
+        self.problem(Problem::new(ProblemKind::MissingKey))
+    }
+
+    fn invalid_key(&self, invalid: InvalidKey) -> Refused {
+        self.problem(Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
+    }
+
+    fn problem(&self, problem: Problem) -> Refused {
+        let about_keys =
+            matches!(problem.kind(), ProblemKind::MissingKey | ProblemKind::InvalidKey | ProblemKind::KeyReused);
+        let problem = problem.base(self.base.clone()).docs(self.docs.clone().filter(|_| about_keys));
+        match &self.words {
+            Some(words) => words(problem).into(),
+            None => problem.to_response().into(),
+        }
+    }
+}
+
+/// Runs in a task of its own, unless it ends at once: what needs no waiting is not worth one.
+async fn detached<F>(run: F) -> F::Output
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let mut run = Box::pin(run);
+    match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
+        Poll::Ready(output) => output,
+        Poll::Pending => Executor::detach(run).await,
+    }
+}
+
+/// One line, as it stands.
+fn token(headers: &HeaderMap, header: &http::HeaderName) -> Option<Box<str>> {
+    let mut lines = headers.get_all(header).iter();
+    let token = lines.next().filter(|_| lines.next().is_none())?.to_str().ok()?.trim();
+    (!token.is_empty()).then(|| token.into())
+}
+
+#[cfg(feature = "axum")]
+fn template(parts: &Parts) -> Option<String> {
+    parts.extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().to_owned())
+}
+
+#[cfg(not(feature = "axum"))]
+fn template(_: &Parts) -> Option<String> {
+    None
+}
+
+fn whole<R: Body>(bytes: Bytes) -> ResponseBody<R> {
+    ResponseBody::whole(bytes, None)
+}

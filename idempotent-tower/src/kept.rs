@@ -1,0 +1,144 @@
+//! An answer in the form it is kept in.
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use http::{Response, StatusCode};
+use http_body::Body;
+use idempotent_core::{Codec, CodecError, Json};
+
+use crate::ResponseRules;
+use crate::body::ResponseBody;
+
+/// An answer that counts: the handler's, with a body in memory or one that passes through, or one from the record.
+///
+/// Its stored form is this version's number, a byte of flags, the status, the headers and the body, all lengths ahead of
+/// what they measure; header names and values are bytes, and so is the body.
+#[derive(Debug)]
+pub struct Kept<B: Body> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: KeptBody<B>,
+    /// Those it was judged by; none once it comes from a record.
+    pub(crate) rules: Option<Arc<ResponseRules>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum KeptBody<B: Body> {
+    Whole(Bytes, Option<HeaderMap>),
+    /// The handler's own, unread.
+    Passing(ResponseBody<B>),
+    /// Was not kept.
+    Gone,
+}
+
+impl<B: Body> Kept<B> {
+    /// The answer; `Err` with its `Location` if its body was not kept.
+    pub(crate) fn into_response(self) -> Result<Response<ResponseBody<B>>, Option<HeaderValue>> {
+        let body = match self.body {
+            KeptBody::Whole(bytes, trailers) => ResponseBody::whole(bytes, trailers),
+            KeptBody::Passing(body) => body,
+            KeptBody::Gone => return Err(self.headers.get(LOCATION).cloned()),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        Ok(response)
+    }
+}
+
+const VERSION: u8 = 1;
+const GONE: u8 = 1;
+const TRAILERS: u8 = 2;
+
+/// Not JSON all through: a body is bytes. [`Kept`] is not `Serialize`, so this does not meet the codec's own form.
+impl<B: Body> Codec<Kept<B>> for Json {
+    fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
+        let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
+        let (body, trailers) = match &kept.body {
+            KeptBody::Whole(bytes, trailers) => (Some(bytes), trailers.as_ref()),
+            KeptBody::Passing(_) | KeptBody::Gone => (None, None),
+        };
+        let stored = rules.kept(kept.status, &kept.headers, body.cloned().unwrap_or_default());
+        let mut out = Vec::with_capacity(64 + 48 * stored.headers().len() + stored.body().len());
+        let flags = if body.is_none() { GONE } else { 0 } | if trailers.is_some() { TRAILERS } else { 0 };
+        out.extend([VERSION, flags]);
+        out.extend(stored.status().as_u16().to_be_bytes());
+        if body.is_some() {
+            put(&mut out, stored.headers())?;
+            if let Some(trailers) = trailers {
+                put(&mut out, trailers)?;
+            }
+            out.extend(stored.body());
+        } else {
+            // Where it went is all that a duplicate can still be told.
+            let mut location = HeaderMap::new();
+            location.extend(stored.headers().get(LOCATION).map(|value| (LOCATION, value.clone())));
+            put(&mut out, &location)?;
+        }
+        Ok(Some(out))
+    }
+
+    fn decode(bytes: Option<&[u8]>) -> Result<Kept<B>, CodecError> {
+        let bytes = bytes.ok_or_else(|| CodecError::decode::<Kept<B>>("no answer was kept"))?;
+        read(bytes).map_err(CodecError::decode::<Kept<B>>)
+    }
+}
+
+fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
+    let too_many = |_| CodecError::encode::<HeaderMap>("its headers are too many or too long");
+    out.extend(u16::try_from(headers.len()).map_err(too_many)?.to_be_bytes());
+    for (name, value) in headers {
+        out.extend(u16::try_from(name.as_str().len()).map_err(too_many)?.to_be_bytes());
+        out.extend(name.as_str().as_bytes());
+        out.extend(u32::try_from(value.len()).map_err(too_many)?.to_be_bytes());
+        out.extend(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
+    let mut bytes = Reader(bytes);
+    let [version, flags] = bytes.array()?;
+    if version != VERSION {
+        return Err("it was kept by another version");
+    }
+    let status = StatusCode::from_u16(u16::from_be_bytes(bytes.array()?)).map_err(|_| "its status is none")?;
+    let headers = bytes.headers()?;
+    let trailers = if flags & TRAILERS == 0 { None } else { Some(bytes.headers()?) };
+    let body =
+        if flags & GONE == 0 { KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers) } else { KeptBody::Gone };
+    Ok(Kept { status, headers, body, rules: None })
+}
+
+struct Reader<'a>(&'a [u8]);
+
+const SHORT: &str = "it ends too soon";
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn headers(&mut self) -> Result<HeaderMap, &'static str> {
+        let count = usize::from(u16::from_be_bytes(self.array()?));
+        // Grown as it is read: a damaged count must not ask for memory.
+        let mut headers = HeaderMap::new();
+        for _ in 0..count {
+            let length = usize::from(u16::from_be_bytes(self.array()?));
+            let name = HeaderName::from_bytes(self.take(length)?).map_err(|_| "a header's name is none")?;
+            let length = usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| SHORT)?;
+            let value = HeaderValue::from_bytes(self.take(length)?).map_err(|_| "a header's value is none")?;
+            headers.try_append(name, value).map_err(|_| "it has too many headers")?;
+        }
+        Ok(headers)
+    }
+}

@@ -1,0 +1,164 @@
+//! The body of a request: read to its end under a limit, and its fingerprint taken on the way.
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http_body::Body;
+use idempotent_core::{Fingerprint, Fingerprinter};
+use serde_json::Value;
+
+type By = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
+
+/// What two requests with one key must have in common to be the same request. Anything else with that key is refused.
+///
+/// Method, path and query always count, headers never do: tracing headers differ from try to try.
+#[derive(Clone)]
+#[must_use]
+pub struct PayloadCheck(Check);
+
+#[derive(Clone)]
+enum Check {
+    Bytes,
+    Json(Arc<[Box<str>]>),
+    By(Arc<By>),
+    Off,
+}
+
+impl PayloadCheck {
+    /// The body's bytes, however they were cut. The default.
+    pub fn bytes() -> Self {
+        Self(Check::Bytes)
+    }
+
+    /// The body's JSON, whatever the order of its names and its white space. A body that is no JSON counts by its bytes.
+    pub fn canonical_json() -> Self {
+        Self(Check::Json(Arc::from([])))
+    }
+
+    /// Leaves out what this JSON pointer (RFC 6901) names, such as the time of sending: `"/sent_at"`. Elements of arrays
+    /// cannot be left out. Only for [`canonical_json`](Self::canonical_json); no other check looks at it.
+    pub fn exclude(self, pointer: impl Into<String>) -> Self {
+        match self.0 {
+            Check::Json(excluded) => {
+                let new = pointer.into().into_boxed_str();
+                Self(Check::Json(excluded.iter().cloned().chain([new]).collect()))
+            }
+            other => Self(other),
+        }
+    }
+
+    /// By a function of the request's head and body; `None` lets any payload pass.
+    pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
+        Self(Check::By(Arc::new(fingerprint)))
+    }
+
+    /// The same key with another payload is a duplicate all the same.
+    pub fn off() -> Self {
+        Self(Check::Off)
+    }
+
+    /// Takes the body's pieces as they come, if they count as they come.
+    pub(crate) fn begin(&self, parts: &Parts) -> Option<Fingerprinter> {
+        match self.0 {
+            Check::Bytes => Some(of_head(parts)),
+            Check::Json(_) | Check::By(_) | Check::Off => None,
+        }
+    }
+
+    /// The fingerprint, from what was begun or from the whole.
+    pub(crate) fn finish(&self, begun: Option<Fingerprinter>, parts: &Parts, body: &Bytes) -> Option<Fingerprint> {
+        match (&self.0, begun) {
+            (_, Some(begun)) => Some(begun.finish()),
+            (Check::Json(excluded), None) => Some(of_json(parts, body, excluded)),
+            (Check::By(by), None) => by(parts, body),
+            (Check::Bytes | Check::Off, None) => None,
+        }
+    }
+}
+
+impl fmt::Debug for PayloadCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Check::Bytes => "PayloadCheck::bytes()",
+            Check::Json(_) => "PayloadCheck::canonical_json()",
+            Check::By(_) => "PayloadCheck::by(…)",
+            Check::Off => "PayloadCheck::off()",
+        })
+    }
+}
+
+fn of_head(parts: &Parts) -> Fingerprinter {
+    let mut head = Fingerprinter::new();
+    head.part(parts.method.as_str());
+    head.part(parts.uri.path_and_query().map_or("", |target| target.as_str()));
+    head
+}
+
+fn of_json(parts: &Parts, body: &Bytes, excluded: &[Box<str>]) -> Fingerprint {
+    let mut all = of_head(parts);
+    let parsed = serde_json::from_slice::<Value>(body).ok();
+    let json = parsed.and_then(|mut value| {
+        excluded.iter().for_each(|pointer| leave_out(&mut value, pointer));
+        Fingerprint::of(&value).ok()
+    });
+    match json {
+        Some(json) => {
+            all.push([1]);
+            all.push(json.to_bytes());
+        }
+        None => {
+            all.push([0]);
+            all.push(body);
+        }
+    }
+    all.finish()
+}
+
+fn leave_out(value: &mut Value, pointer: &str) {
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return };
+    if let Some(Value::Object(fields)) = value.pointer_mut(parent) {
+        fields.remove(&name.replace("~1", "/").replace("~0", "~"));
+    }
+}
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unread {
+    TooLarge,
+    /// The client went away, or sent nonsense.
+    Broken,
+}
+
+/// The whole body, if it has at most `max` bytes.
+pub(crate) async fn whole<B>(body: B, max: u64, mut seen: Option<&mut Fingerprinter>) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > max {
+        return Err(Unread::TooLarge);
+    }
+    let mut body = pin!(body);
+    // Most bodies come in one piece, which need not be copied.
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(piece) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        if (first.len() + all.len() + piece.len()) as u64 > max {
+            return Err(Unread::TooLarge);
+        }
+        if let Some(seen) = &mut seen {
+            seen.push(&piece);
+        }
+        match (first.is_empty(), all.is_empty()) {
+            (true, true) => first = piece,
+            (false, _) => {
+                all.extend_from_slice(&std::mem::take(&mut first));
+                all.extend_from_slice(&piece);
+            }
+            (true, false) => all.extend_from_slice(&piece),
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}
