@@ -138,7 +138,7 @@ knobs! {
     retain: Duration as HumaneTime = DAY;
     /// Where calls are told apart by what they say: for this long, counted from completion, an equal call is the same
     /// call; after it, another one. In place of [`retain`](Self::retain), and unlike it not bound to be longer than the
-    /// lease. Zero is no window.
+    /// lease; failures are remembered as long, in place of [`memory`](Self::memory). Zero is no window.
     ///
     /// # Default
     /// No window
@@ -269,10 +269,14 @@ impl Terms {
         if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }
     }
 
-    /// A token that failed is good again, for a while: so it must not be forgotten.
+    /// A token that failed is good again, for a while: so it must not be forgotten, nor be shown in its record. While
+    /// the store is down nobody knows whether it is one.
     pub(crate) fn of_token(&mut self, ttl: Duration) {
         self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
         self.memory = ttl.max(self.lease);
+        self.window = Duration::ZERO;
+        self.on_store_error = OnStoreError::Fail;
+        self.display_key = DisplayKey::Hash;
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {
