@@ -168,7 +168,8 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
     let (answer, outcome) = run.await.unwrap();
     assert_eq!((answer.unwrap(), outcome), (101, Some(Outcome::Unrecorded)));
 
-    let (_, run) = begin("taken over").await;
+    let (worker, run) = begin("taken over").await;
+    worker.store.fail_before(Verb::Renew, FOREVER);
     world.clock.advance(secs(4)).await;
     let second = world.worker("second", Policy::new());
     assert_eq!(second.outcome("taken over", &Job::takes(ms(0))).await, Outcome::Ran);
