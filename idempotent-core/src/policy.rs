@@ -231,6 +231,9 @@ impl Policy {
     /// For [`retain`](Self::retain): records are kept for ever. The store grows for ever, too.
     pub const FOREVER: Duration = Duration::MAX;
 
+    /// For [`window`](Self::window), where calls are told apart by what they say and nothing else is said: 5 s.
+    pub const WINDOW: Duration = Duration::from_secs(5);
+
     /// Retries of a message before it is dead: 17 runs, as RocketMQ counts. This constant's only home.
     pub const MQ_MAX_RETRIES: u32 = 16;
 
