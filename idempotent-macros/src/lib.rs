@@ -169,27 +169,20 @@ use self::normalise::Plan;
 /// ```
 /// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
 ///
-/// #[derive(serde::Serialize)]
-/// struct Order {
-///     article: &'static str,
-///     amount: u32,
-/// }
-///
 /// #[idempotent(by = param, window = "1m", message = "you have just ordered that", with = executor)]
-/// async fn order(executor: &Executor, user: u64, order: Order) -> Result<u32, Rejection> {
-///     Ok(order.amount)
+/// async fn order(executor: &Executor, user: u64, article: &str, amount: u32) -> Result<u32, Rejection> {
+///     Ok(amount)
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let executor = Executor::new(MemoryStore::default());
-/// let tea = |amount| Order { article: "tea", amount };
-/// assert_eq!(order(&executor, 7, tea(1)).await.unwrap(), 1);
-/// let refused = order(&executor, 7, tea(1)).await.unwrap_err();
+/// assert_eq!(order(&executor, 7, "tea", 1).await.unwrap(), 1);
+/// let refused = order(&executor, 7, "tea", 1).await.unwrap_err();
 /// assert_eq!(refused.to_string(), "you have just ordered that");
 /// assert!(matches!(refused, Rejection::Duplicate { retry_after: Some(_), .. }));
-/// assert_eq!(order(&executor, 7, tea(2)).await.unwrap(), 2); // says something else
-/// assert_eq!(order(&executor, 8, tea(1)).await.unwrap(), 1); // somebody else
+/// assert_eq!(order(&executor, 7, "tea", 2).await.unwrap(), 2); // says something else
+/// assert_eq!(order(&executor, 8, "tea", 1).await.unwrap(), 1); // somebody else
 /// # }
 /// ```
 ///

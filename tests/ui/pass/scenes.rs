@@ -37,7 +37,7 @@ async fn submit(
 
 #[idempotent(
     by = param,
-    key = (body, { let r#match = user; r#match }, note),
+    key = (body, { let r#match = user; r#match + 1 }, note),
     tenant = user,
     scene = "orders",
     scope = "order",
