@@ -57,6 +57,16 @@ fn b38_a_token_for_one_handler_lives_as_long_as_it_says_and_may_be_replayed() {
         let elsewhere = submit(&worker.executor, 7, Some(token.as_str()), false).await;
         assert!(matches!(elsewhere, Err(AppError::Idempotent(Rejection::UnknownToken))), "{elsewhere:?}");
 
+        // Where nothing is said: as long as an unused one.
+        let (e, usual) = (&worker.executor, Tokens::new(&worker.executor));
+        for (later, good) in [(Tokens::TTL - ms(1), true), (Tokens::TTL, false)] {
+            let token = usual.issue(7).await.unwrap();
+            assert!(submit(e, 7, Some(token.as_str()), true).await.is_err());
+            world.clock.advance(later).await;
+            assert_eq!(submit(e, 7, Some(token.as_str()), false).await.is_ok(), good, "{later:?}");
+        }
+        assert_runs(1);
+
         let second = tokens.issue("u").await.unwrap();
         assert!(forms.submit("u", second.as_str().to_owned(), true).await.is_err());
         world.clock.advance(secs(3600)).await;
