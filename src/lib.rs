@@ -33,6 +33,8 @@
 //! | know what "once" means here | [`docs::guarantees`] |
 //! | make a handler idempotent | [`macro@idempotent`], every argument with its default |
 //! | choose a key | [`docs::keys`] |
+//! | refuse a form that is sent twice | [`Tokens`], and `by = token` |
+//! | refuse two equal calls in a row | `by = param`, [`Policy::window`] |
 //! | keep records in a file, without a server | [`SqliteStore`] |
 //! | keep them on Redis or Valkey, for a fleet | [`RedisStore`]; [`RedisStore::check`] looks the servers over |
 //! | share them in a fleet | [`RedisStore`], [`docs::redis`] |

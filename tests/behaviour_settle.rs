@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use common::{AppError, End, Job, World, assert_in_flight, id, ms, retry_after, secs};
 use idempotent::{
-    Auto, Call, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Redelivery, Rejection, Scene,
-    StateKind, StoreErrorKind,
+    Auto, Call, Clock, Disposition, Fingerprint, Handler, Json, OnLeaseLost, OnStoreError, Outcome, Policy, Redelivery,
+    Rejection, Rejects, Replies, Reshapes, Scene, Split, StateKind, StoreErrorKind,
 };
 use idempotent_testkit::{FOREVER, Verb};
 
@@ -18,6 +18,7 @@ on_both_stores! {
     b12_a_flip_that_fails_once_is_tried_again
     b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     b12_a_flip_whose_reply_is_lost_is_done
+    what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
     b13_while_the_store_is_down_nothing_runs
     b13_unprotected_runs_are_a_choice_and_counted
     b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token
@@ -114,6 +115,68 @@ async fn b12_a_flip_whose_reply_is_lost_is_done(world: World) {
     world.clock.advance(ms(100)).await;
     let (outcome, answer) = run.await.unwrap();
     assert_eq!((outcome, answer.unwrap()), (Outcome::Ran, 1));
+}
+
+/// Who waits for an answer is better off with the one there is; the delivery is settled as any other.
+async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits(world: World) {
+    struct Waiting;
+    impl Reshapes for Waiting {
+        type Output<R> = R;
+    }
+    impl Replies<Result<u32, AppError>> for Waiting {
+        type Value = u32;
+        type Failure = AppError;
+        async fn split(reply: Result<u32, AppError>) -> Split<u32, AppError> {
+            Auto::split(reply).await
+        }
+        fn value(value: u32) -> Result<u32, AppError> {
+            Ok(value)
+        }
+        fn replayed(value: u32) -> Result<u32, AppError> {
+            Ok(value)
+        }
+        fn failure(failure: AppError) -> Result<u32, AppError> {
+            Err(failure)
+        }
+        fn unrecorded(value: u32, rejection: Rejection) -> Result<Result<u32, AppError>, Rejection> {
+            // Not where somebody else may be at it.
+            if matches!(rejection, Rejection::LeaseLost) { Err(rejection) } else { Ok(Ok(value + 100)) }
+        }
+    }
+    impl Rejects<Result<u32, AppError>> for Waiting {
+        fn rejected(rejection: Rejection) -> Result<u32, AppError> {
+            Err(rejection.into())
+        }
+    }
+    let begin = async |name: &str| {
+        let policy = Policy::new().lease(secs(3)).max_run(secs(3)).on_lease_lost(OnLeaseLost::Finish);
+        let (worker, key) = (world.worker(name, policy), name.to_owned());
+        let (executor, clock) = (worker.executor.clone(), world.clock.clone());
+        let run = tokio::spawn(async move {
+            let handler = Handler::<Waiting, Json, _, _>::new(|| async {
+                clock.sleep_until(clock.now() + secs(5)).await;
+                Ok::<u32, AppError>(1)
+            });
+            Outcome::capture(executor.run(Call::new(id(&key)), handler)).await
+        });
+        world.clock.settle().await;
+        (worker, run)
+    };
+    let (worker, run) = begin("unheard").await;
+    worker.store.fail_before(Verb::Complete, FOREVER);
+    world.clock.advance(secs(6)).await;
+    let (answer, outcome) = run.await.unwrap();
+    assert_eq!((answer.unwrap(), outcome), (101, Some(Outcome::Unrecorded)));
+
+    let (worker, run) = begin("taken over").await;
+    worker.store.fail_before(Verb::Renew, FOREVER);
+    world.clock.advance(secs(4)).await;
+    let second = world.worker("second", Policy::new());
+    assert_eq!(second.outcome("taken over", &Job::takes(ms(0))).await, Outcome::Ran);
+    world.clock.advance(secs(2)).await;
+    let (answer, outcome) = run.await.unwrap();
+    assert_eq!(outcome, Some(Outcome::LeaseLost));
+    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::LeaseLost))), "given back, and told in its place");
 }
 
 /// K51: no error counts as a duplicate. K13: memory and SQL behave the same.

@@ -159,6 +159,47 @@ pub fn fingerprint(value: &(impl Fingerprinted + ?Sized)) -> Result<Fingerprint,
     value.fingerprint()
 }
 
+/// An argument of a handler whose arguments are its key.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot tell two calls apart",
+    label = "`by = param` without a `key` takes in every argument, and this one has no fingerprint",
+    note = "name the arguments that count, `key = (a, b)`, or derive Serialize; what `with` names does not count"
+)]
+pub trait Argument {
+    fn said(&self) -> Result<Fingerprint, KeyError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + ?Sized> Argument for T {
+    fn said(&self) -> Result<Fingerprint, KeyError> {
+        Fingerprint::of(self)
+    }
+}
+
+#[doc(hidden)]
+pub fn argument(value: &(impl Argument + ?Sized)) -> Result<Fingerprint, KeyError> {
+    value.said()
+}
+
+/// The fingerprint of all arguments, each by its own.
+#[doc(hidden)]
+pub fn arguments<const N: usize>(all: [Result<Fingerprint, KeyError>; N]) -> Result<Fingerprint, KeyError> {
+    let mut whole = Fingerprinter::new();
+    for one in all {
+        whole.push(one?.to_bytes());
+    }
+    Ok(whole.finish())
+}
+
+/// The key of a call that is told apart by what it says. Where that has no fingerprint the call is refused by it, so
+/// that what stands here instead never gets to a store.
+#[doc(hidden)]
+#[must_use]
+pub fn said(fingerprint: &Result<Fingerprint, KeyError>) -> [u8; 17] {
+    fingerprint.as_ref().map_or([0; 17], |fingerprint| fingerprint.to_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -55,6 +55,8 @@ pub struct Identity {
     pub(crate) scene: Scene,
     pub(crate) scope: Cow<'static, str>,
     parts: Parts,
+    /// Tokens are keys of a kind of their own: what a client sends as one can name no other record.
+    token: bool,
     what: Cow<'static, str>,
 }
 
@@ -69,6 +71,7 @@ impl Identity {
             scene: scene.canonical(),
             scope: scope.into(),
             parts: all,
+            token: false,
             what: Cow::Borrowed("key"),
         }
     }
@@ -87,6 +90,12 @@ impl Identity {
         let mut parts = Parts::default();
         tenant.feed(&mut parts);
         self.tenant = Some(parts);
+        self
+    }
+
+    /// The identity of a token that was issued, not of a key that a caller made.
+    pub(crate) fn token(mut self) -> Self {
+        self.token = true;
         self
     }
 
@@ -115,15 +124,16 @@ impl Identity {
             hash.update((field.len() as u64).to_le_bytes());
             hash.update(field);
         }
+        let kind = if self.token { 2 } else { 0 };
         match &self.tenant {
             // A missing tenant is no tenant that all who have none share.
             Some(tenant) => {
                 tenant.check(scene, "tenant")?;
-                hash.update([1]);
+                hash.update([kind + 1]);
                 hash.update((tenant.encoded().len() as u64).to_le_bytes());
                 hash.update(tenant.encoded());
             }
-            None => hash.update([0]),
+            None => hash.update([kind]),
         }
         hash.update(self.parts.encoded());
         let mut short = [0; 16];

@@ -67,7 +67,7 @@ pub mod __private {
 
     pub use crate::context::executor;
     pub use crate::executor::{register, run};
-    pub use crate::fingerprint::fingerprint;
+    pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;
     pub use crate::*;

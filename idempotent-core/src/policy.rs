@@ -138,7 +138,7 @@ knobs! {
     retain: Duration as HumaneTime = DAY;
     /// Where calls are told apart by what they say: for this long, counted from completion, an equal call is the same
     /// call; after it, another one. In place of [`retain`](Self::retain), and unlike it not bound to be longer than the
-    /// lease. Zero is no window.
+    /// lease; failures are remembered as long, in place of [`memory`](Self::memory). Zero is no window.
     ///
     /// # Default
     /// No window
@@ -231,6 +231,9 @@ impl Policy {
     /// For [`retain`](Self::retain): records are kept for ever. The store grows for ever, too.
     pub const FOREVER: Duration = Duration::MAX;
 
+    /// For [`window`](Self::window), where calls are told apart by what they say and nothing else is said: 5 s.
+    pub const WINDOW: Duration = Duration::from_secs(5);
+
     /// Retries of a message before it is dead: 17 runs, as RocketMQ counts. This constant's only home.
     pub const MQ_MAX_RETRIES: u32 = 16;
 
@@ -269,10 +272,14 @@ impl Terms {
         if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }
     }
 
-    /// A token that failed is good again, for a while: so it must not be forgotten.
+    /// A token that failed is good again, for a while: so it must not be forgotten, nor be shown in its record. While
+    /// the store is down nobody knows whether it is one.
     pub(crate) fn of_token(&mut self, ttl: Duration) {
         self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
         self.memory = ttl.max(self.lease);
+        self.window = Duration::ZERO;
+        self.on_store_error = OnStoreError::Fail;
+        self.display_key = DisplayKey::Hash;
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

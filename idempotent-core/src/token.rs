@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::{
     Call, Claim, ClaimRequest, Executor, Held, Identity, KeyPart, OnConsumed, OnExpiry, OwnerToken, Policy, Rejection,
-    Release, Scene, Store, StoreError, StoreErrorKind, Verdict,
+    Release, Scene, Settled, Store, StoreError, StoreErrorKind, Verdict,
 };
 
 /// Issues tokens, and makes calls of them: a form fetches one, its submit spends it, a second submit of the same form is
@@ -83,7 +83,7 @@ impl Tokens {
     /// What may have been recorded by then is known to nobody, and goes by itself.
     pub async fn issue(&self, tenant: impl KeyPart) -> Result<Token, Rejection> {
         let (token, owner) = (Token::new(&self.executor)?, OwnerToken(self.executor.bits()?.max(1)));
-        let key = self.identity(&token, tenant).key(self.executor.namespace())?;
+        let key = self.identity(&token, tenant).token().key(self.executor.namespace())?;
         let request = ClaimRequest {
             key: key.clone(),
             owner,
@@ -103,8 +103,12 @@ impl Tokens {
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
             Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
-        self.executor.in_time(Self::ISSUING, store.release(&held, &unused)).await?;
-        Ok(token)
+        match self.executor.in_time(Self::ISSUING, store.release(&held, &unused)).await? {
+            Settled::Done => Ok(token),
+            Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
+                .because("the store took too long to issue a token")
+                .into()),
+        }
     }
 
     /// The call that spends `token`: it runs if the token was issued to `tenant` and was not used yet, and tells a

@@ -32,6 +32,27 @@ async fn by_the_root(e: &Executor, id: u8) -> Result<u8, Rejection> {
     Ok(id)
 }
 
+#[idempotent(crate = renamed, by = token, key = token, tenant = "all", with = e, ttl = "1m")]
+async fn by_token(e: &Executor, token: &str) -> Result<u8, Rejection> {
+    Ok(3)
+}
+
+#[idempotent(crate = ::idempotent_core, by = param, with = e, window = "1m")]
+async fn by_param(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    Ok(id)
+}
+
+#[tokio::test]
+async fn tokens_and_windows_work_without_the_facade() {
+    let e = Executor::new(MemoryStore::new());
+    let token = renamed::Tokens::new(&e).issue("all").await.unwrap();
+    assert_eq!(by_token(&e, token.as_str()).await.unwrap() + by_param(&e, 1).await.unwrap(), 4);
+    for again in [by_token(&e, token.as_str()).await, by_param(&e, 1).await] {
+        assert!(matches!(again, Err(Rejection::Duplicate { .. })), "{again:?}");
+    }
+    assert_eq!(by_param(&e, 2).await.unwrap(), 2);
+}
+
 struct Service(Executor);
 
 #[async_trait]

@@ -16,7 +16,7 @@ use crate::normalise::Plan;
 
 pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream> {
     let private = private(plan);
-    let setup = call::setup(plan, &private);
+    let setup = call::setup(plan, &private, &function)?;
     if function.sig.asyncness.is_none() {
         return boxed::expand(plan, &private, &setup, function);
     }

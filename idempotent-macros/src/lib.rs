@@ -55,42 +55,44 @@ use self::normalise::Plan;
 /// `Disposition`; for anything else name a `reply` strategy, a `reject` function or a `codec`.
 ///
 /// # Arguments
-/// Only `key` is required. Durations are text like `"30s"`, `"10m"`, `"1h 30m"`, `"7d"`, counted in milliseconds and
+/// Only `key` is required, with `by = token` the `tenant`, too, and with `by = param` nothing. Durations are text like `"30s"`, `"10m"`, `"1h 30m"`, `"7d"`, counted in milliseconds and
 /// rounded up; sizes are text like `"512KB"` or `"1MiB"`. What is not said here comes from the executor's policy
 /// for the scene, then from the defaults below.
 ///
 /// | argument | value | default |
 /// |---|---|---|
-/// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call; a literal alone is refused, since it is one key for all calls | required |
-/// | `by` | `key` | `key` |
-/// | `scene` | `mq`, `rest`, or the name of your own in quotes; picks the defaults, part of the identity | `mq` |
-/// | `scope` | text, the same for all calls: the handler or consumer group, part of the identity. Fix it before data is kept: the default changes when the function is moved or renamed | the function's path |
-/// | `prefix` | text: the namespace of the keys | the executor's |
-/// | `tenant` | expression, as for `key`: equal keys of two tenants are two keys | none |
-/// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused | none |
+/// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call; a literal alone is refused, since it is one key for all calls. With `by = token` the token; with `by = param` what counts, anything `Serialize` | required; for `by = param` all arguments but `self` and what `with` names |
+/// | `by` | `key`: a key that the caller made; `token`: one that [`Tokens`](https://docs.rs/idempotent-rs/latest/idempotent/struct.Tokens.html) issued, good for one call that succeeds; `param`: what the call says, for a `window` | `key` |
+/// | `window` | duration, with `by = param` in place of `retain`: for this long, counted from completion, an equal call is a duplicate; one in flight counts, too | `"5s"` |
+/// | `ttl` | duration, with `by = token`: after a run that failed its token is good for this long again. Until its first use the `ttl` of the `Tokens` counts that issued it | `"10m"` |
+/// | `replay` | no value, with `by = token` or `by = param`: a duplicate gets the recorded result | off: it is refused with `Rejection::Duplicate` |
+/// | `scene` | `mq`, `rest`, or the name of your own in quotes; picks the defaults, part of the identity. Tokens are of `rest` | `mq`; `rest` for `by = token` and `by = param` |
+/// | `scope` | text, the same for all calls: the handler or consumer group, part of the identity. Fix it before data is kept: the default changes when the function is moved or renamed. With `by = token` the one of the `Tokens` | the function's path; `Tokens::SCOPE` for `by = token` |
+/// | `prefix` | text: the namespace of the keys. Not with `by = token` | the executor's |
+/// | `tenant` | expression, as for `key`: equal keys of two tenants are two keys. With `by = token` the caller it was issued to, and required | none |
+/// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused. Not with `by = param`, where it is the key | none |
 /// | `with` | expression that is `AsRef<Executor>`, e.g. `self.idem` | the executor in scope, then the installed one, else `Rejection::NoExecutor` |
 /// | `lease` | duration: how long a run may hold the key without a renewal; renewed every third of it | `"30s"` |
 /// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"`, or the lease if longer |
-/// | `retain` | duration longer than the lease, or `forever`: how long a result is kept, from completion on | `"7d"` for mq, `"24h"` else |
+/// | `retain` | duration longer than the lease, or `forever`: how long a result is kept, from completion on. Not with `by = param` | `"7d"` for mq, `"24h"` else |
 /// | `max_retries` | number (u32), a literal or a constant: after that many failed retries the message is dead | `16` for mq, no limit else |
 /// | `on_in_flight` | `retry`: a duplicate is told when to come back; `wait("2s")`: it waits that long for the result first | `retry` |
 /// | `on_lease_lost` | `abort`: the handler is dropped at its next await; `finish`: it goes on, and its result counts if nobody took over | `abort` |
 /// | `on_expiry` | `takeover`: the next delivery runs when a lease ran out; `park`: the message is dead, a person decides | `takeover` |
-/// | `on_store_error` | `fail`: the call is refused; `run_unprotected`: the handler runs without protection | `fail` |
+/// | `on_store_error` | `fail`: the call is refused; `run_unprotected`: the handler runs without protection, which no token does | `fail` |
 /// | `codec` | type that is a `Codec<T>`: how the result is kept, e.g. `idempotent::Discard` | `idempotent::Json` |
 /// | `max_result` | size: a larger result is not kept; duplicates learn that it is done | the executor's |
 /// | `reply` | type that is a `Replies<R>`: what the return type means | `idempotent::Auto` |
 /// | `reject` | function or closure from `Rejection` to the return type | `From<Rejection>` |
 /// | `failed_if` | closure over the value: `true` means "not done", so it is handed on but not kept | never |
 /// | `permanent` | closure over the error: `true` means that no retry can help | never |
-/// | `message` | text for a duplicate that is in flight | the usual text |
+/// | `message` | text for a duplicate that gets no result: in flight, or refused | the usual text |
 /// | `detach` | no value: the run goes on where the caller is dropped; all it holds must be `Send + 'static`, so its arguments are owned | off |
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
 /// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `after`, `sequence`,
-/// `version`, `transaction`, `by = token`, `by = param` and `on_in_flight = ack` are reserved for parts that are not in
-/// this version.
+/// `version`, `transaction` and `on_in_flight = ack` are reserved for parts that are not in this version.
 ///
 /// # Order of things
 /// `key`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
@@ -141,6 +143,46 @@ use self::normalise::Plan;
 /// assert_eq!(pay(&executor, 1, true).await, Ok(true)); // declined, so not kept
 /// assert_eq!(pay(&executor, 1, false).await, Ok(false)); // ran again
 /// assert_eq!(pay(&executor, 1, true).await, Ok(false)); // replayed
+/// # }
+/// ```
+///
+/// A form that fetches a token, and whose second submit is refused:
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, Tokens, idempotent};
+///
+/// #[idempotent(by = token, key = token, tenant = user, with = executor)]
+/// async fn submit(executor: &Executor, user: u64, token: &str, text: &str) -> Result<usize, Rejection> {
+///     Ok(text.len())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// let token = Tokens::new(&executor).issue(7_u64).await.unwrap();
+/// assert_eq!(submit(&executor, 7, token.as_str(), "hello").await.unwrap(), 5);
+/// assert!(matches!(submit(&executor, 7, token.as_str(), "hello").await, Err(Rejection::Duplicate { .. })));
+/// // Made up, or another user's: not told apart.
+/// assert!(matches!(submit(&executor, 8, token.as_str(), "hello").await, Err(Rejection::UnknownToken)));
+/// # }
+/// ```
+/// No key at all: two equal orders within a minute are one, if the same user sends them:
+/// ```
+/// use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+///
+/// #[idempotent(by = param, window = "1m", message = "you have just ordered that", with = executor)]
+/// async fn order(executor: &Executor, user: u64, article: &str, amount: u32) -> Result<u32, Rejection> {
+///     Ok(amount)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let executor = Executor::new(MemoryStore::default());
+/// assert_eq!(order(&executor, 7, "tea", 1).await.unwrap(), 1);
+/// let refused = order(&executor, 7, "tea", 1).await.unwrap_err();
+/// assert_eq!(refused.to_string(), "you have just ordered that");
+/// assert!(matches!(refused, Rejection::Duplicate { retry_after: Some(_), .. }));
+/// assert_eq!(order(&executor, 7, "tea", 2).await.unwrap(), 2); // says something else
+/// assert_eq!(order(&executor, 8, "tea", 1).await.unwrap(), 1); // somebody else
 /// # }
 /// ```
 ///

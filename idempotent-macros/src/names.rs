@@ -1,5 +1,6 @@
 //! Names in the attribute's expressions must be the function's arguments; what goes wrong there is said in the
 //! user's words, where rustc would speak of values and scopes.
+pub(crate) mod arguments;
 mod constant;
 
 use proc_macro2::Ident;
@@ -15,8 +16,10 @@ use crate::suggest::did_you_mean;
 /// Checks every expression that is evaluated before the body.
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let scope = Scope::of(function);
-    constant::refuse(&plan.key, &scope)?;
-    scope.check("key", &plan.key)?;
+    if let Some(key) = &plan.key {
+        constant::refuse(key, &scope)?;
+        scope.check("key", key)?;
+    }
     for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
         text.iter().try_for_each(|text| scope.check_text(name, text))?;
     }

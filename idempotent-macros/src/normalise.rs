@@ -1,4 +1,6 @@
 //! Each argument as what it means: words looked up, units counted, contradictions refused.
+mod by;
+
 use proc_macro2::Span;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
 
@@ -10,10 +12,12 @@ use crate::units::{bytes, millis};
 /// What the attribute asks for, ready to be turned into code.
 pub(crate) struct Plan {
     pub(crate) krate: Option<Path>,
+    pub(crate) by: By,
     pub(crate) scene: Scene,
     pub(crate) scope: Option<Expr>,
     pub(crate) prefix: Option<Expr>,
-    pub(crate) key: Expr,
+    /// None where all arguments are the key: `by = param` alone.
+    pub(crate) key: Option<Expr>,
     pub(crate) tenant: Option<Expr>,
     pub(crate) fingerprint: Option<Expr>,
     pub(crate) message: Option<Expr>,
@@ -25,6 +29,15 @@ pub(crate) struct Plan {
     pub(crate) failed_if: Option<Expr>,
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
+}
+
+/// What makes two calls the same.
+pub(crate) enum By {
+    Key,
+    /// With the milliseconds it is good for, if they are said.
+    Token(Option<u64>),
+    /// Where it is said.
+    Param(Span),
 }
 
 pub(crate) enum Scene {
@@ -42,6 +55,8 @@ pub(crate) struct Knob {
 pub(crate) enum Setting {
     Millis(u64),
     Forever,
+    /// The core's default for `by = param`.
+    Window,
     Count(Expr),
     Bytes(u64),
     /// `OnExpiry::Park`
@@ -53,8 +68,12 @@ pub(crate) enum Setting {
 impl Plan {
     pub(crate) fn new(args: Args) -> Result<Self> {
         let knobs = knobs(&args)?;
-        let scene = scene(args.scene.as_ref())?;
-        by(args.by.as_ref())?;
+        let by = by::of(&args)?;
+        let scene = match &args.scene {
+            Some(value) => scene(value)?,
+            None if matches!(by, By::Key) => Scene::Mq,
+            None => Scene::Rest,
+        };
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
             text.iter().try_for_each(|text| is_text(name, text))?;
         }
@@ -65,17 +84,14 @@ impl Plan {
         ] {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
-        let key = args.key.ok_or_else(|| {
-            let text = "missing `key`: say what makes two calls the same, e.g. `key = order.id`";
-            Error::new(Span::call_site(), text)
-        })?;
-        not_empty("key", &key)?;
+        args.key.iter().try_for_each(|key| not_empty("key", key))?;
         Ok(Self {
             krate: args.krate,
+            by,
             scene,
             scope: args.scope,
             prefix: args.prefix,
-            key,
+            key: args.key,
             tenant: args.tenant,
             fingerprint: args.fingerprint,
             message: args.message,
@@ -86,7 +102,7 @@ impl Plan {
             reject: args.reject,
             failed_if: args.failed_if,
             permanent: args.permanent,
-            detach: args.detach,
+            detach: args.detach.is_some(),
         })
     }
 }
@@ -152,6 +168,7 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
             return Err(Error::new_spanned(&args.max_run, text));
         }
     }
+    by::knobs(args, &mut set)?;
     if let Some(value) = &args.retain {
         set("retain", retain(value, lease)?);
     }
@@ -173,7 +190,7 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
         let variant = choice("on_store_error", value, &[("fail", "Fail"), ("run_unprotected", "RunUnprotected")])?;
         set("on_store_error", Setting::Word("OnStoreError", variant));
     }
-    if args.release_on_cancel {
+    if args.release_on_cancel.is_some() {
         set("release_on_cancel", Setting::Yes);
     }
     if let Some(value) = &args.max_result {
@@ -232,19 +249,9 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
     }
 }
 
-fn by(value: Option<&Expr>) -> Result<()> {
-    let Some(value) = value else { return Ok(()) };
-    match word(value).map(Ident::to_string).as_deref() {
-        Some("key") => Ok(()),
-        Some(word) if let Some(why) = reserved::by(word) => Err(Error::new_spanned(value, why)),
-        _ => Err(Error::new_spanned(value, "`by` is `key`, which is the default")),
-    }
-}
-
 /// `mq` and `rest` are words; a string names a scene of one's own.
-fn scene(value: Option<&Expr>) -> Result<Scene> {
+fn scene(value: &Expr) -> Result<Scene> {
     const KNOWN: [&str; 2] = ["mq", "rest"];
-    let Some(value) = value else { return Ok(Scene::Mq) };
     let wrong = |text: String| Err(Error::new_spanned(value, text));
     if let Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) = value {
         return match name.value().as_str() {

@@ -6,9 +6,9 @@ use syn::ext::IdentExt;
 use syn::parse::Parser;
 use syn::visit::{self, Visit};
 use syn::{
-    Block, Error, ExprPath, FnArg, GenericArgument, Item, Macro, ParenthesizedGenericArguments, Pat, PathArguments,
-    Receiver, ReceiverKind, Result, ReturnType, Stmt, Type, TypeFnPtr, TypeImplTrait, TypeReference, TypeTraitObject,
-    parse_quote,
+    Block, Error, Expr, ExprPath, FnArg, GenericArgument, Item, Macro, ParenthesizedGenericArguments, Pat,
+    PathArguments, Receiver, ReceiverKind, Result, ReturnType, Stmt, Type, TypeFnPtr, TypeImplTrait, TypeReference,
+    TypeTraitObject, parse_quote,
 };
 
 use crate::expand::boxed;
@@ -153,6 +153,13 @@ impl Visit<'_> for References {
     fn visit_type_impl_trait(&mut self, _: &TypeImplTrait) {}
 
     fn visit_type_trait_object(&mut self, _: &TypeTraitObject) {}
+}
+
+/// Whether the expression speaks of this name.
+pub(crate) fn mentions(expr: &Expr, name: &str) -> bool {
+    let mut mentions = Mentions { name, found: false };
+    mentions.visit_expr(expr);
+    mentions.found
 }
 
 struct Mentions<'a> {

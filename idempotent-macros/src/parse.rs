@@ -12,7 +12,8 @@ macro_rules! arguments {
         #[derive(Default)]
         pub(crate) struct Args {
             $(pub(crate) $name: Option<$ty>,)*
-            $(pub(crate) $flag: bool,)*
+            /// Where the word stands.
+            $(pub(crate) $flag: Option<Ident>,)*
             pub(crate) krate: Option<Path>,
         }
 
@@ -33,12 +34,12 @@ macro_rules! arguments {
 }
 
 arguments! {
-    key: Expr, by: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
+    key: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
     max_result: Expr, message: Expr;
-    flags detach, release_on_cancel
+    flags replay, detach, release_on_cancel
 }
 
 impl Parse for Args {
@@ -80,14 +81,14 @@ fn set<T>(
     Ok(())
 }
 
-fn raise(flag: &mut bool, name: &Ident, input: ParseStream<'_>) -> Result<()> {
-    if *flag {
+fn raise(flag: &mut Option<Ident>, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+    if flag.is_some() {
         return Err(twice(name));
     }
     if input.peek(Token![=]) {
         return Err(Error::new(input.span(), format!("`{name}` takes no value: give it or leave it out")));
     }
-    *flag = true;
+    *flag = Some(name.clone());
     Ok(())
 }
 
@@ -97,7 +98,6 @@ fn twice(name: &Ident) -> Error {
 
 /// What others call it.
 const ALIASES: &[(&str, &str)] = &[
-    ("ttl", "`lease` (how long a run may hold the key) or `retain` (how long its result is kept)"),
     ("expire", "`lease` (how long a run may hold the key) or `retain` (how long its result is kept)"),
     ("timeout", "`lease` (how long a run may hold the key) or `max_run` (how long a run may take)"),
     ("retention", "`retain`"),
@@ -111,6 +111,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("namespace", "`prefix`"),
     ("user", "`tenant`"),
     ("topic", "`scope`"),
+    ("token", "`by = token` with `key = token`"),
+    ("param", "`by = param`"),
+    ("params", "`by = param`"),
+    ("principal", "`tenant`"),
 ];
 
 fn unknown(name: &str) -> String {
@@ -129,10 +133,13 @@ mod tests {
     #[test]
     fn each_slip_in_the_list_is_told() {
         for (source, want) in [
-            ("leese = \"1s\"", "unknown argument `leese`; did you mean `lease`?\nknown: key, by, scene"),
-            ("ttl = \"1s\"", "did you mean `lease` (how long a run may hold the key) or `retain`"),
+            ("leese = \"1s\"", "unknown argument `leese`; did you mean `lease`?\nknown: key, by, window, ttl, scene"),
+            ("expire = \"1s\"", "did you mean `lease` (how long a run may hold the key) or `retain`"),
             ("key = a, key = b", "`key` is given twice"),
             ("detach, detach", "`detach` is given twice"),
+            ("by = param, replay, replay", "`replay` is given twice"),
+            ("replay = true", "`replay` takes no value"),
+            ("token = t", "did you mean `by = token` with `key = token`?"),
             ("detach = true", "`detach` takes no value"),
             ("key", "`key` needs a value"),
             ("key = , detach", "`key` needs a value"),

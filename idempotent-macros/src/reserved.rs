@@ -29,21 +29,6 @@ pub(crate) fn argument(name: &str) -> Option<String> {
     Some(format!("`{name}` comes with {part}, which is not in this version; today: {today}"))
 }
 
-/// Why there is no `by = word` yet.
-pub(crate) fn by(word: &str) -> Option<&'static str> {
-    match word {
-        "token" => Some(
-            "`by = token` comes with the token part (tokens issued by the server, good for one call), which is not in \
-             this version; today: issue the token yourself and give it as `key = …`",
-        ),
-        "param" => Some(
-            "`by = param` comes with the token part (the arguments themselves are the key), which is not in this \
-             version; today: name the arguments that count: `key = (a, b)`",
-        ),
-        _ => None,
-    }
-}
-
 /// Why there is no `on_in_flight = ack` yet.
 pub(crate) const ACK: &str = "`on_in_flight = ack` comes with the outbox of `idempotent-sqlx`, which is not in this \
      version: without one to send it again, a message that is acked while another run may still fail is lost; today: \

@@ -11,6 +11,7 @@ mod identity;
 mod methods;
 mod policies;
 mod rarer;
+mod scenes;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

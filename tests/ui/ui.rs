@@ -31,6 +31,7 @@ pass! {
     n20_hygiene in "pass/n20_hygiene.rs"
     n21_option_key in "pass/n21_option_key.rs"
     reply in "pass/reply.rs"
+    scenes in "pass/scenes.rs"
 }
 
 const PINNED: &str = "rustc 1.95.";

@@ -48,7 +48,7 @@ enum Place<'e, T> {
     /// Not to be handled.
     Away(Rejection, Report<'e>),
     /// The same call stands at an earlier place.
-    Same(usize, Report<'e>),
+    Same(usize, Box<Prepared>, Report<'e>),
     /// An earlier place has the same key with another payload: the record is asked once that one is settled.
     Differs(Box<Prepared>, Report<'e>),
 }
@@ -58,7 +58,8 @@ type Mine<'e> = (usize, Attempt<'e>, Report<'e>);
 
 impl Executor {
     /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
-    /// the batch collapse: the first is handled, the others get its result. If no item is free the handler is not
+    /// the batch collapse: the first is handled, the others get its result, or are told that they are duplicates where
+    /// the policy says so. If no item is free the handler is not
     /// called. Policies that wait for a run in flight do not wait here, and none runs unprotected.
     ///
     /// Settle each delivery by its own [`Answer::outcome`]. A handler that answers for another number of items than
@@ -112,7 +113,10 @@ impl Executor {
             match place {
                 Place::Consumed(value, report) => answers.replay(at, value, report),
                 Place::Away(rejection, report) => answers.reject(at, rejection, report),
-                Place::Same(first, report) => answers.same(at, first, report),
+                Place::Same(first, prepared, report) if answers.is_duplicate(first) => {
+                    self.ask_late(at, prepared, report, &frame, &mut answers).await;
+                }
+                Place::Same(first, prepared, report) => answers.same(at, first, &prepared, report),
                 Place::Differs(prepared, report) => self.ask_late(at, prepared, report, &frame, &mut answers).await,
                 // Taken above.
                 Place::Mine(_, _, report) => answers.reject(at, Rejection::LeaseLost, report),
@@ -129,6 +133,12 @@ impl Executor {
             match self.prepare(call, frame, &mut report) {
                 Err(rejection) => places.push((at, Place::Away(rejection, report))),
                 Ok(prepared) => {
+                    if prepared.issued
+                        && let Err(turned) = self.issued(&prepared, &report).await
+                    {
+                        places.push((at, self.place(turned, report).await));
+                        continue;
+                    }
                     let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
                     match seen.get(&hash) {
                         None => {
@@ -138,7 +148,7 @@ impl Executor {
                         Some((_, first)) if *first != own => {
                             places.push((at, Place::Differs(prepared, report)));
                         }
-                        Some((first, _)) => places.push((at, Place::Same(*first, report))),
+                        Some((first, _)) => places.push((at, Place::Same(*first, prepared, report))),
                     }
                 }
             }
@@ -183,7 +193,7 @@ impl Executor {
                     }
                 };
                 let place = match self.granted(prepared, guard, asked, frame, &mut report) {
-                    Err(turned) => turned.place(report),
+                    Err(turned) => self.place(turned, report).await,
                     Ok(attempt) => Place::Mine(item, attempt, report),
                 };
                 (at, place)
@@ -215,11 +225,17 @@ impl Executor {
             }
             Err(Turned::Replay(value)) => answers.replay(at, value, report),
             Err(Turned::Away(rejection)) => answers.reject(at, rejection, report),
-            Err(Turned::Duplicate(prepared)) => {
-                let rejection = prepared.duplicate(prepared.terms.window);
-                answers.reject(at, rejection, report);
-            }
+            Err(Turned::Duplicate(prepared)) => answers.reject(at, self.duplicate(&prepared).await, report),
             Err(Turned::Unprotected(error, _)) => answers.reject(at, error.into(), report),
+        }
+    }
+
+    async fn place<'e, T>(&self, turned: Turned, report: Report<'e>) -> Place<'e, T> {
+        match turned {
+            Turned::Replay(value) => Place::Consumed(value, report),
+            Turned::Away(rejection) => Place::Away(rejection, report),
+            Turned::Duplicate(prepared) => Place::Away(self.duplicate(&prepared).await, report),
+            Turned::Unprotected(error, _) => Place::Away(error.into(), report),
         }
     }
 
@@ -252,17 +268,6 @@ impl Executor {
             ended = running => ended.map_or_else(Ended::Panicked, Ended::Replies),
             _ = join_all(mine.iter().map(|(_, attempt, _)| attempt.lost())) => Ended::Dropped(Dropped::LeaseLost),
             () = self.closed() => Ended::Dropped(Dropped::Closed),
-        }
-    }
-}
-
-impl Turned {
-    fn place<T>(self, report: Report<'_>) -> Place<'_, T> {
-        match self {
-            Self::Replay(value) => Place::Consumed(value, report),
-            Self::Away(rejection) => Place::Away(rejection, report),
-            Self::Duplicate(prepared) => Place::Away(prepared.duplicate(prepared.terms.window), report),
-            Self::Unprotected(error, _) => Place::Away(error.into(), report),
         }
     }
 }

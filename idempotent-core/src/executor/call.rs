@@ -34,8 +34,9 @@ impl Call {
     }
 
     /// Runs only if the key is a token that [`Tokens`](crate::Tokens) issued; after a run that failed it is good for
-    /// `ttl` again.
+    /// `ttl` again. It is never run unprotected: without the store nobody can tell a token from a guess.
     pub fn issued(mut self, ttl: Duration) -> Self {
+        self.identity = self.identity.token();
         self.issued = Some(ttl);
         self
     }

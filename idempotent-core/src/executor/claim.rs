@@ -39,7 +39,7 @@ pub(super) struct Prepared {
     pub(super) terms: Terms,
     message: Option<Arc<str>>,
     /// The key must have been issued before.
-    issued: bool,
+    pub(super) issued: bool,
     /// Inside another run: that one may finish while the executor drains, and so may this.
     pub(super) inside: bool,
 }
@@ -47,6 +47,15 @@ pub(super) struct Prepared {
 impl Prepared {
     pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
         Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
+
+    pub(super) fn refuses_duplicates(&self) -> bool {
+        self.terms.on_consumed == OnConsumed::Refuse
+    }
+
+    /// What a duplicate in flight is told.
+    pub(super) fn in_flight(&self, retry_after: Duration) -> Rejection {
+        Rejection::InFlight { retry_after, message: self.message.clone() }
     }
 
     /// What a duplicate that gets no result is told, with this much left of the window.
@@ -76,14 +85,16 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'e>,
     ) -> Result<Attempt<'e>, Turned> {
+        let mut began = report.began();
+        if prepared.issued {
+            Box::pin(self.issued(&prepared, report)).await?;
+            began = self.0.clock.now();
+        }
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared);
         let mut unheard = None;
-        if prepared.issued {
-            Box::pin(self.issued(&prepared, report)).await?;
-        }
-        // Nothing but pure steps lies between the call and this.
-        let mut asked = self.ask(&prepared, report, &mut unheard, None, report.began()).await;
+        // Nothing but pure steps lies between `began` and this.
+        let mut asked = self.ask(&prepared, report, &mut unheard, None, began).await;
         if let (OnInFlight::Wait(most), Ok(Claim::InFlight(in_flight))) = (prepared.terms.on_in_flight, &asked.answer) {
             let (in_flight, deadline) = (*in_flight, later(self.0.clock.now(), most));
             asked = Box::pin(self.wait(&prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
@@ -93,7 +104,7 @@ impl Executor {
 
     /// Looks whether the token is known before it is claimed: a guess must leave no record behind. One that runs out
     /// between the two was good when it came.
-    async fn issued(&self, prepared: &Prepared, report: &Report<'_>) -> Result<(), Turned> {
+    pub(super) async fn issued(&self, prepared: &Prepared, report: &Report<'_>) -> Result<(), Turned> {
         let until = self.0.clock.now() + prepared.terms.lease / 3;
         let found = self.before(until, self.0.store.peek(&prepared.request.key)).await;
         match found.unwrap_or_else(|| Err(unanswered())) {
@@ -129,7 +140,9 @@ impl Executor {
         report: &mut Report<'e>,
     ) -> Result<Attempt<'e>, Turned> {
         match asked.answer {
-            Ok(Claim::Acquired(grant)) => {
+            Ok(Claim::Acquired(mut grant)) => {
+                // The first attempt of a token was its issue.
+                grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
                 guard.granted(grant.fencing);
                 // An observer is told, and may take its time: the clock is read when it has.
                 report.granted(&grant);
@@ -143,9 +156,7 @@ impl Executor {
                     guard.disarm();
                 }
                 Err(match answer {
-                    Ok(Claim::Consumed(_)) if prepared.terms.on_consumed == OnConsumed::Refuse => {
-                        Turned::Duplicate(prepared)
-                    }
+                    Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => Turned::Duplicate(prepared),
                     Ok(other) => self.turned(other, &prepared),
                     Err(error) => self.refused(error, &prepared),
                 })
@@ -178,7 +189,11 @@ impl Executor {
         let fingerprint = fingerprint?;
         // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
         let owner = OwnerToken(self.0.entropy.bits()?.max(1));
-        let request = request(&identity, key, owner, fingerprint, &terms);
+        let mut request = request(&identity, key, owner, fingerprint, &terms);
+        if issued.is_some() {
+            // Its issue is on record as an attempt.
+            request.max_attempts = request.max_attempts.saturating_add(1);
+        }
         Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside }))
     }
 
@@ -186,14 +201,12 @@ impl Executor {
     fn lease(
         &self,
         prepared: &Prepared,
-        mut grant: Grant,
+        grant: Grant,
         frame: &Frame,
         report: &Report<'_>,
         trip: (Instant, Instant),
     ) -> Lease {
         let held = prepared.held(Some(grant.fencing));
-        // The first attempt of a token was its issue.
-        grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
         let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
         Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
     }
@@ -302,10 +315,9 @@ impl Executor {
         Turned::Away(match claim {
             Claim::Consumed(consumed) => return Turned::Replay(consumed.value),
             Claim::InFlight(_) if self.is_draining() && !prepared.inside => self.draining(),
-            Claim::InFlight(in_flight) => Rejection::InFlight {
-                retry_after: self.come_back_in(&prepared.request.key, in_flight, &prepared.terms),
-                message: prepared.message.clone(),
-            },
+            Claim::InFlight(in_flight) => {
+                prepared.in_flight(self.come_back_in(&prepared.request.key, in_flight, &prepared.terms))
+            }
             Claim::Delayed { rest } => Rejection::Delayed { retry_after: rest },
             Claim::Failed { error } => Rejection::Failed { error },
             Claim::Dead(dead) => Rejection::Dead { attempts: dead.attempts, fencing: dead.fencing, error: dead.error },

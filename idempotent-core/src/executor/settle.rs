@@ -205,7 +205,9 @@ impl Terms {
     }
 
     pub(super) fn release(&self, verdict: Verdict, error: &str) -> Release {
-        release(verdict, self.memory, error)
+        // After the window an equal call is another one, and has nothing to do with what failed before.
+        let memory = if self.window.is_zero() { self.memory } else { self.window };
+        release(verdict, memory, error)
     }
 }
 

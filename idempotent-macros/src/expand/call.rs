@@ -1,19 +1,21 @@
 //! The call and where its executor comes from, as code.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprLit, Lit};
+use syn::{Expr, ExprLit, Lit, Result};
 
 use super::at;
-use crate::normalise::{Knob, Plan, Scene, Setting};
+use crate::item::Function;
+use crate::names::arguments;
+use crate::normalise::{By, Knob, Plan, Scene, Setting};
 use crate::text::tidy;
 
 /// Two statements. Both values are owned before the body runs, so the body may move the arguments.
-pub(super) fn setup(plan: &Plan, private: &TokenStream) -> TokenStream {
-    let (call, with) = (call(plan, private), with(plan, private));
-    quote_spanned!(Span::mixed_site()=>
+pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
+    let (call, with) = (call(plan, private, function)?, with(plan, private));
+    Ok(quote_spanned!(Span::mixed_site()=>
         let __idempotent_call = #call;
         let __idempotent_with = #with;
-    )
+    ))
 }
 
 fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
@@ -28,7 +30,7 @@ fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn call(plan: &Plan, private: &TokenStream) -> TokenStream {
+fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
     let site = Span::mixed_site();
     let scene = match &plan.scene {
         Scene::Mq => quote_spanned!(site=> #private::Scene::Mq),
@@ -36,17 +38,21 @@ fn call(plan: &Plan, private: &TokenStream) -> TokenStream {
         Scene::Named(name) => quote_spanned!(site=> #private::Scene::Named(::core::convert::Into::into(#name))),
     };
     let scope = scope(plan, private);
-    let key = borrowed(&plan.key);
-    let described = tidy(plan.key.to_token_stream());
+    let said = said(plan, private, function)?;
+    let key = match &plan.key {
+        Some(key) if said.is_none() => borrowed(key),
+        _ => quote_spanned!(site=> &#private::said(&__idempotent_said)),
+    };
+    let described = plan.key.as_ref().map_or_else(|| "the arguments".into(), |key| tidy(key.to_token_stream()));
     let prefix = plan.prefix.iter();
     let tenant = plan.tenant.iter().map(borrowed);
-    let fingerprint = plan.fingerprint.iter().map(|value| {
-        let value_ = borrowed(value);
-        quote_spanned!(at(value)=> #private::fingerprint(#value_))
-    });
+    let fingerprint = plan.fingerprint.iter().map(|value| fingerprint(value, private));
     let message = plan.message.iter();
+    // What has no fingerprint is told by the call.
+    let told = said.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
+    let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.knobs, private);
-    quote_spanned!(site=>
+    let call = quote_spanned!(site=>
         #private::Call::new(
             #private::Identity::new(#scene, #scope, #key)
                 .described(#described)
@@ -54,9 +60,46 @@ fn call(plan: &Plan, private: &TokenStream) -> TokenStream {
                 #(.tenant(#tenant))*
         )
         #(.fingerprint(#fingerprint))*
+        #(#told)*
+        #(.issued(#issued))*
         #(.message(#message))*
         .policy(#policy)
-    )
+    );
+    Ok(match said {
+        Some(said) => quote_spanned!(site=> {
+            let __idempotent_said = #said;
+            #call
+        }),
+        None => call,
+    })
+}
+
+/// The fingerprint of what the call says, where that is its key.
+fn said(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Option<TokenStream>> {
+    let By::Param(by) = plan.by else { return Ok(None) };
+    Ok(Some(match &plan.key {
+        // One for each part: whole arguments stand there, which the body may want and one of which may have none.
+        Some(Expr::Tuple(key)) => {
+            let parts = key.elems.iter().map(|part| fingerprint(part, private));
+            quote_spanned!(at(key)=> #private::arguments([#(#parts),*]))
+        }
+        Some(key) => fingerprint(key, private),
+        None => {
+            let arguments = arguments::of(function, plan.with.as_ref(), by)?;
+            let arguments = arguments.iter().map(|name| quote_spanned!(at(name)=> #private::argument(&#name)));
+            quote_spanned!(Span::mixed_site()=> #private::arguments([#(#arguments),*]))
+        }
+    }))
+}
+
+/// How long a token is good for.
+fn issued(plan: &Plan, private: &TokenStream) -> Option<TokenStream> {
+    let site = Span::mixed_site();
+    match plan.by {
+        By::Token(Some(millis)) => Some(quote_spanned!(site=> #private::Duration::from_millis(#millis))),
+        By::Token(None) => Some(quote_spanned!(site=> #private::Tokens::TTL)),
+        By::Key | By::Param(_) => None,
+    }
 }
 
 /// The expression by reference. A literal needs no parentheses, and some lints would ask for that.
@@ -69,11 +112,18 @@ fn borrowed(expr: &Expr) -> TokenStream {
     }
 }
 
+fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
+    let borrowed = borrowed(value);
+    quote_spanned!(at(value)=> #private::fingerprint(#borrowed))
+}
+
 /// The function's path, by the name the compiler gives to a closure in here: `module_path!` would give two impls in
 /// one module one identity, and the name of `Self` two traits of one type.
 fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
         Some(scope) => quote!(#scope),
+        // Whoever issues a token need not know the handler.
+        None if matches!(plan.by, By::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
         None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
     }
 }
@@ -86,6 +136,7 @@ fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
         let value = match setting {
             Setting::Millis(millis) => quote_spanned!(site=> #private::Duration::from_millis(#millis)),
             Setting::Forever => quote_spanned!(site=> #private::Policy::FOREVER),
+            Setting::Window => quote_spanned!(site=> #private::Policy::WINDOW),
             Setting::Count(expr) => count(expr),
             Setting::Bytes(bytes) => quote_spanned!(site=> #bytes),
             Setting::Word(of, variant) => {

@@ -33,9 +33,26 @@ fn what_cannot_be_meant_says_what_can() {
         ("key = a, on_in_flight = ack", "comes with the outbox"),
         ("key = a, on_in_flight = wait", "wait(\"2s\")"),
         ("key = a, on_in_flight = wait(\"2x\")", "unknown unit `x`"),
-        ("key = a, by = token", "`by = token` comes with the token part"),
-        ("by = param", "today: name the arguments that count: `key = (a, b)`"),
-        ("by = luck", "`by` is `key`"),
+        ("by = luck", "`by` is `key`, `token` or `param`"),
+        ("by = tokn, key = a", "did you mean `token`?"),
+        ("by = \"param\"", "`by` is `key`, `token` or `param`"),
+        ("by = token, tenant = u", "missing `key`: say where the call's token is, e.g. `key = token`"),
+        ("by = token, key = t", "`by = token` needs a `tenant`, the caller that the token was issued to"),
+        ("by = token, key = t, tenant = u, scene = mq", "tokens are issued for `scene = rest`"),
+        ("by = token, key = t, tenant = u, scene = \"forms\"", "tokens are issued for `scene = rest`"),
+        ("by = token, key = t, tenant = u, prefix = \"p\"", "set `ExecutorBuilder::namespace`"),
+        ("by = token, key = t, tenant = u, window = \"5s\"", "an unused one is good for its `ttl`"),
+        ("by = token, key = t, tenant = u, ttl = \"0s\"", "`ttl` must be > 0"),
+        ("by = token, key = t, tenant = u, on_store_error = run_unprotected", "nobody can tell a token from a guess"),
+        ("by = param, window = \"0s\"", "`window` must be > 0"),
+        ("by = param, window = 5", "`window` is a duration in quotes"),
+        ("by = param, ttl = \"5s\"", "how long an equal call counts as the same is `window`"),
+        ("by = param, retain = \"5s\"", "say `window = \"5s\"` in place of `retain`"),
+        ("by = param, fingerprint = a", "name all that counts in `key = (a, b)`"),
+        ("by = param, key = ()", "key must not be empty"),
+        ("key = a, window = \"5s\"", "how long a key is recognised is `retain`"),
+        ("key = a, ttl = \"5s\"", "for a key say `lease` (how long a run may hold it) or `retain`"),
+        ("key = a, by = key, replay", "a duplicate of a key gets the recorded result anyway"),
         ("key = a, permanent = true", "`permanent` is a closure over the error: `permanent = |error| …`"),
         ("key = a, failed_if = true", "`failed_if` is a closure over the value: `failed_if = |value| …`"),
         ("key = a, reject = 503", "`reject = |rejection| …`"),
@@ -54,10 +71,20 @@ fn each_knob_reaches_the_policy_in_its_unit() {
         release_on_cancel, max_result = "1KiB", scene = "billing", scope = SCOPE"#,
     )
     .unwrap();
+    assert_eq!(
+        knobs(&plan),
+        "lease=30000 max_run=30000 retain=forever max_retries=count on_in_flight=2000 \
+         on_lease_lost=OnLeaseLost::Finish on_expiry=OnExpiry::Park on_store_error=OnStoreError::RunUnprotected \
+         release_on_cancel=yes max_result=1024"
+    );
+}
+
+fn knobs(plan: &Plan) -> String {
     let show = |knob: &Knob| {
         let setting = match &knob.setting {
             Setting::Millis(n) | Setting::Wait(n) | Setting::Bytes(n) => n.to_string(),
             Setting::Forever => "forever".into(),
+            Setting::Window => "usual".into(),
             Setting::Count(_) => "count".into(),
             Setting::Word(of, variant) => format!("{of}::{variant}"),
             Setting::Yes => "yes".into(),
@@ -65,10 +92,22 @@ fn each_knob_reaches_the_policy_in_its_unit() {
         format!("{}={setting}", knob.setter)
     };
     let shown: Vec<_> = plan.knobs.iter().map(show).collect();
-    assert_eq!(
-        shown.join(" "),
-        "lease=30000 max_run=30000 retain=forever max_retries=count on_in_flight=2000 \
-         on_lease_lost=OnLeaseLost::Finish on_expiry=OnExpiry::Park on_store_error=OnStoreError::RunUnprotected \
-         release_on_cancel=yes max_result=1024"
-    );
+    shown.join(" ")
+}
+
+#[test]
+fn a_token_and_a_param_are_requests_and_their_duplicates_are_refused_unless_told_otherwise() {
+    for (source, want) in [
+        ("by = token, key = t, tenant = u", "on_consumed=OnConsumed::Refuse"),
+        ("by = token, key = t, tenant = u, replay, scene = rest", "on_consumed=OnConsumed::Replay"),
+        ("by = param", "on_consumed=OnConsumed::Refuse window=usual"),
+        ("by = param, window = \"1m\", replay", "on_consumed=OnConsumed::Replay window=60000"),
+    ] {
+        let plan = plan(source).unwrap();
+        assert!(matches!(plan.scene, Scene::Rest), "{source}");
+        assert_eq!(knobs(&plan), want, "{source}");
+    }
+    assert!(matches!(plan("by = param, scene = mq").unwrap().scene, Scene::Mq));
+    assert!(matches!(plan("by = token, key = t, tenant = u, ttl = \"1m\"").unwrap().by, By::Token(Some(60_000))));
+    assert!(matches!(plan("key = a, by = key").unwrap().scene, Scene::Mq));
 }

@@ -6,7 +6,7 @@ async fn charge(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
-#[idempotent(key = order, ttl = "30s")]
+#[idempotent(key = order, expire = "30s")]
 async fn refund(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }

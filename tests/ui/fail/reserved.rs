@@ -1,16 +1,6 @@
 // expect: which is not in this version; today:
 use idempotent::{Rejection, idempotent};
 
-#[idempotent(by = token)]
-async fn token(order: u64) -> Result<u64, Rejection> {
-    Ok(order)
-}
-
-#[idempotent(by = param)]
-async fn param(order: u64) -> Result<u64, Rejection> {
-    Ok(order)
-}
-
 #[idempotent(key = order, after = order)]
 async fn after(order: u64) -> Result<u64, Rejection> {
     Ok(order)
@@ -37,5 +27,5 @@ async fn ack(order: u64) -> Result<u64, Rejection> {
 }
 
 fn main() {
-    let _ = (token(1), param(1), after(1), sequence(1), version(1), transaction(1), ack(1));
+    let _ = (after(1), sequence(1), version(1), transaction(1), ack(1));
 }

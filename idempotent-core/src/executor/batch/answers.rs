@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use super::{Answer, Mine};
 use crate::executor::Handler;
 use crate::executor::attempt::Dropped;
+use crate::executor::claim::Prepared;
 use crate::executor::judge::{Worth, judge};
 use crate::executor::report::Report;
 use crate::executor::settle::PutDown;
@@ -143,9 +144,18 @@ where
         self.done.insert(at, value);
     }
 
+    /// Whether the place was a duplicate itself: when it was done, only the store knows.
+    pub(super) fn is_duplicate(&self, at: usize) -> bool {
+        self.told.get(&at).is_some_and(|answer| answer.outcome == Outcome::Duplicate)
+    }
+
     /// A duplicate of an earlier place.
-    pub(super) fn same(&mut self, at: usize, first: usize, report: Report<'_>) {
+    pub(super) fn same(&mut self, at: usize, first: usize, prepared: &Prepared, report: Report<'_>) {
         if let Some(kept) = self.done.get(&first) {
+            if prepared.refuses_duplicates() {
+                // Done just now: all of the window is left.
+                return self.reject(at, prepared.duplicate(prepared.terms.window), report);
+            }
             let kept = kept.clone();
             return self.replay(at, kept, report);
         }
@@ -154,6 +164,6 @@ where
             Some(Disposition::Retry { after }) => after,
             _ => Duration::from_secs(1),
         };
-        self.reject(at, Rejection::InFlight { retry_after, message: None }, report);
+        self.reject(at, prepared.in_flight(retry_after), report);
     }
 }

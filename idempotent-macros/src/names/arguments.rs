@@ -1,0 +1,108 @@
+//! The arguments as the key: every name that the function's patterns bind.
+use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt;
+use syn::visit::{self, Visit};
+use syn::{Error, Expr, FnArg, Pat, PatIdent, Result};
+
+use super::is_local;
+use crate::expand::boxed;
+use crate::item::Function;
+use crate::owned::mentions;
+
+/// What tells two calls apart where no key is named. The executor that `with` names says nothing of the call, nor does
+/// `self`.
+pub(crate) fn of(function: &Function, with: Option<&Expr>, by: Span) -> Result<Vec<Ident>> {
+    let mut found = Found::default();
+    for input in &function.sig.inputs {
+        if let FnArg::Typed(arg) = input {
+            found.visit_pat(&arg.pat);
+        }
+    }
+    if function.sig.asyncness.is_none() {
+        boxed::patterns(&function.body).iter().for_each(|pat| found.visit_pat(pat));
+        found.names.retain(|name| !name.unraw().to_string().starts_with("__"));
+    }
+    let mut names: Vec<Ident> = Vec::new();
+    for name in found.names {
+        let executor = with.is_some_and(|with| mentions(with, &name.unraw().to_string()));
+        if !executor && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if found.open {
+        let text = "a macro in a pattern may bind anything: name the arguments that count, `key = (a, b)`";
+        return Err(Error::new(by, text));
+    }
+    if names.is_empty() {
+        let text = "no argument tells two calls apart, so only the first in a window would run: `by = param` needs \
+                    arguments with names, or a `key`";
+        return Err(Error::new(by, text));
+    }
+    Ok(names)
+}
+
+#[derive(Default)]
+struct Found {
+    names: Vec<Ident>,
+    open: bool,
+}
+
+impl Visit<'_> for Found {
+    fn visit_pat_ident(&mut self, pat: &PatIdent) {
+        // A unit struct stands there like a name.
+        if is_local(&pat.ident.unraw().to_string()) {
+            self.names.push(pat.ident.clone());
+        }
+        visit::visit_pat_ident(self, pat);
+    }
+
+    fn visit_pat(&mut self, pat: &Pat) {
+        self.open |= matches!(pat, Pat::Macro(_) | Pat::Verbatim(_));
+        visit::visit_pat(self, pat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn told(function: &str, with: Option<&str>) -> String {
+        let function = Function::of(function.parse().unwrap()).unwrap();
+        let with = with.map(|with| syn::parse_str(with).unwrap());
+        match of(&function, with.as_ref(), Span::call_site()) {
+            Ok(names) => names.iter().map(Ident::to_string).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_bound_name_counts_but_self_and_what_with_names() {
+        for (function, with, want) in [
+            ("async fn f(order: Order, n: u8) {}", None, "order n"),
+            ("async fn f(&self, mut order: Order, _: u8) {}", None, "order"),
+            ("async fn f((a, B { c, d: e, .. }): X, [r#in, ..]: Y, Unit: Unit) {}", None, "a c e r#in"),
+            ("async fn f(State(app): State<App>, Json(order): Json<Order>) {}", Some("app.idem"), "order"),
+            ("async fn f(e: &Executor, order: Order) {}", Some("e"), "order"),
+            ("async fn f(order: Order) {}", Some("self.idem"), "order"),
+        ] {
+            assert_eq!(told(function, with), want, "{function}");
+        }
+        let boxed = "fn f<'a>(&'a self, id: u8, __arg1: X) -> P { Box::pin(async move { let __self = self; let id = id; \
+                     let (a, b) = __arg1; let __ret: R = { 1 }; __ret }) }";
+        assert_eq!(told(boxed, None), "id a b");
+    }
+
+    #[test]
+    fn where_nothing_tells_calls_apart_the_remedy_is_told() {
+        for (function, with, want) in [
+            ("async fn f() {}", None, "no argument tells two calls apart"),
+            ("async fn f(&self, _: u8) {}", None, "no argument tells two calls apart"),
+            ("async fn f(e: &Executor) {}", Some("e"), "no argument tells two calls apart"),
+            ("async fn f(m!(x): X, b: u8) {}", None, "name the arguments that count"),
+        ] {
+            let told = told(function, with);
+            assert!(told.contains(want), "{function}: {told}");
+        }
+    }
+}
