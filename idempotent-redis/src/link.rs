@@ -280,6 +280,11 @@ impl Wire {
                 let remedy = reach::remedy(address, failure.text(), self.patience.connect / 2).await;
                 Failure::unreachable(format!("{}{remedy}", failure.text()))
             }
+            FailureKind::Store(_) if failure.text().contains("DB index is out of range") => {
+                let db = client.get_connection_info().redis_settings().db();
+                failure
+                    .because(&format!("it has no database {db}: raise `databases 16` in redis.conf, or name another"))
+            }
             _ => failure,
         }
     }
@@ -307,7 +312,9 @@ impl Wire {
         failed.times = failed.times.saturating_add(1);
         let since = failed.since.get_or_insert_with(Instant::now).elapsed();
         let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-        failure.because(&format!("no connection to {} (attempt {}, for {since:?})", self.target.name(), failed.times))
+        // The first has taken no time yet.
+        let since = if failed.times > 1 { format!(", for {since:?}") } else { String::new() };
+        failure.because(&format!("no connection to {} (attempt {}{since})", self.target.name(), failed.times))
     }
 }
 

@@ -55,6 +55,8 @@ use crate::topology::Topology;
 /// `+persist` stands for `+pexpiretime`; `+select` with a database index; `+role` with sentinels; `+asking +cluster|info
 /// +cluster|slots` on a cluster; `+wait` or `+waitaof` with [`Durability`].
 ///
+/// Through the facade `idempotent-rs` the same types are `idempotent::RedisStore`, `idempotent::Executor` and so on.
+///
 /// ```no_run
 /// # async fn doc() -> Result<(), idempotent_core::StoreError> {
 /// use std::time::Duration;

@@ -78,7 +78,12 @@ fn parse(text: &str) -> Result<Url, String> {
         "rediss+sentinel" => (Kind::Sentinel, true),
         "redis+cluster" => (Kind::Cluster, false),
         "rediss+cluster" => (Kind::Cluster, true),
-        _ => return Err(format!("the scheme `{scheme}` is not one of {SCHEMES}")),
+        _ => {
+            let near = SCHEMES.split(", ").map(|known| (strsim::osa_distance(&scheme, known.trim_matches('`')), known));
+            let meant = near.min().filter(|(distance, _)| *distance <= 2 && distance * 2 < scheme.len());
+            let meant = meant.map_or_else(String::new, |(_, known)| format!("; did you mean {known}?"));
+            return Err(format!("the scheme `{scheme}` is not one of {SCHEMES}{meant}"));
+        }
     };
     let rest = rest.strip_prefix("//").ok_or_else(|| format!("`//` is missing after `{scheme}:`"))?;
     kind.take(__url::authority(rest)?, tls)

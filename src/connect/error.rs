@@ -36,8 +36,8 @@ pub enum ConnectError {
     },
     /// The store exists, but this program was built without it.
     #[error(
-        "a `{scheme}` store needs the feature `{feature}`, which is off: in Cargo.toml say `idempotent-rs = {{ version = \
-         \"{}\", features = [\"{feature}\"] }}`", env!("CARGO_PKG_VERSION")
+        "a `{scheme}` store needs the feature `{feature}`, which is off: in Cargo.toml say `idempotent = {{ package = \
+         \"idempotent-rs\", version = \"{}\", features = [\"{feature}\"] }}`", env!("CARGO_PKG_VERSION")
     )]
     FeatureOff {
         /// The URL's scheme.
@@ -57,7 +57,7 @@ pub enum ConnectError {
         feature: &'static str,
     },
     /// The store cannot be opened.
-    #[error("the store cannot be opened: {0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 

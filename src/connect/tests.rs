@@ -64,7 +64,8 @@ fn n49_a_known_scheme_names_its_feature() {
         says(url, &[&format!("no store for `{scheme}` yet"), &format!("feature `{feature}`"), "`memory:`"]);
     }
     let off = ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" }.to_string();
-    assert!(off.ends_with("say `idempotent-rs = { version = \"0.1.0\", features = [\"sqlite\"] }`"), "{off}");
+    let line = "say `idempotent = { package = \"idempotent-rs\", version = \"0.1.0\", features = [\"sqlite\"] }`";
+    assert!(off.ends_with(line), "{off}");
 }
 
 #[test]
@@ -125,7 +126,7 @@ async fn redis_opens() {
     let wrong = server.url().replace("hunter2", "s3cret");
     let error = connect(&wrong).await.unwrap_err();
     let text = format!("{error} {error:?}");
-    assert!(text.starts_with("the store cannot be opened: the store denies access: ") && text.contains("WRONGPASS"));
+    assert!(text.starts_with("the store denies access: ") && text.contains("WRONGPASS"));
     assert!(text.contains(&server.address()) && !text.contains("s3cret"), "{text}");
 }
 
@@ -147,6 +148,9 @@ async fn memory_and_sqlite_open() {
 async fn a_store_that_cannot_be_opened_says_why() {
     let error = connect("sqlite:/no/such/folder/x.db").await.unwrap_err();
     assert!(matches!(error, ConnectError::Store(_)) && error.source().is_some());
-    assert!(error.to_string().starts_with("the store cannot be opened: "), "{error}");
+    let chain: Vec<_> = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).collect();
+    for pair in chain.windows(2) {
+        assert!(!pair[0].to_string().contains(&pair[1].to_string()), "said twice: {} / {}", pair[0], pair[1]);
+    }
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
 }

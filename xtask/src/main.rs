@@ -29,7 +29,9 @@ cargo xtask COMMAND
   bench redis [FILTER] [--json | --write]
                     what a run over Redis costs beside the bare commands, on a private server
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
-  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
+  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
+
+Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 2] = ["model", "chaos"];

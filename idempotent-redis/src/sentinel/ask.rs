@@ -27,7 +27,11 @@ pub(super) async fn ask(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> 
 }
 
 async fn reached(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> Result<Named, Failure> {
-    let why = |error: &redis::RedisError| Failure::of_connecting(error).because(&format!("the sentinel at {sentinel}"));
+    let why = |error: &redis::RedisError| {
+        let asks = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+        let remedy = if asks { " (its user and password: `RedisStoreBuilder::sentinel_credentials`)" } else { "" };
+        Failure::of_connecting(error).because(&format!("the sentinel at {sentinel}{remedy}"))
+    };
     let switches = Switches { inner: Arc::downgrade(inner), number };
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(inner.connect))

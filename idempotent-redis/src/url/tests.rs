@@ -61,6 +61,13 @@ fn n49_an_unknown_scheme_lists_what_there_is() {
 }
 
 #[test]
+fn n49_a_misspelt_scheme_is_told_what_was_meant() {
+    refused("reddis://u:hunter2@h", "did you mean `redis`?");
+    refused("redis+sentinal://h/m", "did you mean `redis+sentinel`?");
+    refused("rediss+clustr://h", "did you mean `rediss+cluster`?");
+}
+
+#[test]
 fn n50_nothing_is_not_a_url() {
     refused("", "it is empty");
     refused(" ", "it is empty");

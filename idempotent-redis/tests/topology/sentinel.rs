@@ -33,6 +33,18 @@ async fn a_name_that_no_sentinel_knows_is_said_so() {
 }
 
 #[tokio::test]
+async fn n59_sentinels_that_ask_for_a_password_name_the_builder_s_method() {
+    let group = RedisSentinels::start();
+    for sentinel in group.sentinels() {
+        sentinel.command(&["CONFIG", "SET", "requirepass", "hunter2"]);
+    }
+    let error = RedisStore::connect(group.url()).await.unwrap_err();
+    assert!(error.to_string().contains("`RedisStoreBuilder::sentinel_credentials`"), "{error}");
+    let store = RedisStore::builder(group.url()).sentinel_credentials(None, "hunter2").connect().await.unwrap();
+    granted(claim(&store, &ask(key("a", 1), 1)).await);
+}
+
+#[tokio::test]
 async fn a_server_that_is_named_before_it_is_a_primary_is_not_used_before() {
     let group = RedisReplicas::start(1);
     let sentinel = Fake::sentinel(group.replica().port(), 1).await;
