@@ -17,10 +17,10 @@ pub(crate) struct Call {
     args: [Option<Arg>; 2],
 }
 
-/// Shared with whoever still holds it, or ours alone.
+/// Shared with whoever still holds it, and with a turn.
 #[derive(Clone, Debug)]
 enum Arg {
-    Own(Vec<u8>),
+    Own(Arc<[u8]>),
     Text(Arc<str>),
 }
 
@@ -93,7 +93,7 @@ impl Call {
 
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
-        let value = done.value.as_deref().map(|value| Arg::Own([b"V", value].concat()));
+        let value = done.value.as_deref().map(|value| Arg::Own([b"V", value].concat().into()));
         // How many arguments each key has.
         let each = 1 + u64::from(value.is_some());
         let args = [Some(Arg::Own(guard(held))), value];
@@ -115,7 +115,7 @@ impl Call {
 
     pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
         let force = if force { b"1" } else { b"0" };
-        let args = [Some(Arg::Own(digits(expected).to_vec())), Some(Arg::Own(force.to_vec()))];
+        let args = [Some(Arg::Own(Arc::from(&digits(expected)[..]))), Some(Arg::Own(Arc::from(&force[..])))];
         Self::new(Terms::new(Script::Forget, [micros(memory)]), key, args)
     }
 
@@ -132,7 +132,7 @@ impl Call {
     }
 
     pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Remember, [millis(keep)]), key, [Some(Arg::Own(fact)), None])
+        Self::new(Terms::new(Script::Remember, [millis(keep)]), key, [Some(Arg::Own(fact.into())), None])
     }
 
     pub(crate) fn bar(key: &Key, keep: std::time::Duration) -> Self {
@@ -216,7 +216,12 @@ pub(crate) enum Said {
 
 /// Parts the answer to a command into those of its calls.
 pub(crate) fn answers(script: Script, count: usize, value: Value) -> Result<Vec<Answer>, Failure> {
-    let Value::Array(items) = value else { return Err(odd()) };
+    let items = match value {
+        Value::Array(items) => items,
+        // The time alone: nothing to add to any of them.
+        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look) => vec![now],
+        _ => return Err(odd()),
+    };
     match script {
         Script::Watch | Script::Purge => {
             items.into_iter().map(|item| Ok(Answer::new(0, Said::Held(int(&item)? == 1)))).collect()

@@ -87,7 +87,8 @@ impl Lane {
                 if self.waits(&[call]) {
                     return turn::only(Box::pin(self.waited(&[call], false)).await);
                 }
-                turn::one(&self.0.link, &self.0.manner, call).await
+                // A future of its own: those that only wait for an answer need not carry it.
+                Box::pin(turn::one(&self.0.link, &self.0.manner, call)).await
             }
             // Without an answer the turn ended with its runtime.
             Some(told) => told.await.unwrap_or_else(|_| Err(Failure::ambiguous("the runtime that sent it has ended"))),
@@ -155,13 +156,18 @@ impl Lane {
         let mut jobs = self.take();
         // Dropped callers do not want it any more, and nothing was sent.
         jobs.retain(|job| !job.caller.is_closed());
+        let (calls, mut callers): (Vec<Call>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.call, Some(job.caller))).unzip();
         // Of each kind together: no caller can tell who was first.
-        jobs.sort_by_key(|job| job.call.terms);
-        let calls: Vec<&Call> = jobs.iter().map(|job| &job.call).collect();
-        let answers = turn::send(&self.0.link, &self.0.manner, &calls, false).await;
-        for (job, answer) in jobs.into_iter().zip(answers) {
-            // It may have gone meanwhile.
-            let _ = job.caller.send(answer);
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        order.sort_by(|one, next| calls[*one].terms.cmp(&calls[*next].terms));
+        let sorted: Vec<&Call> = order.iter().map(|at| &calls[*at]).collect();
+        let answers = turn::send(&self.0.link, &self.0.manner, &sorted, false).await;
+        for (at, answer) in order.iter().zip(answers) {
+            if let Some(caller) = callers[*at].take() {
+                // It may have gone meanwhile.
+                let _ = caller.send(answer);
+            }
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! consuming, vacant, failed, dead:
-//!     version 0x81 | state P V F D | owner 16 | flags | [fingerprint 17] | [display: length u32 + text] | error text
-//!     | first seen 7 | updated 7 | until 7 | kept 7 | taken over 7 | fencing, 16 digits | attempt, 10 digits
+//!     version 0x81 | state P V F D | fencing, 16 digits | attempt, its last 3 digits | owner 16 | flags
+//!     | [fingerprint 17] | [display: length u32 + text] | error text
+//!     | first seen 7 | updated 7 | until 7 | kept 7 | taken over 7 | attempt, its first 7 digits
 //! consumed, short:   fencing, 16 digits | attempt, 3 digits
 //! consumed, long:    version 0x81 | 0x60 + flags | fencing 7 | attempt 2 or 4 | [fingerprint 17] | [owner 16] | [value]
 //! ```
@@ -21,9 +22,10 @@ pub(crate) const VERSION: u8 = 0x81;
 const VERSIONS: std::ops::RangeInclusive<u8> = 0x80..=0x8f;
 const TIMES: usize = 5 * 7;
 const FENCING: usize = 16;
-const ATTEMPT: usize = 10;
-/// Digits of the attempt in a short consumed record.
-const SHORT: usize = 3;
+/// The attempt's last digits, all that a short consumed record has, and those before them.
+const ATTEMPT: usize = 3;
+const THOUSANDS: usize = 7;
+const FIRST: &[u8; ATTEMPT] = b"001";
 
 const SEEN: u8 = 1;
 const SHOWN: u8 = 2;
@@ -48,10 +50,14 @@ pub(crate) fn millis(span: Duration) -> u64 {
     micros(span).div_ceil(1_000).max(1)
 }
 
-/// What a claim writes, up to the times, which are the server's.
-pub(crate) fn claimed(request: &ClaimRequest) -> Vec<u8> {
-    let mut out = Vec::with_capacity(36);
-    out.extend([VERSION, b'P']);
+/// What a claim writes between the number and the times, which are the server's.
+pub(crate) fn claimed(request: &ClaimRequest) -> Arc<[u8]> {
+    if request.fingerprint.is_none() && request.display.is_none() {
+        let mut out = [0; 16 + 1];
+        out[..16].copy_from_slice(&request.owner.0.to_be_bytes());
+        return Arc::new(out);
+    }
+    let mut out = Vec::with_capacity(34);
     out.extend(request.owner.0.to_be_bytes());
     let seen = if request.fingerprint.is_some() { SEEN } else { 0 };
     let shown = if request.display.is_some() { SHOWN } else { 0 };
@@ -64,18 +70,24 @@ pub(crate) fn claimed(request: &ClaimRequest) -> Vec<u8> {
         out.extend(u32::try_from(display.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(display.as_bytes());
     }
-    out
+    out.into()
 }
 
-/// What a held record begins with, and its number where it is known.
-pub(crate) fn guard(held: &Held) -> Vec<u8> {
-    let mut out = Vec::with_capacity(34);
-    out.extend([VERSION, b'P']);
-    out.extend(held.owner.0.to_be_bytes());
-    if let Some(fencing) = held.fencing {
-        out.extend(digits(fencing));
-    }
-    out
+/// How a held record begins as a rule: at its first attempt, with nothing to flag. Where its number is not known that and
+/// the attempt are left out.
+pub(crate) fn guard(held: &Held) -> Arc<[u8]> {
+    const NUMBER: usize = 2 + FENCING;
+    const OWNER: usize = NUMBER + ATTEMPT;
+    let owner = held.owner.0.to_be_bytes();
+    let Some(fencing) = held.fencing else {
+        return [&[VERSION, b'P'][..], &owner, &[0]].concat().into();
+    };
+    let mut out = [0; OWNER + 16 + 1];
+    out[..2].copy_from_slice(&[VERSION, b'P']);
+    out[2..NUMBER].copy_from_slice(&digits(fencing));
+    out[NUMBER..OWNER].copy_from_slice(FIRST);
+    out[OWNER..OWNER + 16].copy_from_slice(&owner);
+    Arc::new(out)
 }
 
 /// A number as records hold it.
@@ -94,7 +106,7 @@ pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
 /// # Errors
 /// As `Record::from_bytes`.
 pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError> {
-    if bytes.len() == FENCING + SHORT && bytes.iter().all(u8::is_ascii_digit) {
+    if bytes.len() == FENCING + ATTEMPT && bytes.iter().all(u8::is_ascii_digit) {
         let (fencing, attempt) = bytes.split_at(FENCING);
         let attempt = u32::try_from(number("attempt", attempt)?).unwrap_or(u32::MAX);
         let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value: None };
@@ -185,9 +197,10 @@ impl<'a> Fields<'a> {
 
     /// All but consumed.
     fn standing(&mut self, state: u8) -> Result<Record, StoreError> {
-        let attempt = number("attempt", self.last("attempt", ATTEMPT)?)?;
+        let fencing = Fencing(number("fencing", &self.take::<FENCING>("fencing")?)?);
+        let below = number("attempt", &self.take::<ATTEMPT>("attempt")?)?;
+        let attempt = number("attempt", self.last("attempt", THOUSANDS)?)? * 1_000 + below;
         let attempt = u32::try_from(attempt).map_err(|_| corrupt("attempt", "is 2^32 or more"))?;
-        let fencing = Fencing(number("fencing", self.last("fencing", FENCING)?)?);
         let mut times = Fields(self.last("times", TIMES)?);
         let owner = self.owner()?;
         let [flags] = self.take("flags")?;

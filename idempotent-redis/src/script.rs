@@ -96,8 +96,8 @@ fn in_dialect(text: &str, dialect: Dialect) -> String {
     let oom = first.contains("allow-oom");
     let mut plain: String = text.lines().filter(|line| !declares(line)).map(|line| format!("{line}\n")).collect();
     plain = plain.replace(
-        "local cur = pcall('SET', k, a .. fresh, 'NX', 'GET', 'PX', ttl)",
-        "local cur = pcall('GET', k)\n  if not cur then\n    local r = pcall('SET', k, a .. fresh, 'PX', ttl)\n    \
+        "local cur = pcall('SET', k, head .. a .. tail, 'NX', 'GET', 'PX', ttl)",
+        "local cur = pcall('GET', k)\n  if not cur then\n    local r = pcall('SET', k, head .. a .. tail, 'PX', ttl)\n    \
          if r.err then cur = r end\n  end",
     );
     if oom {

@@ -22,7 +22,7 @@ async fn ends(watching: Watching) {
 
 /// Bit 4 of the flags: whoever settles it has to tell.
 fn is_waited_for(server: &RedisServer, part: &str) -> bool {
-    raw(server, part).get(18).is_some_and(|flags| flags & 4 != 0)
+    raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
 }
 
 fn waiting(store: &RedisStore) -> bool {

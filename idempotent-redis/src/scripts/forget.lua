@@ -11,11 +11,11 @@ local out, n = {now}, 1
 local function settled(cur, force)
   local state = string.match(cur, '^\129([PFD])')
   if state and #cur >= 80 then
-    local updated, till, kept = struct.unpack('>I7I7I7', cur, #cur - 53)
-    local fence = tonumber(sub(cur, -26, -11))
-    if not fence or fence >= 9007199254740992 or not tonumber(sub(cur, -10)) or till + kept <= now then return end
+    local updated, till, kept = struct.unpack('>I7I7I7', cur, #cur - 34)
+    local fence = tonumber(sub(cur, 3, 18))
+    if not fence or fence >= 9007199254740992 or not tonumber(sub(cur, -7) .. sub(cur, 19, 21)) or till + kept <= now then return end
     if state == 'P' and (force ~= '1' or till - updated > 2678400000000) then return end
-    return fence, string.byte(cur, 19) >= 4
+    return fence, string.byte(cur, 38) >= 4
   end
   if string.match(cur, '^%d+$') and #cur == 19 then
     return tonumber(sub(cur, 1, 16)), false
@@ -33,8 +33,8 @@ for i = 1, #K do
     r = 'R' .. cur
     local fence, watched = settled(cur, force)
     if fence and fence == tonumber(expected) and fence < 9007199254740992 then
-      local v = '\129V' .. string.rep('\0', 17) .. 'forgotten by an operator'
-        .. struct.pack('>I7I7I7I7I7', now, now, now, memory, 0) .. string.format('%016.0f%010.0f', fence, 0)
+      local v = '\129V' .. string.format('%016.0f', fence) .. '000' .. string.rep('\0', 17) .. 'forgotten by an operator'
+        .. struct.pack('>I7I7I7I7I7', now, now, now, memory, 0) .. '0000000'
       r = pcall('SET', k, v, 'PX', math.max(math.ceil(memory / 1000), math.ceil((fence - now) / 1000) + 1))
       r = r.err and 'E' .. r.err or nil
       if not r then

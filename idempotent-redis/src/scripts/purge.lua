@@ -7,9 +7,9 @@ for i = 1, #KEYS do
   local cur = redis.pcall('GET', KEYS[i])
   out[i] = 0
   if type(cur) == 'string' and string.match(cur, '^\129[PVFD]') and #cur >= 80 then
-    local till, kept = struct.unpack('>I7I7', cur, #cur - 46)
-    local fence = tonumber(string.sub(cur, -26, -11))
-    if fence and tonumber(string.sub(cur, -10)) and till + kept <= now and fence < now then out[i] = redis.call('DEL', KEYS[i]) end
+    local till, kept = struct.unpack('>I7I7', cur, #cur - 27)
+    local fence = tonumber(string.sub(cur, 3, 18))
+    if fence and tonumber(string.sub(cur, -7) .. string.sub(cur, 19, 21)) and till + kept <= now and fence < now then out[i] = redis.call('DEL', KEYS[i]) end
   end
 end
 return out

@@ -1,38 +1,56 @@
 #!lua flags=allow-oom
--- Renews leases. ARGV: lease (µs), then for each key the guard (version, state, owner, and the fencing number (16) if it
--- is known). Answers as completions do.
-local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
+-- Renews leases. ARGV: lease (µs), then for each key the guard: how its record begins as a rule, that is version, state,
+-- fencing number (16), first attempt (3), owner, no flags; without number and attempt where the number is not known.
+-- Version, state, number and owner must be so; where all of it is, the rest needs no look. Answers as completions do.
+local A, K, pcall, sub, pack, unpack, max, ceil = ARGV, KEYS, redis.pcall, string.sub, struct.pack, struct.unpack, math.max, math.ceil
 local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
+-- As numbers are written.
+local stamp = t[1] .. sub('00000' .. t[2], -6)
+local now = stamp + 0
 local later = now + A[1]
-local out, n = {now}, 1
+local out, n
 local last, text
+
+-- The number of a record that is held so.
+local function number(cur, g)
+  if sub(cur, 1, 2) ~= '\129P' or sub(cur, 22, 37) ~= sub(g, -17, -2) or #g == 38 and sub(cur, 3, 18) ~= sub(g, 3, 18) then return end
+  local fence = tonumber(sub(cur, 3, 18))
+  if fence and fence < 9007199254740992 and tonumber(sub(cur, -7) .. sub(cur, 19, 21)) then return fence end
+end
+
 for i = 1, #K do
   local k, g = K[i], A[i + 1]
   local cur = pcall('GET', k)
   local r
-  if type(cur) == 'string' then
-    r = 'R' .. cur
-    if sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (#g == 18 or sub(cur, -26, -11) == sub(g, 19)) then
-      local updated, till, kept = struct.unpack('>I7I7I7', cur, #cur - 53)
-      local fence = tonumber(sub(cur, -26, -11))
-      if fence and fence < 9007199254740992 and tonumber(sub(cur, -10)) and till - updated <= 2678400000000 and till + kept > now then
-        till = math.max(till, later)
-        local v = sub(cur, 1, -55) .. struct.pack('>I7I7I7', math.max(updated, now), till, kept) .. sub(cur, -33)
-        local ms = math.ceil((till + kept - now) / 1000)
-        if fence > now then ms = math.max(ms, math.ceil((fence - now) / 1000) + 1) end
-        -- The same for all as a rule, and slow to print.
-        if ms ~= last then last, text = ms, string.format('%.0f', ms) end
-        r = pcall('SET', k, v, 'PX', text)
-        r = r.err and 'E' .. r.err
+  if not cur then r = 'A'
+  elseif cur.err then r = 'E' .. cur.err
+  else
+    local left = true
+    if #cur >= 80 then
+      local updated, till, kept, _, thousands = unpack('>I7I7I7I7c7', cur, #cur - 34)
+      if till - updated <= 2678400000000 and till + kept > now then
+        local fence = 0
+        if sub(cur, 1, 38) ~= g or thousands ~= '0000000' or sub(g, 3, 18) > stamp then fence = number(cur, g) end
+        if fence then
+          till = max(till, later)
+          local v = sub(cur, 1, -36) .. pack('>I7I7', max(updated, now), till) .. sub(cur, -21)
+          local ms = ceil((till + kept - now) / 1000)
+          if fence > now then ms = max(ms, ceil((fence - now) / 1000) + 1) end
+          -- The same for all as a rule, and slow to print.
+          if ms ~= last then last, text = ms, string.format('%.0f', ms) end
+          left = false
+          r = pcall('SET', k, v, 'PX', text)
+          r = r.err and 'E' .. r.err
+        end
       end
     end
-  elseif cur then r = 'E' .. cur.err
-  else r = 'A' end
+    if left then r = 'R' .. cur end
+  end
   if r then
+    if not out then out, n = {now}, 1 end
     out[n + 1] = i
     out[n + 2] = r
     n = n + 2
   end
 end
-return out
+return out or now

@@ -39,7 +39,7 @@ async fn b25_k35_a_waiter_gives_up_at_its_limit_and_touches_nothing() {
 
 /// Whether somebody asked to be told: bit 4 of the flags.
 fn waited_for(server: &RedisServer, part: &str) -> bool {
-    raw(server, part).get(18).is_some_and(|flags| flags & 4 != 0)
+    raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
 }
 
 /// K36 and K52: nobody removes what a third has claimed, and somebody takes over, with the others waiting on.

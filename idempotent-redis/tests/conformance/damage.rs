@@ -23,13 +23,14 @@ impl Behind for RedisServer {
 fn sample(until: u64, fencing: &[u8; 16]) -> Vec<u8> {
     let now: u64 = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
     let mut out = b"\x81P".to_vec();
+    out.extend(fencing);
+    out.extend(b"001");
     out.extend(1_u128.to_be_bytes());
     out.push(0);
     for time in [now, now, if until == 0 { now + 30_000_000 } else { until }, 3_600_000_000, 0] {
         out.extend(&time.to_be_bytes()[1..]);
     }
-    out.extend(fencing);
-    out.extend(b"0000000001");
+    out.extend(b"0000000");
     out
 }
 
@@ -41,7 +42,7 @@ fn damaged(damage: Damage) -> Option<Vec<u8>> {
         Damage::CutOff => bytes.truncate(40),
         Damage::Noise => bytes[2..].iter_mut().for_each(|byte| *byte = byte.wrapping_mul(151).wrapping_add(89)),
         Damage::NewerVersion => bytes[0] = 0x8f,
-        Damage::NoOwner => drop(bytes.drain(2..18)),
+        Damage::NoOwner => drop(bytes.drain(21..37)),
         Damage::BadFencing => bytes = sample(0, b"9999999999999999"),
         Damage::EndlessLease => bytes = sample((1 << 53) - 1, FENCING),
         Damage::UnknownState => bytes[1] = b'Z',

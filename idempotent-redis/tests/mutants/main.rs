@@ -74,7 +74,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "`state == 'P'` always true, in `if state == 'P' and sub(",
         "what is vacant has no owner, nobody owns by zero",
     ),
-    ("complete", "`number <= now` always false", "the other way says the same, and takes longer"),
+    ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
     ("renew", "`fence > now` always true", "likewise: the larger of the two is taken"),
     ("renew", "`ms ~= last` always true", "the same text is made again"),
     ("release", "`not r` always true", "where the write is refused waiters are woken for nothing, and ask"),
@@ -159,6 +159,7 @@ cases! {
     own::a_result_that_ends_as_a_record_does_is_a_result
     own::a_record_past_its_time_that_is_still_there_counts_as_absent
     own::a_purge_leaves_a_record_whose_number_lies_ahead
+    own::a_purge_leaves_what_it_cannot_read
     own::attempts_of_any_number_are_kept
     own::a_completion_without_a_value_keeps_its_payload_and_its_owner
     own::a_delay_of_months_ends

@@ -42,6 +42,8 @@ impl Shape {
     pub(crate) fn bytes(self) -> Vec<u8> {
         let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
         let mut out = vec![0x81, self.state];
+        out.extend(self.fencing);
+        out.extend(&self.attempt[7..]);
         out.extend(self.owner.to_be_bytes());
         out.push(0);
         out.extend(self.tail(now));
@@ -60,8 +62,7 @@ impl Shape {
         for time in [now, now, until, self.kept, self.over] {
             out.extend(&time.to_be_bytes()[1..]);
         }
-        out.extend(self.fencing);
-        out.extend(self.attempt);
+        out.extend(&self.attempt[..7]);
         out
     }
 }
@@ -111,6 +112,7 @@ pub(crate) async fn numbers_that_are_none_are_refused_at_any_time(w: &World) {
         Shape { fencing: b"9999999999999999", ..HELD },
         Shape { fencing: b"number sixteen!!", ..HELD },
         Shape { attempt: b"number ten", ..HELD },
+        Shape { attempt: b"number 001", ..HELD },
     ];
     let mut number = 0;
     for shape in wrong {
@@ -133,8 +135,11 @@ async fn refused_by_all(w: &World, key: &Key) {
     for request in [ask(key, 1), ask(key, 2), park] {
         corrupt(w.store.claim(&request).await.err().map(|error| error.kind()));
     }
-    corrupt(w.store.renew(&held(key, 1), HOUR).await.err().map(|error| error.kind()));
-    corrupt(w.store.complete(&held(key, 1), &done(None)).await.err().map(|error| error.kind()));
+    for fencing in [None, Some(Fencing(7)), Some(Fencing(9_999_999_999_999_999))] {
+        let held = Held { fencing, ..held(key, 1) };
+        corrupt(w.store.renew(&held, HOUR).await.err().map(|error| error.kind()));
+        corrupt(w.store.complete(&held, &done(None)).await.err().map(|error| error.kind()));
+    }
     for verdict in VERDICTS {
         corrupt(w.store.release(&held(key, 1), &down(verdict)).await.err().map(|error| error.kind()));
     }
@@ -202,9 +207,26 @@ pub(crate) async fn a_purge_leaves_a_record_whose_number_lies_ahead(w: &World) {
     assert_ne!(w.look(&key(1)), Value::Nil);
 }
 
+/// Of a state that is none, and with a byte less than a record has: both past their time.
+pub(crate) async fn a_purge_leaves_what_it_cannot_read(w: &World) {
+    let past = Shape { until: -10_000_000, kept: 0, ..HELD };
+    let mut short = past.bytes();
+    short.remove(25);
+    for (name, value) in (1..).zip([Shape { state: b'Z', ..past }.bytes(), short]) {
+        w.plant(&key(name), &value);
+        assert_eq!(w.store.purge(100).await.unwrap(), 0);
+        assert_eq!(w.look(&key(name)), Value::Bytes(value));
+    }
+}
+
 pub(crate) async fn attempts_of_any_number_are_kept(w: &World) {
-    let many: [(&[u8; 10], u32); 4] =
-        [(b"0000000999", 999), (b"0000001000", 1_000), (b"0000065536", 65_536), (b"4294967295", u32::MAX)];
+    let many: [(&[u8; 10], u32); 5] = [
+        (b"0000000999", 999),
+        (b"0000001000", 1_000),
+        (b"0000001001", 1_001),
+        (b"0000065536", 65_536),
+        (b"4294967295", u32::MAX),
+    ];
     for (number, (attempt, count)) in (1..).zip(many) {
         for value in [None, Some(&b"v"[..])] {
             let key = key(number);
@@ -244,7 +266,7 @@ pub(crate) async fn a_delay_of_months_ends(w: &World) {
     let month = 31 * 24 * 3_600_000_000_i64;
     let mut shape = Shape { state: b'V', owner: 0, until: -1_000_000, kept: 3_600_000_000, ..HELD }.bytes();
     // Written two months ago.
-    let written = 19 + 7;
+    let written = 38 + 7;
     let now = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
     let then = now - u64::try_from(2 * month).unwrap();
     shape[written..written + 7].copy_from_slice(&then.to_be_bytes()[1..]);

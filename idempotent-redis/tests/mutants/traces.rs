@@ -118,7 +118,7 @@ pub(crate) async fn word_is_sent_of_what_is_waited_for_and_of_nothing_else(w: &W
 /// Waits until the server has it in writing.
 async fn flagged(w: &World, name: u128) {
     let is_flagged = || {
-        let flags = w.server.command(&["GETRANGE", key(name).as_str(), "18", "18"]);
+        let flags = w.server.command(&["GETRANGE", key(name).as_str(), "37", "37"]);
         matches!(flags, Value::Bytes(bytes) if bytes.first().is_some_and(|flags| *flags >= 4))
     };
     let until = std::time::Instant::now() + Duration::from_secs(20);
@@ -189,11 +189,12 @@ pub(crate) async fn a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
 pub(crate) async fn what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it(w: &World) {
     let ahead = Shape { fencing: b"4000000000000000", ..HELD };
     let years = i64::try_from(24 * 365 * HOUR.as_millis()).unwrap();
-    for name in [1, 2] {
+    for name in 1..5 {
         w.plant(&key(name), &ahead.bytes());
-        let settled = match name {
-            1 => w.store.complete(&held(&key(name), 1), &done(None)).await,
-            _ => w.store.renew(&held(&key(name), 1), HOUR).await,
+        let held = Held { fencing: (name > 2).then_some(Fencing(4_000_000_000_000_000)), ..held(&key(name), 1) };
+        let settled = match name % 2 {
+            1 => w.store.complete(&held, &done(None)).await,
+            _ => w.store.renew(&held, HOUR).await,
         };
         assert_eq!(settled.unwrap(), Settled::Done);
         assert!(w.server.command(&["PTTL", key(name).as_str()]).integer() > Some(years));

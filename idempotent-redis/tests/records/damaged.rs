@@ -13,13 +13,14 @@ use StoreErrorKind::{Corrupt, Foreign, UnknownVersion};
 
 /// Held by owner 1 for half a minute from now on.
 fn held(now: u64) -> Vec<u8> {
-    let mut out = b"\x81P".to_vec();
+    let mut out = format!("__{now:016}001").into_bytes();
+    out[..2].copy_from_slice(b"\x81P");
     out.extend(1_u128.to_be_bytes());
     out.push(0);
     for time in [now, now, now + 30_000_000, 3_600_000_000, 0] {
         out.extend(&time.to_be_bytes()[1..]);
     }
-    out.extend(format!("{now:016}0000000001").as_bytes());
+    out.extend(b"0000000");
     out
 }
 
@@ -36,7 +37,7 @@ fn cases(now: u64) -> Vec<Case> {
     let whole = held(now);
     let end = whole.len();
     let cut = |length: usize| whole[..length].to_vec();
-    let without_owner = [&whole[..2], &whole[18..]].concat();
+    let without_owner = [&whole[..21], &whole[37..]].concat();
     let year_9999 = &253_370_764_800_000_000_u64.to_be_bytes()[1..];
     let newer = changed(&whole, 0, b"\x8f");
     let noise: Vec<u8> = whole.iter().map(|byte| byte.wrapping_mul(151).wrapping_add(89) & 0x7f).collect();
@@ -46,19 +47,21 @@ fn cases(now: u64) -> Vec<Case> {
         ("n100 cut off behind the version", cut(1), Corrupt, "field `state`"),
         ("n100 empty", Vec::new(), Foreign, "does not begin as a record does"),
         ("n101 noise", noise, Foreign, "does not begin as a record does"),
-        ("n101 noise behind the state", [&whole[..2], &[0xa5; 90]].concat(), Corrupt, "field `attempt`"),
+        ("n101 noise behind the state", [&whole[..2], &[0xa5; 90]].concat(), Corrupt, "field `fencing`"),
         ("n102 of a later version", newer, UnknownVersion, "found version 15, supported is 1"),
         ("n103 nobody's", without_owner, Corrupt, "field `"),
-        ("n104 number abc", changed(&whole, end - 26, b"abcdefghijklmnop"), Corrupt, "field `fencing`"),
-        ("n104 number 2^53", changed(&whole, end - 26, b"9007199254740992"), Corrupt, "field `fencing`"),
-        ("n105 a lease into 9999", changed(&whole, end - 47, year_9999), Corrupt, "field `until`"),
+        ("n104 number abc", changed(&whole, 2, b"abcdefghijklmnop"), Corrupt, "field `fencing`"),
+        ("n104 number 2^53", changed(&whole, 2, b"9007199254740992"), Corrupt, "field `fencing`"),
+        ("n105 a lease into 9999", changed(&whole, end - 28, year_9999), Corrupt, "field `until`"),
         ("n106 state Z", changed(&whole, 1, b"Z"), Corrupt, "field `state`"),
         ("n107 somebody else's marker", b"consuming".to_vec(), Foreign, "does not begin as a record does"),
         ("n107 another one", b"CONSUMED".to_vec(), Foreign, "does not begin as a record does"),
         ("attempt", changed(&whole, end - 1, b"x"), Corrupt, "field `attempt`"),
-        ("attempt above 2^32", changed(&whole, end - 10, b"9999999999"), Corrupt, "field `attempt`"),
-        ("flags", changed(&whole, 18, &[0x40]), Corrupt, "field `flags`"),
-        ("error where none can be", [&whole[..19], b"oops", &whole[19..]].concat(), Corrupt, "field `error`"),
+        ("attempt, its end", changed(&whole, 20, b"x"), Corrupt, "field `attempt`"),
+        ("a byte less", cut(end - 1), Corrupt, "field `attempt`"),
+        ("attempt above 2^32", changed(&whole, end - 7, b"9999999"), Corrupt, "field `attempt`"),
+        ("flags", changed(&whole, 37, &[0x40]), Corrupt, "field `flags`"),
+        ("error where none can be", [&whole[..38], b"oops", &whole[38..]].concat(), Corrupt, "field `error`"),
         ("consumed: a digit less", format!("{now:016}00").into_bytes(), Foreign, "does not begin"),
         ("consumed: a digit that is none", format!("{now:016}0x1").into_bytes(), Foreign, "does not begin"),
         ("consumed: number 2^53", b"9007199254740992001".to_vec(), Corrupt, "field `fencing`"),

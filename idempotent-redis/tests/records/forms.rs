@@ -31,8 +31,8 @@ const NOW: &str = "06474846204005";
 const LEASED: &str = "06474847ea0385";
 const HOUR_KEPT: &str = "000000d693a400";
 const NONE: &str = "00000000000000";
-/// 16 digits of number.
-const NUMBER: &str = "31373637323235363030303030303035";
+/// 16 digits of number, and the last three of a first attempt.
+const NUMBER: &str = "31373637323235363030303030303035303031";
 
 fn full(part: &str) -> ClaimRequest {
     let fingerprint = Some(Fingerprint::of_bytes("payload"));
@@ -45,15 +45,15 @@ async fn what_the_scripts_write_is_written_down() {
     let server = RedisServer::start();
     let store = at_a_fixed_time(&server).await;
     let written = |part: &str| hex(&raw(&server, part));
-    let first = "30303030303030303031";
+    let first = "30303030303030";
 
     granted(store.claim(&ClaimRequest { owner: OwnerToken(OWNER), ..ask("bare", 1) }).await.unwrap());
-    assert_eq!(written("bare"), format!("8150{TOKEN}00{NOW}{NOW}{LEASED}{HOUR_KEPT}{NONE}{NUMBER}{first}"));
+    assert_eq!(written("bare"), format!("8150{NUMBER}{TOKEN}00{NOW}{NOW}{LEASED}{HOUR_KEPT}{NONE}{first}"));
     granted(store.claim(&full("full")).await.unwrap());
     let shown = "000000046f2d3137";
     assert_eq!(
         written("full"),
-        format!("8150{TOKEN}03{PAYLOAD}{shown}{NOW}{NOW}{LEASED}{HOUR_KEPT}{NONE}{NUMBER}{first}")
+        format!("8150{NUMBER}{TOKEN}03{PAYLOAD}{shown}{NOW}{NOW}{LEASED}{HOUR_KEPT}{NONE}{first}")
     );
 
     let held = |part| Held { key: key(part), owner: OwnerToken(OWNER), fencing: Some(Fencing(1_767_225_600_000_005)) };
@@ -61,7 +61,7 @@ async fn what_the_scripts_write_is_written_down() {
     let renewed = "06474847f945c5";
     assert_eq!(
         written("full"),
-        format!("8150{TOKEN}03{PAYLOAD}{shown}{NOW}{NOW}{renewed}{HOUR_KEPT}{NONE}{NUMBER}{first}")
+        format!("8150{NUMBER}{TOKEN}03{PAYLOAD}{shown}{NOW}{NOW}{renewed}{HOUR_KEPT}{NONE}{first}")
     );
 
     for (part, verdict, state, kept) in [
@@ -73,13 +73,13 @@ async fn what_the_scripts_write_is_written_down() {
         let release = Release { error: "no stöck".into(), ..put_down(verdict) };
         assert_eq!(store.release(&held(part), &release).await.unwrap(), Settled::Done);
         let error = "6e6f207374c3b6636b";
-        let expected = format!("81{state}{NOBODY}{kept}{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{NUMBER}{first}");
+        let expected = format!("81{state}{NUMBER}{NOBODY}{kept}{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{first}");
         assert_eq!(written(part), expected, "{part}");
     }
 
     // Consumed: digits alone where they say all, else the long form.
     assert_eq!(store.complete(&held("bare"), &done(None)).await.unwrap(), Settled::Done);
-    assert_eq!(written("bare"), format!("{NUMBER}303031"));
+    assert_eq!(written("bare"), NUMBER);
     assert_eq!(store.complete(&held("full"), &done(Some(b"{}"))).await.unwrap(), Settled::Done);
     assert_eq!(written("full"), format!("8165{NOW}0001{PAYLOAD}7b7d"));
     granted(store.claim(&ClaimRequest { owner: OwnerToken(OWNER), ..ask("unheard", 1) }).await.unwrap());
@@ -91,8 +91,8 @@ async fn what_the_scripts_write_is_written_down() {
         Settled::Done
     );
     let error = hex(b"forgotten by an operator");
-    let attempt = "30303030303030303030";
-    assert_eq!(written("unheard"), format!("8156{NOBODY}00{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{NUMBER}{attempt}"));
+    let none = NUMBER.replace("303031", "303030");
+    assert_eq!(written("unheard"), format!("8156{none}{NOBODY}00{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{first}"));
 }
 
 /// A record is shown by `peek` with all that was given.
@@ -172,8 +172,9 @@ async fn attempts_are_counted_beyond_what_the_short_forms_hold() {
         store.release(&held, &put_down(Verdict::Vacate)).await.unwrap();
         // As if it had failed so many times before.
         let mut vacant = raw(&server, &part);
-        let at = vacant.len() - 10;
-        vacant[at..].copy_from_slice(format!("{attempts:010}").as_bytes());
+        let (digits, end) = (format!("{attempts:010}"), vacant.len());
+        vacant[end - 7..].copy_from_slice(&digits.as_bytes()[..7]);
+        vacant[18..21].copy_from_slice(&digits.as_bytes()[7..]);
         server.command(&[b"SET", key(&part).as_str().as_bytes(), &vacant]);
         let request = ask(&part, 2);
         let grant = granted(store.claim(&request).await.unwrap());

@@ -35,7 +35,7 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
     let held = claim(store, "steps").await?;
     assert_eq!(store.renew(&held, Duration::from_secs(60)).await?, Settled::Done);
     let watching = tokio::spawn(store.abilities().watch.unwrap().watch(&key("steps")));
-    let asked = || matches!(server.command(&["GETRANGE", key("steps").as_str(), "18", "18"]), Value::Bytes(flags) if flags.first() >= Some(&4));
+    let asked = || matches!(server.command(&["GETRANGE", key("steps").as_str(), "37", "37"]), Value::Bytes(flags) if flags.first() >= Some(&4));
     while !asked() {
         tokio::task::yield_now().await;
     }

@@ -37,20 +37,20 @@ pub const WEAKNESSES: &[Weakness] = &[
     Weakness {
         name: "complete-any-owner",
         script: COMPLETE,
-        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (not known or fence == sub(g, 19))",
-        without: "#cur >= 80",
+        guard: "if sub(cur, 1, 2) ~= '\\129P' or sub(cur, 22, 37) ~= sub(g, -17, -2) or known and sub(cur, 3, 18) ~= sub(g, 3, 18) then",
+        without: "if false then",
     },
     Weakness {
         name: "release-any-owner",
         script: RELEASE,
-        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (#g == 18 or sub(cur, -26, -11) == sub(g, 19))",
+        guard: "sub(cur, 1, 2) == '\\129P' and #cur >= 80 and sub(cur, 22, 37) == sub(g, -17, -2) and (#g < 38 or sub(cur, 3, 18) == sub(g, 3, 18))",
         without: "#cur >= 80",
     },
     Weakness {
         name: "renew-any-owner",
         script: RENEW,
-        guard: "sub(cur, 1, 18) == sub(g, 1, 18) and #cur >= 80 and (#g == 18 or sub(cur, -26, -11) == sub(g, 19))",
-        without: "#cur >= 80",
+        guard: "if sub(cur, 1, 2) ~= '\\129P' or sub(cur, 22, 37) ~= sub(g, -17, -2) or #g == 38 and sub(cur, 3, 18) ~= sub(g, 3, 18) then",
+        without: "if false then",
     },
     Weakness {
         name: "early-takeover",
@@ -62,7 +62,7 @@ pub const WEAKNESSES: &[Weakness] = &[
         name: "consumed-is-granted",
         script: CLAIM,
         guard: "if cur then\n    local r",
-        without: "if cur and not string.match(cur, '^\\129[PVFD]') then pcall('SET', k, a .. fresh, 'PX', ttl); cur = nil end\n  if cur then\n    local r",
+        without: "if cur and not string.match(cur, '^\\129[PVFD]') then pcall('SET', k, head .. a .. tail, 'PX', ttl); cur = nil end\n  if cur then\n    local r",
     },
 ];
 
