@@ -36,7 +36,7 @@ async fn a_name_that_no_sentinel_knows_is_said_so() {
 async fn n59_sentinels_that_ask_for_a_password_name_the_builder_s_method() {
     let group = RedisSentinels::start();
     for sentinel in group.sentinels() {
-        sentinel.command(&["CONFIG", "SET", "requirepass", "hunter2"]);
+        sentinel.command(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]);
     }
     let error = RedisStore::connect(group.url()).await.unwrap_err();
     assert!(error.to_string().contains("`RedisStoreBuilder::sentinel_credentials`"), "{error}");
