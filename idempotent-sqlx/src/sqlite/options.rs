@@ -190,7 +190,7 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
         }
     }
     // Absolute, since SQLite takes what begins with `file:` for a URI of its own.
-    std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")).with_source(error))
+    std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")))
 }
 
 /// A URL that was mistyped is a path, and may hold a password.
