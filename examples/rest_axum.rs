@@ -29,6 +29,7 @@ mod shop;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -137,7 +138,8 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         Executor::builder(store).policy(Scene::Rest, args.policy()).observer((Tracing, numbers.clone())).build()?;
     let shop = Shop::new(executor.clone(), Tokens::new(&executor).scope("submit"), numbers);
     let app = router(&shop, args).with_state(shop).merge(page::router());
-    let listener = TcpListener::bind(&args.listen).await?;
+    let listener = TcpListener::bind(&args.listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
     serve::until_stopped(listener, app, &executor).await
 }
 
