@@ -17,7 +17,7 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       the sets of tests that take longer: Redis' on the flavours of `setup --flavours`
+  test extras       what needs more than `test`: the demo's page in Chromium, Redis' tests on the flavours of `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
@@ -29,7 +29,8 @@ cargo xtask COMMAND
   bench redis [FILTER] [--json | --write]
                     what a run over Redis costs beside the bare commands, on a private server
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
-  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
+  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
+  setup --browser   install Chromium and its driver, for the tests of the demo's page";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 2] = ["model", "chaos"];
@@ -88,7 +89,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
         ["setup", "--flavours"] => setup::flavours::all(),
-        ["setup", other, ..] => return Err(unknown(other, &["--flavours"])),
+        ["setup", "--browser"] => setup::browser::all(),
+        ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser"])),
         ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };

@@ -107,7 +107,8 @@ function row([key, ...numbers]) {
   return line;
 }
 
-// Tabs are links: the way back works, and so do the arrow keys.
+// Tabs are links: the way back works, and so do the arrow keys. No element has the name that they lead to, so a browser
+// neither scrolls nor takes the focus away.
 const TABS = [find("tab-try"), find("tab-code")];
 
 function showTab() {
@@ -115,7 +116,7 @@ function showTab() {
   for (const tab of TABS) {
     tab.setAttribute("aria-selected", tab === shown);
     tab.tabIndex = tab === shown ? 0 : -1;
-    find(tab.hash.slice(1)).hidden = tab !== shown;
+    find(tab.getAttribute("aria-controls")).hidden = tab !== shown;
   }
 }
 
