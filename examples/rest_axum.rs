@@ -5,8 +5,16 @@
 //! cargo run --release --example rest_axum -- --store redis://127.0.0.1:6379      # a fleet's store
 //! curl -i -H 'Idempotency-Key: k1' -H 'Content-Type: application/json' \
 //!      -d '{"sku":"tea","qty":2}' http://127.0.0.1:8080/orders             # again: the same answer, replayed
-//! curl 'http://127.0.0.1:8080/executions?sku=tea'
+//! curl 'http://127.0.0.1:8080/executions?sku=tea'                         # once, since this process began
 //! ```
+//!
+//! | route | told apart by |
+//! |---|---|
+//! | `POST /orders`, `PATCH /orders/{id}`, `POST /blob` | `Idempotency-Key`, required |
+//! | `POST /optional` | the same, where there is one |
+//! | `POST /charges` | the same, in an annotated handler |
+//! | `POST /submit` | a token of `GET /token`, in `X-Idempotent-Token` |
+//! | `POST /param` | what it says |
 //!
 //! What to look at is in this file: the handlers, of which one is annotated and the others know nothing of keys, and
 //! the router, which puts layers around those. The folder `rest_axum/` holds what a real service gets from elsewhere:

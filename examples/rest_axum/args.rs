@@ -14,7 +14,7 @@ use idempotent::{OnInFlight, Policy};
     after_help = "\
 Prints `listening on http://…` when it is ready. SIGTERM and Ctrl-C end it: no connection is accepted, what runs has 30 s.
 
-Exit codes: 0 ended when told to; 2 it cannot start"
+Exit codes: 0 ended when told to; 2 it cannot start, or was told twice and left what ran"
 )]
 pub(crate) struct Args {
     /// Where to listen; port 0 picks one

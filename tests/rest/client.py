@@ -57,10 +57,11 @@ def one_connection():
         again = ask(connection, "/orders", body, Idempotency_Key='"k1"')
         assert is_replay(again) and kept(again) == kept(first), (first, again)
         assert "set-cookie" not in dict(again[1]), again
-    is_problem(ask(connection, "/orders", body), 400, "missing-key")
-    is_problem(ask(connection, "/orders", body, Idempotency_Key="a,b"), 400, "invalid-key")
     is_problem(ask(connection, "/orders", order("two"), Idempotency_Key="k1"), 422, "key-reused")
     assert connection.sock is own, "the connection was kept"
+    # Refused before the body is read: the server may close the connection then.
+    is_problem(ask(connect(), "/orders", body), 400, "missing-key")
+    is_problem(ask(connect(), "/orders", body, Idempotency_Key="a,b"), 400, "invalid-key")
     assert (executions("one"), executions("two")) == (1, 0)
 
 

@@ -1,4 +1,5 @@
 //! How the service ends, and what the next one finds.
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use crate::client::ask;
@@ -11,8 +12,11 @@ const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 fn told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
     for signal in ["TERM", "INT"] {
         let service = Service::start();
-        // A connection that says nothing does not hold it up.
+        // Connections that say nothing, or nothing more, do not hold it up.
         let idle = TcpStream::connect(service.address()).unwrap();
+        let mut kept = TcpStream::connect(service.address()).unwrap();
+        kept.write_all(b"GET /executions?sku=tea HTTP/1.1\r\nHost: demo\r\n\r\n").unwrap();
+        assert_eq!(BufReader::new(&kept).lines().next().unwrap().unwrap(), "HTTP/1.1 200 OK");
         let running = ask(&service.post_arguments("/orders", KEY, r#"{"sku":"slow","qty":1,"delay_ms":1500}"#));
         until("it runs", || service.executions("slow") == 1);
         service.signal(signal);
@@ -20,8 +24,22 @@ fn told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
         running.answer().ran();
         let ended = service.ended();
         assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), ""), "{}", ended.stderr);
-        drop(idle);
+        drop((idle, kept));
     }
+}
+
+#[test]
+fn told_twice_it_ends_at_once_and_says_so() {
+    let service = Service::start();
+    let running = ask(&service.post_arguments("/orders", KEY, r#"{"sku":"long","qty":1,"delay_ms":3600000}"#));
+    until("it runs", || service.executions("long") == 1);
+    service.signal("TERM");
+    until("nobody listens", || TcpStream::connect(service.address()).is_err());
+    service.signal("TERM");
+    let ended = service.ended();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("told twice"), "{}", ended.stderr);
+    assert!(running.try_answer().is_err());
 }
 
 #[test]

@@ -145,3 +145,37 @@ fn bytes_come_back_as_they_went_in() {
     send(&vec![0; (2 << 20) + 1], "too-large").is_problem(413, "body-too-large");
     assert_eq!(service.executions("blob"), 2);
 }
+
+#[test]
+fn over_http_2_it_is_the_same_request() {
+    let service = Service::start();
+    let first = service.post("/orders", &["Idempotency-Key: k1"], TEA).ran();
+    let http2 = ["--http2-prior-knowledge".to_owned()];
+    let arguments = service.post_arguments("/orders", &["Idempotency-Key: k1"], TEA);
+    curl(&[&arguments[..], &http2].concat()).replays(&first);
+    let arguments = service.post_arguments("/orders", &["Idempotency-Key: k1"], r#"{"sku":"tea","qty":3}"#);
+    curl(&[&arguments[..], &http2].concat()).is_problem(422, "key-reused");
+    assert_eq!(service.executions("tea"), 1);
+}
+
+#[test]
+fn the_numbers_of_a_key_are_its_callers() {
+    let service = Service::start();
+    let numbers = |user: &str| {
+        let url = format!("{}/numbers", service.url());
+        let headers = ["--header", "Idempotency-Key: k1", "--header", user].map(str::to_owned);
+        let told = curl(&[&[url][..], &headers].concat()).json();
+        ["executions", "replays", "conflicts", "mismatches"].map(|name| told[name].as_u64().unwrap())
+    };
+    let (anna, ben) = ("X-User: anna", "X-User: ben");
+    assert_eq!(numbers(anna), [0; 4]);
+    for body in [TEA, TEA, TEA, r#"{"sku":"tea","qty":3}"#] {
+        service.post("/orders", &["Idempotency-Key: k1", anna], body);
+    }
+    assert_eq!((numbers(anna), numbers(ben)), ([1, 2, 0, 1], [0; 4]));
+    let running = ask(&service.post_arguments("/orders", &["Idempotency-Key: k1", ben], LONG));
+    until("it runs", || service.executions("long") == 1);
+    service.post("/orders", &["Idempotency-Key: k1", ben], LONG).is_problem(409, "in-flight");
+    assert_eq!(numbers(ben), [1, 0, 1, 0]);
+    running.leave();
+}

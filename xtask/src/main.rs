@@ -17,7 +17,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       what needs more than `test`: the demo's page in Chromium, Redis' tests on the flavours of `setup --flavours`
+  test extras       what needs more than `test`: the demo's page in Chromium, Redis' tests on the flavours of
+                    `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
