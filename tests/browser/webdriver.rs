@@ -20,8 +20,9 @@ pub(crate) struct WebDriver {
 /// How a WebDriver names elements in JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Nothing but the page itself can be reached, and nothing asks for updates, accounts or a screen.
-const FLAGS: [&str; 10] = [
+/// Nothing but the page itself can be reached, and nothing asks for updates, accounts or a screen. Who goes back gets the
+/// page anew, which is the harder case.
+const FLAGS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -31,6 +32,7 @@ const FLAGS: [&str; 10] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-features=BackForwardCache",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ];
 
