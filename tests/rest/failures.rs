@@ -2,7 +2,7 @@
 use crate::service::{Service, until};
 
 #[test]
-fn a_failure_frees_the_key_and_a_retry_runs() {
+fn n116_a_failure_frees_the_key_and_a_retry_runs() {
     let service = Service::start();
     for (sku, fail, status) in [("five", "500", 500), ("four", "400", 400), ("panic", "panic", 500)] {
         let key = format!("Idempotency-Key: {sku}");
