@@ -27,6 +27,23 @@ fn what_one_process_answered_the_other_replays() {
 }
 
 #[test]
+fn b38_a_record_named_as_a_token_is_an_unknown_token_and_stays() {
+    let server = RedisServer::start();
+    let service = Service::with(&["--store", &server.url()]);
+    let first = service.post("/orders", &["Idempotency-Key: k1"], TEA).ran();
+    server.command(&["SET", "session", "others"]);
+    let names: Vec<String> = server.command(&["KEYS", "*"]).items().iter().map(|name| name.text()).collect();
+    assert!(names.iter().any(|name| name.contains(":rest:")), "{names:?}");
+    for name in &names {
+        let answer = service.post("/submit", &[&format!("X-Idempotent-Token: {name}")], TEA);
+        answer.is_problem(409, "unknown-token");
+    }
+    assert_eq!(server.command(&["GET", "session"]).text(), "others");
+    service.post("/orders", &["Idempotency-Key: k1"], TEA).replays(&first);
+    assert_eq!(service.executions("tea"), 1);
+}
+
+#[test]
 fn of_many_equal_requests_to_both_one_runs() {
     let server = RedisServer::start();
     let both = pair(&server);
