@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod crash;
+#[path = "../common/example.rs"]
+mod example;
 mod job;
 mod malformed;
 mod options;

@@ -10,29 +10,12 @@ use serde_json::Value;
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-/// The job as `cargo test` has built it, beside the tests.
-pub(crate) fn binary() -> &'static Path {
+use crate::example;
+
+/// The job's program.
+fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let binary = test.parent().unwrap().parent().unwrap().join("examples/consume");
-        let binary = binary.with_extension(std::env::consts::EXE_EXTENSION);
-        let built = binary.metadata().and_then(|about| about.modified()).unwrap_or_else(|error| {
-            panic!("{}: {error}: run `cargo build --example consume` in the profile of the tests", binary.display())
-        });
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-        let parts = std::fs::read_dir(examples.join("consume")).unwrap().map(|part| part.unwrap().path());
-        for source in parts.chain([examples.join("consume.rs")]) {
-            let changed = source.metadata().unwrap().modified().unwrap();
-            assert!(
-                changed <= built,
-                "{} is older than {}: run `cargo build --example consume`",
-                binary.display(),
-                source.display()
-            );
-        }
-        binary
-    })
+    BINARY.get_or_init(|| example::binary("consume"))
 }
 
 pub(crate) fn webhooks() -> PathBuf {

@@ -17,7 +17,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       the sets of tests that take longer: Redis' on the flavours of `setup --flavours`
+  test extras       what needs more than `test`: the demo's page in Chromium, Redis' tests on the flavours of
+                    `setup --flavours`
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
@@ -30,6 +31,7 @@ cargo xtask COMMAND
                     what a run over Redis costs beside the bare commands, on a private server
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
+  setup --browser   install Chromium and its driver, for the tests of the demo's page
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
@@ -90,7 +92,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
         ["setup", "--flavours"] => setup::flavours::all(),
-        ["setup", other, ..] => return Err(unknown(other, &["--flavours"])),
+        ["setup", "--browser"] => setup::browser::all(),
+        ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser"])),
         ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };

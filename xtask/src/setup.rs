@@ -1,4 +1,5 @@
 //! Installs what the tests need.
+pub(crate) mod browser;
 pub(crate) mod flavours;
 
 use std::env;
@@ -8,19 +9,29 @@ use std::process::{Command, Stdio};
 use crate::tools::{Done, stream};
 
 /// A program and Debian's packages that bring it.
-const NEEDED: [(&str, &[&str]); 4] = [
+type Needed = (&'static str, &'static [&'static str]);
+
+const NEEDED: [Needed; 6] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
     // The clock of a server that a test shifts is a small library in C.
     ("cc", &["gcc", "libc6-dev"]),
+    // Clients of the demo service that are not ours.
+    ("curl", &["curl"]),
+    ("python3", &["python3"]),
 ];
 
-/// What is missing, by apt-get where that is allowed; else says how. Does nothing where everything is there.
+/// For all tests but the extras.
 pub(crate) fn all() -> Done {
-    let packages = missing(installed);
+    install(&NEEDED)
+}
+
+/// What is missing, by apt-get where that is allowed; else says how. Does nothing where everything is there.
+fn install(needed: &[Needed]) -> Done {
+    let packages = missing(needed, installed);
     if packages.is_empty() {
-        let programs: Vec<&str> = NEEDED.iter().map(|(program, _)| *program).collect();
+        let programs: Vec<&str> = needed.iter().map(|(program, _)| *program).collect();
         println!("xtask setup: found {}", programs.join(", "));
         return Ok(true);
     }
@@ -41,7 +52,7 @@ pub(crate) fn all() -> Done {
         println!("xtask setup: apt-get could not install {list}");
         return Ok(false);
     }
-    let still = missing(installed);
+    let still = missing(needed, installed);
     if !still.is_empty() {
         println!("xtask setup: installed, and still not on the PATH: {}", still.join(" "));
     }
@@ -49,8 +60,8 @@ pub(crate) fn all() -> Done {
 }
 
 /// The packages of programs that are not there.
-fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    NEEDED.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
+fn missing(needed: &[Needed], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    needed.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
 }
 
 fn installed(program: &str) -> bool {
@@ -77,8 +88,9 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_installed() {
-        assert_eq!(missing(|_| true), Vec::<&str>::new());
-        assert_eq!(missing(|program| program == "cc" || program == "openssl"), ["redis-server", "redis-tools"]);
+        assert_eq!(missing(&NEEDED, |_| true), Vec::<&str>::new());
+        let some = missing(&NEEDED[..4], |program| program == "cc" || program == "openssl");
+        assert_eq!(some, ["redis-server", "redis-tools"]);
         assert!(installed("cargo") && !installed("redis-server-of-nowhere"));
     }
 }

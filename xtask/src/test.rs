@@ -8,6 +8,7 @@ use self::build::Built;
 use self::tally::Tally;
 use crate::outside::{STORE, outside};
 use crate::setup;
+use crate::setup::browser;
 use crate::setup::flavours::{self, FLAVOURS};
 use crate::tools::{Done, cargo, root, stream};
 
@@ -54,13 +55,14 @@ fn runs(built: &Built) -> Result<Vec<Command>, Box<dyn std::error::Error>> {
     Ok(runs)
 }
 
-/// The sets of tests that take longer than CI's main run should.
+/// The sets of tests that take longer than CI's main run should, or need more.
 pub(crate) fn extras() -> Done {
-    if !setup::all()? || !flavours::all()? {
-        println!("xtask test extras: the servers to run on are not there");
+    if !setup::all()? || !flavours::all()? || !browser::all()? {
+        println!("xtask test extras: what to run on is not there");
         return Ok(false);
     }
     let mut tally = Tally::default();
+    in_browser(&mut tally)?;
     for flavour in &FLAVOURS {
         for package in on_redis()? {
             println!("xtask test extras: {package} on {}", flavour.version);
@@ -73,6 +75,24 @@ pub(crate) fn extras() -> Done {
     }
     println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
     Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// The demo's page: the tests that `test` passes over.
+fn in_browser(tally: &mut Tally) -> Result<(), Box<dyn std::error::Error>> {
+    println!("xtask test extras: the page of rest_axum in Chromium");
+    let of_facade = ["--locked", "--package", "idempotent-rs"];
+    let status = stream(cargo(&["build"])?.args(of_facade).args(["--example", "rest_axum"]), |_| {})?;
+    if !status.success() {
+        tally.end(false);
+        return Ok(());
+    }
+    let mut command = cargo(&RUN)?;
+    command.args(["--package", "idempotent-rs", "--test", "browser", "--", "--ignored"]);
+    let before = tally.passed() + tally.failed();
+    let status = stream(&mut command, |line| tally.line(line))?;
+    // None of them is a failure, too.
+    tally.end(status.success() && tally.passed() + tally.failed() > before);
+    Ok(())
 }
 
 /// What is run on each flavour of Redis.

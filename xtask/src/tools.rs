@@ -17,6 +17,14 @@ pub(crate) fn root() -> Result<PathBuf, Box<dyn Error>> {
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root()?).env("CARGO_TERM_COLOR", "never").stdin(Stdio::null());
+    // What cargo told this process about itself. Some build scripts look at it: they would run anew, and minutes of
+    // building after them, each time somebody changes between `cargo test` and `cargo xtask test`.
+    let own = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+    for (name, _) in std::env::vars_os() {
+        if own.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
     Ok(command)
 }
 

@@ -1,0 +1,176 @@
+//! The driver's protocol, W3C WebDriver: JSON over HTTP, one connection for each command.
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// A driver and its browser. Both end with it.
+pub(crate) struct WebDriver {
+    driver: Child,
+    /// Read no more, and open, so that the driver can go on writing.
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+    session: String,
+    /// The browser's folder.
+    _profile: tempfile::TempDir,
+}
+
+/// How a WebDriver names elements in JSON.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// Nothing but the page itself can be reached, and nothing asks for updates, accounts or a screen. Who goes back gets the
+/// page anew, which is the harder case.
+const FLAGS: [&str; 11] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-features=BackForwardCache",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+];
+
+impl WebDriver {
+    pub(crate) fn start() -> Self {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = command.spawn().unwrap_or_else(|error| {
+            panic!("`chromedriver`: {error}: `cargo xtask setup --browser` installs Chromium and its driver")
+        });
+        let (mut stdout, mut told) = (BufReader::new(driver.stdout.take().unwrap()), String::new());
+        let port: u16 = loop {
+            let mut line = String::new();
+            assert!(stdout.read_line(&mut line).unwrap() > 0, "chromedriver did not start: {told}");
+            if let Some((_, port)) = line.trim_end().trim_end_matches('.').rsplit_once(" on port ")
+                && let Ok(port) = port.parse()
+                && port > 0
+            {
+                break port;
+            }
+            told += &line;
+        };
+        let profile = tempfile::tempdir().unwrap();
+        let folder = format!("--user-data-dir={}", profile.path().display());
+        let mut started = Self {
+            driver,
+            _stdout: stdout,
+            address: format!("127.0.0.1:{port}"),
+            session: String::new(),
+            _profile: profile,
+        };
+        let flags = [&FLAGS[..], &[&folder]].concat();
+        let options = json!({ "args": flags });
+        let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
+        let session = started.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        started.session = session["sessionId"].as_str().unwrap().to_owned();
+        started
+    }
+
+    pub(crate) fn post(&self, command: &str, body: &Value) -> Value {
+        self.send("POST", &format!("/session/{}/{command}", self.session), body)
+    }
+
+    pub(crate) fn get(&self, command: &str) -> Value {
+        self.send("GET", &format!("/session/{}/{command}", self.session), &Value::Null)
+    }
+
+    /// The one element this CSS selector finds.
+    pub(crate) fn element(&self, selector: &str) -> Element<'_> {
+        let found = self.post("element", &json!({ "using": "css selector", "value": selector }));
+        Element { driver: self, id: found[ELEMENT].as_str().unwrap().to_owned() }
+    }
+
+    /// What a function's body returns in the page.
+    pub(crate) fn script(&self, body: &str) -> Value {
+        self.post("execute/sync", &json!({ "script": body, "args": [] }))
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let (status, told) = self.exchange(method, path, body).unwrap_or_else(|error| panic!("chromedriver: {error}"));
+        assert_eq!(status, 200, "{method} {path}: {told}");
+        told["value"].clone()
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut connection = TcpStream::connect(&self.address)?;
+        connection.set_read_timeout(Some(Duration::from_secs(120)))?;
+        let (host, length) = (&self.address, body.len());
+        let head = "Content-Type: application/json; charset=utf-8\r\nConnection: close";
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{head}\r\nContent-Length: {length}\r\n\r\n");
+        connection.write_all((request + &body).as_bytes())?;
+        let mut answer = BufReader::new(connection);
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            answer.read_line(&mut line)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.split(' ').next().and_then(|status| status.parse().ok()).unwrap_or_default();
+            } else if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or_default();
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        answer.read_exact(&mut body)?;
+        Ok((status, serde_json::from_slice(&body)?))
+    }
+}
+
+/// The browser first, which the driver ends; then the driver.
+impl Drop for WebDriver {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            let _ = self.exchange("DELETE", &format!("/session/{}", self.session), &Value::Null);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// A part of the page.
+pub(crate) struct Element<'a> {
+    driver: &'a WebDriver,
+    id: String,
+}
+
+impl Element<'_> {
+    pub(crate) fn get(&self, what: &str) -> String {
+        self.driver.get(&format!("element/{}/{what}", self.id)).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// As shown.
+    pub(crate) fn text(&self) -> String {
+        self.get("text")
+    }
+
+    /// What somebody types, into an emptied field.
+    pub(crate) fn fill(&self, text: &str) {
+        self.driver.post(&format!("element/{}/clear", self.id), &json!({}));
+        self.type_in(text);
+    }
+
+    pub(crate) fn type_in(&self, text: &str) {
+        self.driver.post(&format!("element/{}/value", self.id), &json!({ "text": text }));
+    }
+
+    /// With the mouse: there, and then button down and up as often as said.
+    pub(crate) fn click(&self, times: usize) {
+        let origin = json!({ ELEMENT: &self.id });
+        let there = json!({ "type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": origin });
+        let (down, up) = (json!({ "type": "pointerDown", "button": 0 }), json!({ "type": "pointerUp", "button": 0 }));
+        let clicks = (0..times).flat_map(|_| [down.clone(), up.clone()]);
+        let actions: Vec<Value> = std::iter::once(there).chain(clicks).collect();
+        let mouse =
+            json!({ "type": "pointer", "id": "mouse", "parameters": { "pointerType": "mouse" }, "actions": actions });
+        self.driver.post("actions", &json!({ "actions": [mouse] }));
+    }
+}
