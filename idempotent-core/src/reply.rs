@@ -8,6 +8,18 @@ use crate::{Disposition, Outcome, Rejection};
 pub trait Reshapes {
     /// `R` itself for most strategies; a response type for a web framework's.
     type Output<R>;
+
+    /// The handler as the attribute hands it on. A strategy with an associated function of this name, which goes before
+    /// this one, may give all answers one type first: rustc cannot see that a future is `Send` where it names a type
+    /// that meets a bound for `'static` only, as `&'static str` meets axum's.
+    #[doc(hidden)]
+    fn unified<R, F, Fut>(run: F) -> F
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        run
+    }
 }
 
 /// A strategy that takes an `R` apart and puts the caller's answer together.

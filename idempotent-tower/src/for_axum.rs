@@ -7,6 +7,8 @@ use std::sync::{Arc, LazyLock};
 use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use futures_util::FutureExt;
+use futures_util::future::Map;
 use http::request::Parts;
 use idempotent_core::{Codec, CodecError, Json, Rejection, Rejects, Replies, Reshapes, Split};
 use serde::Serialize;
@@ -62,6 +64,19 @@ impl HttpRules for Standard {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Http<C = Standard>(PhantomData<C>);
+
+impl<C> Http<C> {
+    /// Makes a [`Response`] of the answer where its type is still known in full.
+    #[doc(hidden)]
+    pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
+    where
+        R: IntoResponse,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        move || run().map(R::into_response as fn(R) -> Response)
+    }
+}
 
 impl<C> Reshapes for Http<C> {
     type Output<R> = Response;
@@ -160,8 +175,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
 }
 
 fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
-    let key = KeyRules::default().read(&parts.headers);
-    key.map_err(|invalid| Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
+    Ok(KeyRules::default().read(&parts.headers)?)
 }
 
 /// Behind the layer, or inside an annotated handler.
