@@ -35,7 +35,7 @@ async fn b38_status_headers_in_their_order_and_bytes_are_replayed_without_cookie
     assert_eq!(first.body, replayed.body);
     assert_eq!(first.headers.get_all("set-cookie").iter().count(), 2, "the first caller gets all of it");
     let told: Vec<_> = replayed.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let wanted: [(&str, &[u8]); 7] = [
+    let wanted: [(&str, &[u8]); 8] = [
         ("content-type", b"image/png"),
         ("x-b", b"1"),
         ("x-b", b"3"),
@@ -43,6 +43,7 @@ async fn b38_status_headers_in_their_order_and_bytes_are_replayed_without_cookie
         ("x-bytes", b"\xfe\xff"),
         ("location", b"/orders/1"),
         ("idempotent-replayed", b"true"),
+        ("content-length", b"4"),
     ];
     assert_eq!(told, wanted);
 }
