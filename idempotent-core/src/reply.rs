@@ -27,7 +27,7 @@ pub trait Reshapes {
     message = "an idempotent handler cannot return `{R}`",
     label = "no reply strategy covers this",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
-            knows the type: `reply = …`"
+            knows the type: `reply = Http` for what axum answers with, or one of your own"
 )]
 pub trait Replies<R>: Reshapes {
     /// Kept for replay.
@@ -80,7 +80,8 @@ pub trait Replies<R>: Reshapes {
     message = "an idempotent handler cannot return `{R}`: a rejection cannot be told as one",
     label = "duplicates and refusals need an answer of this type",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>` (anyhow::Error is one), or `Disposition`, or \
-            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = …`"
+            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = Http` for what axum \
+            answers with, or one of your own"
 )]
 pub trait Rejects<R>: Replies<R> {
     /// The answer to a caller whose handler did not run, or whose run does not count.

@@ -70,11 +70,30 @@ impl<C> Http<C> {
     #[doc(hidden)]
     pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
     where
-        R: IntoResponse,
+        R: Answers,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        move || run().map(R::into_response as fn(R) -> Response)
+        move || run().map(R::answer as fn(R) -> Response)
+    }
+}
+
+/// What [`Http`] takes: any [`IntoResponse`], in words of ours where it is none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "an idempotent handler cannot answer with `{Self}` by `Http`",
+    label = "axum has no answer for this type",
+    note = "return what axum takes from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins with a \
+            status, or a `Result` of these whose error is an answer, too"
+)]
+pub trait Answers {
+    fn answer(self) -> Response;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: IntoResponse> Answers for R {
+    fn answer(self) -> Response {
+        self.into_response()
     }
 }
 

@@ -76,6 +76,7 @@ const GONE: u8 = 1;
 const TRAILERS: u8 = 2;
 
 /// Not JSON all through: a body is bytes. [`Kept`] is not `Serialize`, so this does not meet the codec's own form.
+#[diagnostic::do_not_recommend]
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
         let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
