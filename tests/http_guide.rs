@@ -15,7 +15,8 @@ fn openapi() -> Yaml {
 #[test]
 fn each_problem_has_a_section_that_its_type_points_to() {
     assert!(Problem::BASE.ends_with("/idempotent/docs/http/index.html#"));
-    let sections: BTreeSet<_> = GUIDE.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let sections: BTreeSet<_> =
+        GUIDE.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
     let codes: BTreeSet<_> = ProblemKind::ALL.map(ProblemKind::code).into();
     assert_eq!(sections, codes);
     for kind in ProblemKind::ALL {

@@ -179,7 +179,10 @@ async fn rules_of_ones_own_say_what_is_kept_and_how_it_is_told() {
     assert_eq!(told, ["true", "yes", "a=1", "", ""]);
 
     let refused = send("k", "other").await;
-    assert_eq!((refused.status, refused.header("x-code"), &*refused.body), (422, "key-reused", &b"in our own words"[..]));
+    assert_eq!(
+        (refused.status, refused.header("x-code"), &*refused.body),
+        (422, "key-reused", &b"in our own words"[..])
+    );
 
     assert_eq!(send("l", "nine bytes").await.status, 410);
     assert_eq!(send("l", "nine bytes").await.header("x-code"), "response-not-retained");

@@ -4,14 +4,14 @@ use super::*;
 macro_rules! orders {
     ($name:ident, $reply:ty, |$run:ident, $order:ident| $body:expr) => {
         #[idempotent(
-            scene = rest,
-            scope = "orders",
-            key = key,
-            fingerprint = $order,
-            with = app,
-            reply = Http,
-            crate = ::idempotent_core,
-        )]
+                    scene = rest,
+                    scope = "orders",
+                    key = key,
+                    fingerprint = $order,
+                    with = app,
+                    reply = Http,
+                    crate = ::idempotent_core,
+                )]
         async fn $name(State(app): State<App>, key: IdempotencyKey, Json($order): Json<Order>) -> $reply {
             let $run = app.ran();
             $body
@@ -19,9 +19,7 @@ macro_rules! orders {
     };
 }
 
-orders!(opaque, impl IntoResponse, |run, order| {
-    ([(header::LOCATION, format!("/orders/{run}"))], Json(order))
-});
+orders!(opaque, impl IntoResponse, |run, order| { ([(header::LOCATION, format!("/orders/{run}"))], Json(order)) });
 orders!(json, Json<Order>, |run, order| Json(Order { qty: run, ..order }));
 orders!(response, Response, |run, order| (StatusCode::ACCEPTED, format!("{run} {}", order.sku)).into_response());
 orders!(tuple, (StatusCode, HeaderMap, Bytes), |run, order| {

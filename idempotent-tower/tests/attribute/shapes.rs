@@ -33,7 +33,12 @@ impl Shop {
         detach,
         crate = ::idempotent_core,
     )]
-    async fn owned(self: Arc<Self>, user: String, key: IdempotencyKey, order: Order) -> Result<Json<Order>, StatusCode> {
+    async fn owned(
+        self: Arc<Self>,
+        user: String,
+        key: IdempotencyKey,
+        order: Order,
+    ) -> Result<Json<Order>, StatusCode> {
         self.app.ran();
         if order.qty == 0 { Err(StatusCode::BAD_REQUEST) } else { Ok(Json(order)) }
     }
@@ -44,12 +49,10 @@ async fn methods_of_a_service_answer_for_handlers() {
     let app = App::new();
     let shop = || Arc::new(Shop { executor: app.executor.clone(), app: app.clone() });
     let (first, second) = (shop(), shop());
-    let borrowed = post(async move |key: IdempotencyKey, Json(order): Json<Order>| {
-        first.by_reference("ada", key, order).await
-    });
-    let owned = post(async move |key: IdempotencyKey, Json(order): Json<Order>| {
-        second.owned("bob".into(), key, order).await
-    });
+    let borrowed =
+        post(async move |key: IdempotencyKey, Json(order): Json<Order>| first.by_reference("ada", key, order).await);
+    let owned =
+        post(async move |key: IdempotencyKey, Json(order): Json<Order>| second.owned("bob".into(), key, order).await);
     for (route, status) in [(borrowed, 201), (owned, 200)] {
         let service = Router::new().route("/orders", route);
         assert_eq!(once(&app, &service).await.status, status);
@@ -115,7 +118,8 @@ async fn a_generic_handler_runs_with_each_of_its_types() {
 #[idempotent(scene = rest, scope = "early", key = key, with = app, reply = Http, crate = ::idempotent_core)]
 async fn early(State(app): State<App>, key: IdempotencyKey, body: String) -> Result<impl IntoResponse, Problem> {
     app.ran();
-    let quantity: u32 = body.parse().map_err(|_| Problem::new(ProblemKind::InvalidBody).detail("a number is wanted"))?;
+    let quantity: u32 =
+        body.parse().map_err(|_| Problem::new(ProblemKind::InvalidBody).detail("a number is wanted"))?;
     if quantity == 0 {
         return Ok((StatusCode::ACCEPTED, "nothing to do".to_owned()));
     }
