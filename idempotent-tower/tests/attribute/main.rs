@@ -121,6 +121,9 @@ impl Answer {
     }
 }
 
+/// A service over a state.
+type Built = fn(&App) -> Router;
+
 /// One route.
 fn at<H: Handler<T, App>, T: 'static>(app: &App, route: &str, handler: H) -> Router {
     Router::new().route(route, post(handler)).with_state(app.clone())

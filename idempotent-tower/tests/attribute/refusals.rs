@@ -105,8 +105,7 @@ async fn panicking_elsewhere(State(app): State<App>, key: IdempotencyKey) -> Str
 
 #[tokio::test]
 async fn a_panic_goes_on_to_the_server_and_frees_the_key() {
-    let services: [fn(&App) -> Router; 2] =
-        [|app| at(app, "/orders", panicking), |app| at(app, "/orders", panicking_elsewhere)];
+    let services: [Built; 2] = [|app| at(app, "/orders", panicking), |app| at(app, "/orders", panicking_elsewhere)];
     for service in services {
         let app = App::new();
         let service = service(&app);
@@ -175,8 +174,7 @@ async fn finishing(State(app): State<App>, key: IdempotencyKey) -> impl IntoResp
 
 #[tokio::test]
 async fn a_run_that_loses_its_lease_is_interrupted_or_finishes_and_answers_its_client() {
-    let cases: [(fn(&App) -> Router, u16); 2] =
-        [(|app| at(app, "/orders", held), 503), (|app| at(app, "/orders", finishing), 201)];
+    let cases: [(Built, u16); 2] = [(|app| at(app, "/orders", held), 503), (|app| at(app, "/orders", finishing), 201)];
     for (service, status) in cases {
         let (app, store, clock) = faulty();
         store.fail_before(Verb::Renew, FOREVER);

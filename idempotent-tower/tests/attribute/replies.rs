@@ -4,14 +4,14 @@ use super::*;
 macro_rules! orders {
     ($name:ident, $reply:ty, |$run:ident, $order:ident| $body:expr) => {
         #[idempotent(
-                    scene = rest,
-                    scope = "orders",
-                    key = key,
-                    fingerprint = $order,
-                    with = app,
-                    reply = Http,
-                    crate = ::idempotent_core,
-                )]
+                            scene = rest,
+                            scope = "orders",
+                            key = key,
+                            fingerprint = $order,
+                            with = app,
+                            reply = Http,
+                            crate = ::idempotent_core,
+                        )]
         async fn $name(State(app): State<App>, key: IdempotencyKey, Json($order): Json<Order>) -> $reply {
             let $run = app.ran();
             $body
@@ -19,7 +19,7 @@ macro_rules! orders {
     };
 }
 
-orders!(opaque, impl IntoResponse, |run, order| { ([(header::LOCATION, format!("/orders/{run}"))], Json(order)) });
+orders!(opaque, impl IntoResponse, |run, order| ([(header::LOCATION, format!("/orders/{run}"))], Json(order)));
 orders!(json, Json<Order>, |run, order| Json(Order { qty: run, ..order }));
 orders!(response, Response, |run, order| (StatusCode::ACCEPTED, format!("{run} {}", order.sku)).into_response());
 orders!(tuple, (StatusCode, HeaderMap, Bytes), |run, order| {
@@ -62,7 +62,7 @@ impl IntoResponse for ApiError {
 #[tokio::test]
 async fn whatever_axum_can_answer_with_is_replayed() {
     let order = br#"{"sku":"teapot","qty":1}"#;
-    let cases: [(fn(&App) -> Router, u16, &[u8]); 7] = [
+    let cases: [(Built, u16, &[u8]); 7] = [
         (|app| at(app, "/orders", opaque), 200, order),
         (|app| at(app, "/orders", json), 200, order),
         (|app| at(app, "/orders", response), 202, b"1 teapot"),
@@ -80,7 +80,7 @@ async fn whatever_axum_can_answer_with_is_replayed() {
 
 #[tokio::test]
 async fn an_error_is_answered_and_frees_the_key() {
-    let services: [(fn(&App) -> Router, u16); 2] =
+    let services: [(Built, u16); 2] =
         [(|app| at(app, "/orders", result), 400), (|app| at(app, "/orders", opaque_error), 418)];
     for (service, status) in services {
         let app = App::new();
