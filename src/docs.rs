@@ -5,8 +5,9 @@
 //! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
 //! 3. [`keys`]: what makes two calls the same.
 //! 4. [`redis`]: the store that a fleet shares, and what it can lose.
-//! 5. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 6. [`custom_store`]: records where you want them.
+//! 5. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
+//! 6. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 7. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -20,6 +21,13 @@ pub mod keys {}
 #[cfg(feature = "redis")]
 #[doc = include_str!("docs/redis.md")]
 pub mod redis {}
+
+#[cfg(feature = "axum")]
+#[doc = include_str!("docs/http.md")]
+#[doc = "```yaml"]
+#[doc = include_str!("docs/openapi.yaml")]
+#[doc = "```"]
+pub mod http {}
 
 #[doc = include_str!("docs/testing.md")]
 pub mod testing {}

@@ -33,6 +33,7 @@
 //! | know what "once" means here | [`docs::guarantees`] |
 //! | make a handler idempotent | [`macro@idempotent`], every argument with its default |
 //! | choose a key | [`docs::keys`] |
+//! | protect REST handlers | [`docs::http`]: [`IdempotencyLayer`], [`Http`] for annotated ones |
 //! | refuse a form that is sent twice | [`Tokens`], and `by = token` |
 //! | refuse two equal calls in a row | `by = param`, [`Policy::window`] |
 //! | keep records in a file, without a server | [`SqliteStore`] |
@@ -63,11 +64,13 @@
 //! | `redis` | [`RedisStore`] |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
 //! | `sqlite` | [`SqliteStore`] |
+//! | `tower` | [`IdempotencyLayer`], for any tower service |
+//! | `axum` | and [`Http`], extractors, route templates |
 //!
 //! A feature adds; it never changes what happens.
 // The docs link to everything there is; what a feature leaves out is then plain text.
 #![cfg_attr(
-    not(all(feature = "macros", feature = "redis", feature = "sqlite")),
+    not(all(feature = "axum", feature = "macros", feature = "redis", feature = "sqlite")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 

@@ -26,7 +26,8 @@ use crate::CodecError;
     message = "codec `{Self}` cannot keep a `{T}` for replay",
     label = "this codec has no form for a `{T}`",
     note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
-            `codec = idempotent::Discard` to replay the default value"
+            `codec = idempotent::Discard` to replay the default value",
+    note = "an `axum::Json` is kept by `codec = AxumJson`, a whole answer by `reply = Http`"
 )]
 pub trait Codec<T> {
     /// The bytes to keep; `None` to keep nothing.

@@ -8,6 +8,18 @@ use crate::{Disposition, Outcome, Rejection};
 pub trait Reshapes {
     /// `R` itself for most strategies; a response type for a web framework's.
     type Output<R>;
+
+    /// The handler as the attribute hands it on. A strategy with an associated function of this name, which goes before
+    /// this one, may give all answers one type first: rustc cannot see that a future is `Send` where it names a type
+    /// that meets a bound for `'static` only, as `&'static str` meets axum's.
+    #[doc(hidden)]
+    fn unified<R, F, Fut>(run: F) -> F
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        run
+    }
 }
 
 /// A strategy that takes an `R` apart and puts the caller's answer together.
@@ -15,7 +27,7 @@ pub trait Reshapes {
     message = "an idempotent handler cannot return `{R}`",
     label = "no reply strategy covers this",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
-            knows the type: `reply = …`"
+            knows the type: `reply = Http` for what axum answers with, or one of your own"
 )]
 pub trait Replies<R>: Reshapes {
     /// Kept for replay.
@@ -68,7 +80,8 @@ pub trait Replies<R>: Reshapes {
     message = "an idempotent handler cannot return `{R}`: a rejection cannot be told as one",
     label = "duplicates and refusals need an answer of this type",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>` (anyhow::Error is one), or `Disposition`, or \
-            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = …`"
+            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = Http` for what axum \
+            answers with, or one of your own"
 )]
 pub trait Rejects<R>: Replies<R> {
     /// The answer to a caller whose handler did not run, or whose run does not count.

@@ -90,6 +90,14 @@ fn wrap(plan: &Plan, private: &TokenStream, ret: &Type, named: bool, block: Span
     let run = if plan.detach { quote_spanned!(place=> #private::Executor::detach(#run)) } else { run };
     let run = quote_spanned!(place=> #run.await);
     let run_body = quote_spanned!(site=> move || async move { #fake_return #body });
+    // The trait has to be in scope for strategies that have no function of their own; `Auto` has none, so nobody is
+    // told of an import that is not used.
+    let run_body = plan.reply.as_ref().map_or(run_body.clone(), |reply| {
+        quote_spanned!(place=> {
+            use #private::Reshapes as _;
+            <#private::Auto>::unified(<#reply>::unified(#run_body))
+        })
+    });
     let made = quote_spanned!(place=> #private::Handler::<#reply, #codec, _, _>::#make(#run_body #reject));
     quote_spanned!(site=>
         // A statement of its own: the closures after it then know the types they judge.

@@ -48,6 +48,13 @@ impl<B: Body> ResponseBody<B> {
     }
 }
 
+/// Empty: what layers further out answer with by themselves.
+impl<B: Body> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self::whole(Bytes::new(), None)
+    }
+}
+
 impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = B::Error;

@@ -7,6 +7,8 @@ use std::sync::{Arc, LazyLock};
 use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use futures_util::FutureExt;
+use futures_util::future::Map;
 use http::request::Parts;
 use idempotent_core::{Codec, CodecError, Json, Rejection, Rejects, Replies, Reshapes, Split};
 use serde::Serialize;
@@ -62,6 +64,38 @@ impl HttpRules for Standard {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Http<C = Standard>(PhantomData<C>);
+
+impl<C> Http<C> {
+    /// Makes a [`Response`] of the answer where its type is still known in full.
+    #[doc(hidden)]
+    pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
+    where
+        R: Answers,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        move || run().map(R::answer as fn(R) -> Response)
+    }
+}
+
+/// What [`Http`] takes: any [`IntoResponse`], in words of ours where it is none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "an idempotent handler cannot answer with `{Self}` by `Http`",
+    label = "axum has no answer for this type",
+    note = "return what axum takes from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins with a \
+            status, or a `Result` of these whose error is an answer, too"
+)]
+pub trait Answers {
+    fn answer(self) -> Response;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: IntoResponse> Answers for R {
+    fn answer(self) -> Response {
+        self.into_response()
+    }
+}
 
 impl<C> Reshapes for Http<C> {
     type Output<R> = Response;
@@ -160,8 +194,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
 }
 
 fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
-    let key = KeyRules::default().read(&parts.headers);
-    key.map_err(|invalid| Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
+    Ok(KeyRules::default().read(&parts.headers)?)
 }
 
 /// Behind the layer, or inside an annotated handler.

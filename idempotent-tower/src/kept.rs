@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
-use http::{Response, StatusCode};
+use http::{Extensions, Response, StatusCode};
 use http_body::Body;
 use idempotent_core::{Codec, CodecError, Json};
 
@@ -18,6 +18,8 @@ use crate::body::ResponseBody;
 pub struct Kept<B: Body> {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
+    /// The handler's own, for layers further out; a record has none.
+    pub(crate) extensions: Extensions,
     pub(crate) body: KeptBody<B>,
     /// Those it was judged by; none once it comes from a record.
     pub(crate) rules: Option<Arc<ResponseRules>>,
@@ -33,6 +35,27 @@ pub(crate) enum KeptBody<B: Body> {
 }
 
 impl<B: Body> Kept<B> {
+    /// Its status: for `failed_if`.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Its headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Its body, if that is in memory.
+    #[must_use]
+    pub fn body(&self) -> Option<&Bytes> {
+        match &self.body {
+            KeptBody::Whole(bytes, _) => Some(bytes),
+            KeptBody::Passing(_) | KeptBody::Gone => None,
+        }
+    }
+
     /// The answer; `Err` with its `Location` if its body was not kept.
     pub(crate) fn into_response(self) -> Result<Response<ResponseBody<B>>, Option<HeaderValue>> {
         let body = match self.body {
@@ -43,6 +66,7 @@ impl<B: Body> Kept<B> {
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
+        *response.extensions_mut() = self.extensions;
         Ok(response)
     }
 }
@@ -52,6 +76,7 @@ const GONE: u8 = 1;
 const TRAILERS: u8 = 2;
 
 /// Not JSON all through: a body is bytes. [`Kept`] is not `Serialize`, so this does not meet the codec's own form.
+#[diagnostic::do_not_recommend]
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
         let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
@@ -108,7 +133,7 @@ fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
     let trailers = if flags & TRAILERS == 0 { None } else { Some(bytes.headers()?) };
     let body =
         if flags & GONE == 0 { KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers) } else { KeptBody::Gone };
-    Ok(Kept { status, headers, body, rules: None })
+    Ok(Kept { status, headers, extensions: Extensions::new(), body, rules: None })
 }
 
 struct Reader<'a>(&'a [u8]);

@@ -1,5 +1,6 @@
 //! What goes wrong, as RFC 9457 tells it: `application/problem+json`.
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,6 +8,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RET
 use http::{Response, StatusCode};
 use idempotent_core::{KeyError, Rejection};
 use serde::Serialize;
+
+use crate::InvalidKey;
 
 /// What went wrong, for programs: the `code` of the answer, and the end of its `type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -51,6 +54,28 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
+    /// All of them, for the description of an API.
+    pub const ALL: [Self; 18] = [
+        Self::MissingKey,
+        Self::InvalidKey,
+        Self::InvalidBody,
+        Self::MissingToken,
+        Self::NoPrincipal,
+        Self::InFlight,
+        Self::NotDue,
+        Self::DuplicateRequest,
+        Self::UnknownToken,
+        Self::ResponseNotRetained,
+        Self::FailedBefore,
+        Self::BodyTooLarge,
+        Self::KeyReused,
+        Self::HandlerPanicked,
+        Self::Misconfigured,
+        Self::StoreUnavailable,
+        Self::Draining,
+        Self::Interrupted,
+    ];
+
     /// `in-flight`, for example.
     #[must_use]
     pub fn code(self) -> &'static str {
@@ -123,8 +148,7 @@ impl ProblemKind {
 
 /// An answer that says what went wrong and what to do. Never holds a key, a token or a body.
 ///
-/// An error type of yours takes rejections through it: `#[from] Problem`, and with the feature `axum` it is an answer by
-/// itself.
+/// It is an error, so an error type of yours takes it by `#[from]`; with the feature `axum` it is an answer by itself.
 ///
 /// ```
 /// use std::time::Duration;
@@ -251,6 +275,21 @@ impl Problem {
     }
 }
 
+/// Its code and its detail: for logs.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind().code(), self.text())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<InvalidKey> for Problem {
+    fn from(invalid: InvalidKey) -> Self {
+        Self::new(ProblemKind::InvalidKey).detail(invalid.to_string())
+    }
+}
+
 /// `Retry-After` knows no fractions, and zero would bring a client back at once.
 fn whole_seconds(after: Duration) -> u64 {
     after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).max(1)
@@ -300,5 +339,41 @@ impl From<Rejection> for Problem {
                 Self::new(Kind::Misconfigured)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does not compile where a kind is missing from it.
+    fn place(kind: ProblemKind) -> usize {
+        use ProblemKind as Kind;
+        match kind {
+            Kind::MissingKey => 0,
+            Kind::InvalidKey => 1,
+            Kind::InvalidBody => 2,
+            Kind::MissingToken => 3,
+            Kind::NoPrincipal => 4,
+            Kind::InFlight => 5,
+            Kind::NotDue => 6,
+            Kind::DuplicateRequest => 7,
+            Kind::UnknownToken => 8,
+            Kind::ResponseNotRetained => 9,
+            Kind::FailedBefore => 10,
+            Kind::BodyTooLarge => 11,
+            Kind::KeyReused => 12,
+            Kind::HandlerPanicked => 13,
+            Kind::Misconfigured => 14,
+            Kind::StoreUnavailable => 15,
+            Kind::Draining => 16,
+            Kind::Interrupted => 17,
+        }
+    }
+
+    #[test]
+    fn all_kinds_are_all_there_are() {
+        let places: Vec<_> = ProblemKind::ALL.map(place).into();
+        assert_eq!(places, (0..=17).collect::<Vec<_>>());
     }
 }

@@ -30,7 +30,8 @@ pub(crate) async fn judge<B: Body<Data = Bytes>>(
     };
     let body =
         if buffered { buffer(body, rules.max_response).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
-    Split::Value(Kept { status: parts.status, headers: parts.headers, body, rules: Some(rules) })
+    let http::response::Parts { status, headers, extensions, .. } = parts;
+    Split::Value(Kept { status, headers, extensions, body, rules: Some(rules) })
 }
 
 /// Reads a body that should be small. One that is not, or breaks, goes to its caller as it came: the handler is done.

@@ -34,7 +34,7 @@ impl StorePolicy {
 }
 
 /// A handler's own decision, over the [`StorePolicy`]: put it among the extensions of the response. With the feature
-/// `axum` it is part of an answer: `(Idempotent::store(), StatusCode::PAYMENT_REQUIRED, "declined")`.
+/// `axum` it is part of an answer: `(StatusCode::PAYMENT_REQUIRED, Idempotent::store(), "declined")`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Idempotent {
     store: bool,

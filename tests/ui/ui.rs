@@ -90,8 +90,9 @@ version = "0.0.0"
 edition = "2024"
 publish = false
 [dependencies]
-{} = {{ path = {facade:?} }}
+{} = {{ path = {facade:?}, features = ["axum"] }}
 async-trait = "0.1"
+axum = {{ version = "0.8", default-features = false, features = ["json"] }}
 tokio = {{ version = "1", features = ["full"] }}
 "#,
         "idempotent-rs",

@@ -1,0 +1,94 @@
+//! Layer and attribute together: one engine, one store, one form of records.
+use idempotent_core::{Identity, Key, Scene, StateKind};
+
+use super::*;
+
+#[idempotent(
+    scene = rest,
+    scope = "orders",
+    key = key,
+    tenant = Caller::named("ada"),
+    with = app,
+    reply = Http,
+    crate = ::idempotent_core,
+)]
+async fn annotated(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
+    (StatusCode::CREATED, [(header::LOCATION, "/orders/1")], format!("run {}", app.ran()))
+}
+
+async fn bare(State(app): State<App>) -> impl IntoResponse {
+    (StatusCode::CREATED, [(header::LOCATION, "/orders/1")], format!("run {}", app.ran()))
+}
+
+fn layer(app: &App) -> IdempotencyLayer {
+    let ada = Principal::from_fn(|_| Ok(Caller::named("ada")));
+    IdempotencyLayer::new(app.executor.clone(), ada).payload(PayloadCheck::off())
+}
+
+fn identity(scope: &'static str) -> Key {
+    Identity::new(Scene::Rest, scope, "once").tenant(&Caller::named("ada")).key("idempotent").unwrap()
+}
+
+async fn state(app: &App, scope: &'static str) -> Option<StateKind> {
+    app.executor.store().peek(&identity(scope)).await.unwrap().map(|record| record.state.kind())
+}
+
+#[tokio::test]
+async fn b36_layer_and_attribute_write_the_same_record_and_each_replays_the_others() {
+    let app = App::new();
+    let layered = at(&app, "/orders", bare).layer(layer(&app).scope("orders"));
+    let annotated = at(&app, "/orders", annotated);
+    for (key, first, second) in [("once", &layered, &annotated), ("twice", &annotated, &layered)] {
+        let ran = order(first, key, 1).await;
+        assert_eq!(ran.status, 201);
+        order(second, key, 1).await.assert_replays(&ran);
+        app.assert_runs(1);
+    }
+    assert_eq!(state(&app, "orders").await, Some(StateKind::Consumed));
+    let counts = app.executor.counts();
+    assert_eq!((counts.of("ran"), counts.of("replayed")), (2, 2));
+}
+
+#[tokio::test]
+async fn nested_with_another_scope_both_keep_a_record() {
+    let app = App::new();
+    let service = at(&app, "/orders", annotated).layer(layer(&app).scope("outer"));
+    once(&app, &service).await;
+    assert_eq!(state(&app, "orders").await, Some(StateKind::Consumed));
+    assert_eq!(state(&app, "outer").await, Some(StateKind::Consumed));
+    let counts = app.executor.counts();
+    assert_eq!((counts.of("ran"), counts.of("replayed")), (2, 1));
+}
+
+#[tokio::test]
+async fn nested_with_the_same_identity_it_is_refused_and_the_key_is_free() {
+    let app = App::new();
+    let service = at(&app, "/orders", annotated).layer(layer(&app).scope("orders"));
+    order(&service, "once", 1).await.assert_problem(500, "misconfigured");
+    app.assert_runs(0);
+    assert_eq!(app.executor.counts().of("nested"), 1);
+    assert_eq!(state(&app, "orders").await, None);
+    // By itself it runs.
+    once(&app, &at(&app, "/orders", annotated)).await;
+}
+
+#[idempotent(
+    scene = rest,
+    scope = "inner",
+    key = key,
+    with = app,
+    reply = Http,
+    crate = ::idempotent_core,
+)]
+async fn decided(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
+    app.ran();
+    (StatusCode::PAYMENT_REQUIRED, Idempotent::store(), "declined")
+}
+
+#[tokio::test]
+async fn what_the_handler_decides_reaches_the_layer_through_the_attribute() {
+    let app = App::new();
+    let service = at(&app, "/orders", decided).layer(layer(&app).scope("outer"));
+    assert_eq!(once(&app, &service).await.status, 402);
+    assert_eq!(state(&app, "outer").await, Some(StateKind::Consumed));
+}

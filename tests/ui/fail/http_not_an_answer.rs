@@ -1,0 +1,16 @@
+// expect: an idempotent handler cannot answer with `u64` by `Http`
+use idempotent::{Http, IdempotencyKey, idempotent};
+
+#[idempotent(scene = rest, key = key, reply = Http)]
+async fn create(key: IdempotencyKey) -> u64 {
+    17
+}
+
+#[idempotent(scene = rest, key = key, reply = Http)]
+async fn fallible(key: IdempotencyKey) -> Result<&'static str, std::io::Error> {
+    Ok("created")
+}
+
+fn main() {
+    let _: axum::Router<()> = axum::Router::new().route("/", axum::routing::post(create));
+}
