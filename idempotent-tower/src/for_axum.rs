@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use http::request::Parts;
-use idempotent_core::{Codec, CodecError, Json, Rejection, Rejects, Replies, Reshapes, Split};
+use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Replies, Reshapes, Split};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -97,6 +97,10 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
         response
     }
 
+    fn policy() -> Option<Policy> {
+        Some(C::rules().policy())
+    }
+
     /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
     fn unrecorded(kept: Kept<Body>, _: Rejection) -> Result<Response, Rejection> {
         Ok(<Self as Replies<R>>::value(kept))
@@ -160,6 +164,10 @@ impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
 }
 
 fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
+    // A layer has read it already, by rules of its own.
+    if let Some(key) = parts.extensions.get::<IdempotencyKey>() {
+        return Ok(Some(key.clone()));
+    }
     let key = KeyRules::default().read(&parts.headers);
     key.map_err(|invalid| Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
 }

@@ -54,7 +54,7 @@ impl Shared {
             Ok(read) => read,
             Err(refused) => return Ok(refused.map(whole)),
         };
-        let Some(call) = call else {
+        let Some((call, key)) = call else {
             let passed = inner.call(Request::from_parts(parts, body.into())).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
@@ -64,6 +64,9 @@ impl Shared {
                 let mut request = Request::from_parts(parts, B::from(body));
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
+                }
+                if let Some(key) = key {
+                    request.extensions_mut().insert(key);
                 }
                 inner.call(request).await.map(|response| Answer { response, rules })
             };
@@ -80,7 +83,8 @@ impl Shared {
 
     /// The call that a request makes and its body, or the answer to one that makes none. `None` where it has no key and
     /// needs none.
-    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<Call>, Bytes), Refused>
+    #[allow(clippy::type_complexity, reason = "read at one place")]
+    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<(Call, Option<IdempotencyKey>)>, Bytes), Refused>
     where
         B: Body<Data = Bytes>,
     {
@@ -99,8 +103,10 @@ impl Shared {
             Claimed::KeyInBody => self.key_in_body(parts, &body)?.map(Claimed::Key),
             other => Some(other),
         };
-        let call = key.map(|key| self.by(&key, parts, &caller, fingerprint));
-        Ok((call, body))
+        let Some(claimed) = key else { return Ok((None, body)) };
+        let call = self.by(&claimed, parts, &caller, fingerprint)?;
+        let key = if let Claimed::Key(key) = claimed { Some(key) } else { None };
+        Ok((Some((call, key)), body))
     }
 
     fn claimed(&self, parts: &Parts) -> Result<Claimed, Refused> {
@@ -112,6 +118,8 @@ impl Shared {
                 Err(invalid) => Err(self.invalid_key(invalid)),
             },
             Scene::Token { header, .. } => match token(&parts.headers, header) {
+                // None of ours is nearly as long.
+                Some(token) if token.len() > 255 => Err(self.problem(Problem::new(ProblemKind::UnknownToken))),
                 Some(token) => Ok(Claimed::Token(token)),
                 None => Err(self.problem(Problem::new(ProblemKind::MissingToken))),
             },
@@ -128,7 +136,13 @@ impl Shared {
         }
     }
 
-    fn by(&self, claimed: &Claimed, parts: &Parts, caller: &Caller, fingerprint: Option<Fingerprint>) -> Call {
+    fn by(
+        &self,
+        claimed: &Claimed,
+        parts: &Parts,
+        caller: &Caller,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Call, Refused> {
         let call = match (claimed, &self.scene) {
             (Claimed::Token(token), Scene::Token { tokens, .. }) => tokens.call(&**token, caller),
             (Claimed::Key(key), _) => {
@@ -138,17 +152,20 @@ impl Shared {
                     None => call,
                 }
             }
-            // What a request says is its key; one that may say anything has none, and is refused.
-            _ => {
-                let said = fingerprint.map(|said| said.to_bytes());
-                Call::new(self.identity(parts, caller, said.as_ref().map_or(&[], |said| said)))
-            }
+            // What a request says is its key.
+            _ => match fingerprint {
+                Some(said) => Call::new(self.identity(parts, caller, &said.to_bytes())),
+                None => {
+                    let detail = "The body has no fingerprint. Nothing was done.";
+                    return Err(self.problem(Problem::new(ProblemKind::InvalidBody).detail(detail)));
+                }
+            },
         };
         let call = call.policy(self.policy);
-        match &self.message {
+        Ok(match &self.message {
             Some(message) => call.message(message.clone()),
             None => call,
-        }
+        })
     }
 
     fn identity(&self, parts: &Parts, caller: &Caller, key: &[u8]) -> Identity {
@@ -158,7 +175,7 @@ impl Shared {
             Scope::Route(named) => match named.as_ref().map_or_else(|| template(parts), |named| named(parts)) {
                 Some(route) => Identity::new(CoreScene::Rest, format!("{method} {route}"), key),
                 // Paths are too many to be names: they count as a part of the key.
-                None => Identity::new(CoreScene::Rest, method.to_owned(), &(parts.uri.path(), key)),
+                None => Identity::new(CoreScene::Rest, method.to_owned(), &(payload::target(parts).path(), key)),
             },
         };
         let identity = identity.tenant(caller).described("the request's key");
@@ -195,9 +212,7 @@ impl Shared {
     }
 
     fn problem(&self, problem: Problem) -> Refused {
-        let about_keys =
-            matches!(problem.kind(), ProblemKind::MissingKey | ProblemKind::InvalidKey | ProblemKind::KeyReused);
-        let problem = problem.base(self.base.clone()).docs(self.docs.clone().filter(|_| about_keys));
+        let problem = problem.base(self.base.clone()).docs(self.docs.clone());
         match &self.words {
             Some(words) => words(problem).into(),
             None => problem.to_response().into(),

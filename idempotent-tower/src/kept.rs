@@ -3,12 +3,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
 use idempotent_core::{Codec, CodecError, Json};
 
 use crate::ResponseRules;
 use crate::body::ResponseBody;
+use crate::response::MAX_HEADERS;
 
 /// An answer that counts: the handler's, with a body in memory or one that passes through, or one from the record.
 ///
@@ -16,8 +18,8 @@ use crate::body::ResponseBody;
 /// what they measure; header names and values are bytes, and so is the body.
 #[derive(Debug)]
 pub struct Kept<B: Body> {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    /// With the extensions, which only the first caller gets.
+    pub(crate) parts: Parts,
     pub(crate) body: KeptBody<B>,
     /// Those it was judged by; none once it comes from a record.
     pub(crate) rules: Option<Arc<ResponseRules>>,
@@ -38,12 +40,9 @@ impl<B: Body> Kept<B> {
         let body = match self.body {
             KeptBody::Whole(bytes, trailers) => ResponseBody::whole(bytes, trailers),
             KeptBody::Passing(body) => body,
-            KeptBody::Gone => return Err(self.headers.get(LOCATION).cloned()),
+            KeptBody::Gone => return Err(self.parts.headers.get(LOCATION).cloned()),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        Ok(response)
+        Ok(Response::from_parts(self.parts, body))
     }
 }
 
@@ -51,20 +50,26 @@ const VERSION: u8 = 1;
 const GONE: u8 = 1;
 const TRAILERS: u8 = 2;
 
+/// A longer one is not told to duplicates.
+const MAX_LOCATION: usize = 8 << 10;
+
 /// Not JSON all through: a body is bytes. [`Kept`] is not `Serialize`, so this does not meet the codec's own form.
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
         let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
-        let (body, trailers) = match &kept.body {
-            KeptBody::Whole(bytes, trailers) => (Some(bytes), trailers.as_ref()),
-            KeptBody::Passing(_) | KeptBody::Gone => (None, None),
+        let whole = match &kept.body {
+            KeptBody::Whole(bytes, trailers) => Some((bytes, trailers.as_ref())),
+            KeptBody::Passing(_) | KeptBody::Gone => None,
         };
-        let stored = rules.kept(kept.status, &kept.headers, body.cloned().unwrap_or_default());
-        let mut out = Vec::with_capacity(64 + 48 * stored.headers().len() + stored.body().len());
-        let flags = if body.is_none() { GONE } else { 0 } | if trailers.is_some() { TRAILERS } else { 0 };
-        out.extend([VERSION, flags]);
+        let (body, trailers) = whole.map_or((Bytes::new(), None), |(bytes, trailers)| (bytes.clone(), trailers));
+        let stored = rules.kept(&kept.parts, body, trailers.is_some());
+        let fits = size(stored.headers()) <= MAX_HEADERS && trailers.is_none_or(|these| size(these) <= MAX_HEADERS);
+        let flags = if whole.is_some() && fits { 0 } else { GONE } | if trailers.is_some() { TRAILERS } else { 0 };
+        let mut out = Vec::with_capacity(16 + size(stored.headers()) + stored.body().len());
+        out.push(VERSION);
+        out.push(if flags & GONE == 0 { flags } else { GONE });
         out.extend(stored.status().as_u16().to_be_bytes());
-        if body.is_some() {
+        if flags & GONE == 0 {
             put(&mut out, stored.headers())?;
             if let Some(trailers) = trailers {
                 put(&mut out, trailers)?;
@@ -73,7 +78,8 @@ impl<B: Body> Codec<Kept<B>> for Json {
         } else {
             // Where it went is all that a duplicate can still be told.
             let mut location = HeaderMap::new();
-            location.extend(stored.headers().get(LOCATION).map(|value| (LOCATION, value.clone())));
+            let told = stored.headers().get(LOCATION).filter(|value| value.len() <= MAX_LOCATION);
+            location.extend(told.map(|value| (LOCATION, value.clone())));
             put(&mut out, &location)?;
         }
         Ok(Some(out))
@@ -83,6 +89,11 @@ impl<B: Body> Codec<Kept<B>> for Json {
         let bytes = bytes.ok_or_else(|| CodecError::decode::<Kept<B>>("no answer was kept"))?;
         read(bytes).map_err(CodecError::decode::<Kept<B>>)
     }
+}
+
+/// What [`put`] makes of them.
+fn size(headers: &HeaderMap) -> usize {
+    2 + headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum::<usize>()
 }
 
 fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
@@ -100,15 +111,20 @@ fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
 fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
     let mut bytes = Reader(bytes);
     let [version, flags] = bytes.array()?;
-    if version != VERSION {
+    if version != VERSION || flags & !(GONE | TRAILERS) != 0 {
         return Err("it was kept by another version");
     }
     let status = StatusCode::from_u16(u16::from_be_bytes(bytes.array()?)).map_err(|_| "its status is none")?;
     let headers = bytes.headers()?;
     let trailers = if flags & TRAILERS == 0 { None } else { Some(bytes.headers()?) };
-    let body =
-        if flags & GONE == 0 { KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers) } else { KeptBody::Gone };
-    Ok(Kept { status, headers, body, rules: None })
+    let body = match flags & GONE {
+        0 => KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers),
+        _ if bytes.0.is_empty() => KeptBody::Gone,
+        _ => return Err("it goes on behind its end"),
+    };
+    let mut parts = Response::new(()).into_parts().0;
+    (parts.status, parts.headers) = (status, headers);
+    Ok(Kept { parts, body, rules: None })
 }
 
 struct Reader<'a>(&'a [u8]);

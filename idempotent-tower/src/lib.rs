@@ -10,6 +10,7 @@ mod body;
 #[cfg(feature = "axum")]
 mod for_axum;
 mod handle;
+mod json;
 mod kept;
 mod key;
 mod layer;

@@ -25,12 +25,14 @@ pub(crate) async fn judge<B: Body<Data = Bytes>>(
     let (parts, body) = response.into_parts();
     let hint = body.size_hint();
     let buffered = match hint.upper() {
+        // The connection goes on as something else: there is nothing to give to anybody but this client.
+        _ if parts.status.is_informational() => false,
         Some(most) => most <= rules.max_response,
         None => rules.buffer_unknown && hint.lower() <= rules.max_response,
     };
     let body =
         if buffered { buffer(body, rules.max_response).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
-    Split::Value(Kept { status: parts.status, headers: parts.headers, body, rules: Some(rules) })
+    Split::Value(Kept { parts, body, rules: Some(rules) })
 }
 
 /// Reads a body that should be small. One that is not, or breaks, goes to its caller as it came: the handler is done.
