@@ -35,6 +35,36 @@ pub(crate) enum KeptBody<B: Body> {
 }
 
 impl<B: Body> Kept<B> {
+    /// Its status: for a `failed_if` of your own, say.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.parts.status
+    }
+
+    /// Its headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Its body, where that is in memory.
+    #[must_use]
+    pub fn body(&self) -> Option<&Bytes> {
+        match &self.body {
+            KeptBody::Whole(bytes, _) => Some(bytes),
+            KeptBody::Passing(_) | KeptBody::Gone => None,
+        }
+    }
+
+    /// What came behind its body.
+    #[must_use]
+    pub fn trailers(&self) -> Option<&HeaderMap> {
+        match &self.body {
+            KeptBody::Whole(_, trailers) => trailers.as_ref(),
+            KeptBody::Passing(_) | KeptBody::Gone => None,
+        }
+    }
+
     /// The answer; `Err` with its `Location` if its body was not kept.
     pub(crate) fn into_response(self) -> Result<Response<ResponseBody<B>>, Option<HeaderValue>> {
         let body = match self.body {
