@@ -78,6 +78,16 @@ fn keys_are_equal_if_and_only_if_all_their_parts_are() {
 }
 
 #[test]
+fn a_header_holds_a_key_by_the_rules_or_is_refused_in_silence() {
+    each_way_was_gone("http_key", &["bare", "quoted", "with parameters", "refused", "empty", "several lines"]);
+}
+
+#[test]
+fn an_answer_is_replayed_as_it_was_and_a_damaged_one_is_refused() {
+    each_way_was_gone("kept", &["read", "read without a body", "refused"]);
+}
+
+#[test]
 fn policies_are_refused_by_the_setting_or_judged_by_the_rules() {
     each_way_was_gone("policy", &["sound", "unsound", "refused by its setting", "not JSON"]);
 }
