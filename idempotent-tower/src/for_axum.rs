@@ -73,7 +73,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
     // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
     fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Response>> {
-        reply::judge(reply.into_response(), C::rules())
+        reply::judge(reply.into_response(), C::rules(), false)
     }
 
     fn value(kept: Kept<Body>) -> Response {

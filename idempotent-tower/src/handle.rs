@@ -75,7 +75,7 @@ impl Shared {
         let run = AssertUnwindSafe(run).catch_unwind();
         let told = if self.detached { detached(run).await } else { run.await };
         match told {
-            Ok(told) => self.answer(told),
+            Ok(told) => self.answer(told).await,
             // The panic hook has told the log.
             Err(_) => Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(whole)),
         }
@@ -185,14 +185,14 @@ impl Shared {
         }
     }
 
-    fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
+    async fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
         let gone =
             |location| self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(whole);
         Ok(match told {
             Told::Service(error) => return Err(error),
             Told::Failed(response) => response.map(ResponseBody::passing),
             Told::Ran(kept) => kept.into_response().unwrap_or_else(gone),
-            Told::Replayed(kept) => match kept.into_response() {
+            Told::Replayed(kept) => match kept.fetched(self.response.spill.as_ref()).await.into_response() {
                 Ok(mut response) => {
                     self.response.replay_header.mark(response.headers_mut());
                     response

@@ -20,6 +20,7 @@ mod problem;
 mod reply;
 mod response;
 mod service;
+mod spill;
 
 pub use self::attempt::Attempt;
 pub use self::body::ResponseBody;
@@ -33,3 +34,4 @@ pub use self::principal::{Caller, Denied, Principal};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::response::{Idempotent, ReplayHeader, ResponseRules, StorePolicy};
 pub use self::service::{IdempotencyService, ResponseFuture};
+pub use self::spill::{Spill, Spilling};

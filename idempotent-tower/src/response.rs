@@ -8,6 +8,8 @@ use http::response::Parts;
 use http::{Response, StatusCode};
 use idempotent_core::{OnLeaseLost, Policy};
 
+use crate::spill::{Spill, Spilled};
+
 /// Which statuses end a request for good. Any other frees the key: a retry runs the handler again.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -125,6 +127,7 @@ pub struct ResponseRules {
     dropped: Vec<HeaderName>,
     kept: Vec<HeaderName>,
     sanitizer: Option<Arc<Sanitizer>>,
+    pub(crate) spill: Option<Spilled>,
 }
 
 impl Default for ResponseRules {
@@ -137,6 +140,7 @@ impl Default for ResponseRules {
             dropped: Vec::new(),
             kept: Vec::new(),
             sanitizer: None,
+            spill: None,
         }
     }
 }
@@ -158,6 +162,17 @@ impl ResponseRules {
     /// 1 MiB
     pub fn max_response(mut self, bytes: u64) -> Self {
         self.max_response = bytes;
+        self
+    }
+
+    /// Keeps bodies over [`max_response`](Self::max_response) elsewhere, up to `max` bytes: they are held in memory while
+    /// they are written there. Still larger ones pass through, and so do those that do not say how long they are, unless
+    /// [`buffer_unknown`](Self::buffer_unknown) says otherwise. For the layer only.
+    ///
+    /// # Default
+    /// None are kept
+    pub fn spill(mut self, to: impl Spill, max: u64) -> Self {
+        self.spill = Some(Spilled { to: Arc::new(to), max });
         self
     }
 

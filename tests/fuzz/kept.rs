@@ -62,7 +62,8 @@ pub fn hold(form: &Form, input: &[u8]) -> &'static str {
     way
 }
 
-const TEXTS: [&str; 8] = [
+const TEXTS: [&str; 9] = [
+    "its body's name is none",
     "it was kept by another version",
     "its status is none",
     "it ends too soon",

@@ -2,6 +2,7 @@
 //! `n…` and `b…` are cases of the lists of bad inputs and behaviours. All against axum routers on a clock that stands
 //! still; where the wire matters (`wire.rs`), over a socket.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+mod annotated;
 mod bodies;
 mod contract;
 mod disconnect;
@@ -16,6 +17,7 @@ mod passing;
 mod payload;
 mod problems;
 mod run;
+mod spill;
 mod stored;
 mod stores;
 mod support;
