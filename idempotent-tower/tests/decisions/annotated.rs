@@ -3,7 +3,6 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::IntoResponse;
 use axum::routing::post;
 use http::HeaderMap;
 use idempotent_core::{Clock, Executor};
@@ -16,7 +15,12 @@ use crate::support::{Shop, World, ask, order_by, secs};
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[idempotent(scene = rest, key = key, with = executor, reply = Http, detach, crate = ::idempotent_core)]
-async fn create(executor: Executor, clock: VirtualClock, key: IdempotencyKey, headers: HeaderMap) -> impl IntoResponse {
+async fn create(
+    executor: Executor,
+    clock: VirtualClock,
+    key: IdempotencyKey,
+    headers: HeaderMap,
+) -> impl axum::response::IntoResponse {
     RUNS.fetch_add(1, SeqCst);
     let number = |name: &str| headers.get(name).map_or(0, |text| text.to_str().unwrap().parse().unwrap());
     clock.sleep_until(clock.now() + secs(number("x-sleep"))).await;
@@ -36,10 +40,10 @@ fn shop(world: &World) -> Shop {
 async fn d17_an_annotated_handler_keeps_a_mebibyte_to_the_byte_too() {
     let world = World::new();
     let shop = shop(&world);
-    let ask = order_by("a").with("x-size", &((1 << 20) - 2).to_string());
+    let ask = order_by("a").with("x-size", ((1 << 20) - 2).to_string());
     ask.send(&shop).await.ran(1);
     assert_eq!(ask.send(&shop).await.replays(1).body.len(), 1 << 20);
-    let ask = order_by("b").with("x-size", &((1 << 20) - 1).to_string());
+    let ask = order_by("b").with("x-size", ((1 << 20) - 1).to_string());
     ask.send(&shop).await.ran(1);
     ask.send(&shop).await.problem(409, "response-not-retained");
 }

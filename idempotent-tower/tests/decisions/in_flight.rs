@@ -107,7 +107,7 @@ async fn b25_a_replay_is_byte_equal_also_of_nothing_and_one_too_large_is_a_marke
     let (first, second) = (empty.send(&shop).await, empty.send(&shop).await);
     assert_eq!((first.status, &first.body), (second.status, &second.body));
     assert!(second.is_replay());
-    let large = order_by("b").with("x-size", &(1 << 20).to_string());
+    let large = order_by("b").with("x-size", (1 << 20).to_string());
     assert_eq!(large.send(&shop).await.body.len(), 2 + (1 << 20));
     large.send(&shop).await.problem(409, "response-not-retained");
     assert_eq!(shop.runs(), 2);

@@ -73,7 +73,7 @@ async fn d24_no_key_token_caller_or_body_is_in_any_line_of_a_log() {
     secret("c").body(SECRET.repeat(100)).send(&shop).await.problem(413, "body-too-large");
     secret("d").with("x-status", "500").send(&shop).await;
     secret("e").with("x-panic", "1").send(&shop).await;
-    secret("f").with("x-size", &(2 << 20).to_string()).send(&shop).await;
+    secret("f").with("x-size", (2 << 20).to_string()).send(&shop).await;
     secret("g").with("x-sleep", "90000").begin(&shop, &world.clock).await;
     secret("g").send(&shop).await.problem(409, "in-flight");
     world.store.fail_before(Verb::Renew, FOREVER);

@@ -1,9 +1,9 @@
 //! Decision 24: what clients are told when something is wrong.
 use http::{Method, Response};
-use idempotent_core::{KeyError, Rejection, StoreError, StoreErrorKind};
-use idempotent_tower::{Problem, ProblemKind};
+use idempotent_core::{KeyError, Rejection, StoreError, StoreErrorKind, Tokens};
+use idempotent_tower::{IdempotencyLayer, Problem, ProblemKind};
 
-use crate::support::{Sent, World, ask, order_by, secs};
+use crate::support::{Sent, World, ask, by_user, order_by, secs};
 
 const ALL: [ProblemKind; 18] = [
     ProblemKind::MissingKey,
@@ -50,8 +50,8 @@ fn d24_every_problem_has_the_form_of_rfc_9457() {
 #[tokio::test]
 async fn d24_no_key_token_or_body_is_ever_echoed() {
     let world = World::new();
-    let tokens = idempotent_core::Tokens::new(&world.executor);
-    let by_token = IdempotencyLayerOf(&world).tokens(tokens);
+    let tokens = Tokens::new(&world.executor);
+    let by_token = world.shop_behind(IdempotencyLayer::tokens(tokens, world.executor.clone(), by_user()));
     let shop = world.shop_behind(world.layer().max_body(100));
     let secret = "SECRET-4111";
     let mut told = vec![
@@ -74,16 +74,6 @@ async fn d24_no_key_token_or_body_is_ever_echoed() {
     for sent in told {
         assert!(sent.status >= 400 && sent.header("content-type") == Some("application/problem+json"), "{sent:?}");
         assert!(!format!("{sent:?}").contains("SECRET"), "{sent:?}");
-    }
-}
-
-/// The token scene over a world.
-struct IdempotencyLayerOf<'w>(&'w World);
-
-impl IdempotencyLayerOf<'_> {
-    fn tokens(&self, tokens: idempotent_core::Tokens) -> crate::support::Shop {
-        let executor = self.0.executor.clone();
-        self.0.shop_behind(idempotent_tower::IdempotencyLayer::tokens(tokens, executor, crate::support::by_user()))
     }
 }
 
