@@ -18,7 +18,7 @@ use crate::layer::{Scene, Scope, Shared};
 use crate::payload::{self, Unread};
 use crate::reply::{Answer, Replying, Told};
 use crate::service::Answered;
-use crate::{Attempt, Caller, IdempotencyKey, Problem, ProblemKind};
+use crate::{Attempt, Caller, IdempotencyKey, Idempotent, Problem, ProblemKind};
 
 /// The answer to a request that is not handled.
 type Refused = Box<Response<Bytes>>;
@@ -214,7 +214,11 @@ impl Shared {
     fn problem(&self, problem: Problem) -> Refused {
         let problem = problem.base(self.base.clone()).docs(self.docs.clone());
         match &self.words {
-            Some(words) => words(problem).into(),
+            Some(words) => {
+                let mut response = words(problem);
+                response.extensions_mut().insert(Idempotent::release());
+                response.into()
+            }
             None => problem.to_response().into(),
         }
     }

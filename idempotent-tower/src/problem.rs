@@ -8,6 +8,8 @@ use http::{Response, StatusCode};
 use idempotent_core::{KeyError, Rejection};
 use serde::Serialize;
 
+use crate::Idempotent;
+
 /// What went wrong, for programs: the `code` of the answer, and the end of its `type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -233,6 +235,8 @@ impl Problem {
         // Text and numbers only: it cannot fail.
         let mut response = Response::new(Bytes::from(serde_json::to_vec(&body).unwrap_or_default()));
         *response.status_mut() = status;
+        // Of this moment: a layer further out must not keep it, whatever it keeps else.
+        response.extensions_mut().insert(Idempotent::release());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -49,6 +49,15 @@ async fn d17_an_annotated_handler_keeps_a_mebibyte_to_the_byte_too() {
 }
 
 #[tokio::test]
+async fn d17_the_executors_own_limit_stands_over_the_strategys() {
+    let world = World::by(idempotent_core::Policy::new().max_result(100));
+    let shop = shop(&world);
+    let ask = order_by("c").with("x-size", "200");
+    ask.send(&shop).await.ran(1);
+    ask.send(&shop).await.problem(409, "response-not-retained");
+}
+
+#[tokio::test]
 async fn d21_an_annotated_handler_that_lost_its_lease_answers_its_client_too() {
     let world = World::new();
     let shop = shop(&world);

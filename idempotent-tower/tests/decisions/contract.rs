@@ -10,11 +10,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Ready, ready};
 use idempotent_core::Fingerprint;
 use idempotent_tower::{
-    Attempt, IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, ResponseRules,
+    Attempt, IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, Problem, ResponseRules,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -140,6 +141,32 @@ async fn a_layer_inside_a_layer_with_an_identity_of_its_own_runs_once_with_it() 
     let replay = order_by("a").send(&shop).await;
     replay.replays(1);
     assert_eq!(world.executor.counts().of("replayed"), 1, "by the outer one alone");
+}
+
+fn own_words(problem: Problem) -> http::Response<Bytes> {
+    let mut response = problem.to_response();
+    response.extensions_mut().clear();
+    response
+}
+
+#[tokio::test]
+async fn a_layer_further_out_never_keeps_a_problem_of_one_further_in() {
+    let world = World::new();
+    for words in [false, true] {
+        let name = format!("inner-{words}");
+        let inner = world.layer().namespace(name.clone());
+        let inner = if words { inner.problem(own_words) } else { inner };
+        let shop = world.shop_behind(inner.clone());
+        let all = ResponseRules::default().store(idempotent_tower::StorePolicy::All);
+        let outer = world.layer().namespace(format!("outer-{words}")).response(all);
+        let both = Shop::of(shop.router().layer(outer));
+        let slow = order_by("a").with("x-sleep", "1000");
+        let first = slow.begin(&shop, &world.clock).await;
+        slow.send(&both).await.problem(409, "in-flight");
+        world.clock.advance(secs(1)).await;
+        first.await.unwrap().ran(1);
+        slow.send(&both).await.replays(1);
+    }
 }
 
 #[tokio::test]
