@@ -17,6 +17,9 @@ use tower::ServiceExt;
 
 use crate::support::{Shop, World, order_by, send};
 
+/// Told as a length by a body that ends with its frames no more than that it has this length.
+const NEVER_ENDS: u64 = 1;
+
 /// Frames, and a length of its own invention.
 struct Told {
     frames: Vec<Result<Frame<Bytes>, std::io::Error>>,
@@ -28,7 +31,11 @@ impl http_body::Body for Told {
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        Poll::Ready((!self.frames.is_empty()).then(|| self.frames.remove(0)))
+        match self.frames.is_empty() {
+            false => Poll::Ready(Some(self.frames.remove(0))),
+            true if self.length == NEVER_ENDS => Poll::Pending,
+            true => Poll::Ready(None),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -162,6 +169,18 @@ async fn d17_an_answer_that_lies_about_its_length_is_held_to_the_limit() {
     let rules = ResponseRules::default().max_response(3);
     let shop = answering(&world, rules, || vec![data("ab"), data("cd"), data("e"), data("f")], 2);
     assert_eq!(read(&shop).await, (b"abcdef".to_vec(), false, None));
+    order_by("a").send(&shop).await.problem(409, "response-not-retained");
+}
+
+#[tokio::test]
+async fn d17_an_answer_that_lies_about_its_length_and_never_ends_is_not_waited_for() {
+    let world = World::new();
+    let rules = ResponseRules::default().max_response(3);
+    let shop = answering(&world, rules, || vec![data("ab"), data("cd"), data("e")], NEVER_ENDS);
+    let mut body = shop.router().oneshot(order_by("a").request()).await.unwrap().into_body();
+    for piece in ["ab", "cd", "e"] {
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), piece);
+    }
     order_by("a").send(&shop).await.problem(409, "response-not-retained");
 }
 
