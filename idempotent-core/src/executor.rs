@@ -142,7 +142,7 @@ impl Executor {
     #[allow(clippy::type_complexity, reason = "a future that has no name")]
     fn begin<'e, P, C, R, F, Fut>(
         &'e self,
-        call: Call,
+        mut call: Call,
         handler: Handler<P, C, R, F>,
     ) -> Result<(Pin<Box<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>>>, Option<Span>), P::Output<R>>
     where
@@ -152,6 +152,9 @@ impl Executor {
         Fut: Future<Output = R>,
     {
         let frame = Frame::current();
+        if let Some(needed) = P::policy() {
+            call.policy = call.policy.or(self.policy(&call.identity.scene)).or(needed);
+        }
         let mut report = Report::begin(self, &call.identity, &frame);
         match self.prepare(call, &frame, &mut report) {
             Ok(prepared) => {

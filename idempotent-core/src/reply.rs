@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::future::{Future, ready};
 
-use crate::{Disposition, Outcome, Rejection};
+use crate::{Disposition, Outcome, Policy, Rejection};
 
 /// What the wrapped handler returns where the handler returns `R`.
 pub trait Reshapes {
@@ -62,6 +62,16 @@ pub trait Replies<R>: Reshapes {
     fn unrecorded(value: Self::Value, rejection: Rejection) -> Result<Self::Output<R>, Rejection> {
         let _ = value;
         Err(rejection)
+    }
+
+    /// Where neither the call nor the executor says something: what this strategy needs. One whose values have a limit of
+    /// their own needs room for them, for example.
+    ///
+    /// # Default
+    /// Nothing
+    #[must_use]
+    fn policy() -> Option<Policy> {
+        None
     }
 
     /// What is recorded of a failure and told to duplicates of a failed or dead key.

@@ -87,7 +87,13 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Whole { bytes, trailers: None } => SizeHint::with_exact(bytes.len() as u64),
+            // HTTP/1.1 has no place for trailers behind a body of known length.
+            Inner::Whole { bytes, trailers: Some(_) } => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(bytes.len() as u64);
+                hint
+            }
             Inner::Passing { body } => body.size_hint(),
             // What is left of one that lied about its length is nobody's guess.
             Inner::Resumed { .. } => SizeHint::new(),

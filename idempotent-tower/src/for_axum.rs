@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use futures_util::FutureExt;
 use futures_util::future::Map;
 use http::request::Parts;
-use idempotent_core::{Codec, CodecError, Json, Rejection, Rejects, Replies, Reshapes, Split};
+use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Replies, Reshapes, Split};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -107,7 +107,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
     // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
     fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Response>> {
-        reply::judge(reply.into_response(), C::rules())
+        reply::judge(reply.into_response(), C::rules(), false)
     }
 
     fn value(kept: Kept<Body>) -> Response {
@@ -129,6 +129,10 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
     fn failure(response: Response) -> Response {
         response
+    }
+
+    fn policy() -> Option<Policy> {
+        Some(C::rules().policy())
     }
 
     /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
@@ -194,6 +198,10 @@ impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
 }
 
 fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
+    // A layer has read it already, by rules of its own.
+    if let Some(key) = parts.extensions.get::<IdempotencyKey>() {
+        return Ok(Some(key.clone()));
+    }
     Ok(KeyRules::default().read(&parts.headers)?)
 }
 

@@ -18,7 +18,7 @@ use crate::layer::{Scene, Scope, Shared};
 use crate::payload::{self, Unread};
 use crate::reply::{Answer, Replying, Told};
 use crate::service::Answered;
-use crate::{Attempt, Caller, IdempotencyKey, Problem, ProblemKind};
+use crate::{Attempt, Caller, IdempotencyKey, Idempotent, Problem, ProblemKind};
 
 /// The answer to a request that is not handled.
 type Refused = Box<Response<Bytes>>;
@@ -54,7 +54,7 @@ impl Shared {
             Ok(read) => read,
             Err(refused) => return Ok(refused.map(whole)),
         };
-        let Some(call) = call else {
+        let Some((call, key)) = call else {
             let passed = inner.call(Request::from_parts(parts, body.into())).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
@@ -65,6 +65,9 @@ impl Shared {
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
                 }
+                if let Some(key) = key {
+                    request.extensions_mut().insert(key);
+                }
                 inner.call(request).await.map(|response| Answer { response, rules })
             };
             executor.run(call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
@@ -72,7 +75,7 @@ impl Shared {
         let run = AssertUnwindSafe(run).catch_unwind();
         let told = if self.detached { detached(run).await } else { run.await };
         match told {
-            Ok(told) => self.answer(told),
+            Ok(told) => self.answer(told).await,
             // The panic hook has told the log.
             Err(_) => Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(whole)),
         }
@@ -80,7 +83,8 @@ impl Shared {
 
     /// The call that a request makes and its body, or the answer to one that makes none. `None` where it has no key and
     /// needs none.
-    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<Call>, Bytes), Refused>
+    #[allow(clippy::type_complexity, reason = "read at one place")]
+    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<(Call, Option<IdempotencyKey>)>, Bytes), Refused>
     where
         B: Body<Data = Bytes>,
     {
@@ -99,8 +103,10 @@ impl Shared {
             Claimed::KeyInBody => self.key_in_body(parts, &body)?.map(Claimed::Key),
             other => Some(other),
         };
-        let call = key.map(|key| self.by(&key, parts, &caller, fingerprint));
-        Ok((call, body))
+        let Some(claimed) = key else { return Ok((None, body)) };
+        let call = self.by(&claimed, parts, &caller, fingerprint)?;
+        let key = if let Claimed::Key(key) = claimed { Some(key) } else { None };
+        Ok((Some((call, key)), body))
     }
 
     fn claimed(&self, parts: &Parts) -> Result<Claimed, Refused> {
@@ -112,6 +118,8 @@ impl Shared {
                 Err(invalid) => Err(self.invalid_key(invalid)),
             },
             Scene::Token { header, .. } => match token(&parts.headers, header) {
+                // None of ours is nearly as long.
+                Some(token) if token.len() > 255 => Err(self.problem(Problem::new(ProblemKind::UnknownToken))),
                 Some(token) => Ok(Claimed::Token(token)),
                 None => Err(self.problem(Problem::new(ProblemKind::MissingToken))),
             },
@@ -128,7 +136,13 @@ impl Shared {
         }
     }
 
-    fn by(&self, claimed: &Claimed, parts: &Parts, caller: &Caller, fingerprint: Option<Fingerprint>) -> Call {
+    fn by(
+        &self,
+        claimed: &Claimed,
+        parts: &Parts,
+        caller: &Caller,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Call, Refused> {
         let call = match (claimed, &self.scene) {
             (Claimed::Token(token), Scene::Token { tokens, .. }) => tokens.call(&**token, caller),
             (Claimed::Key(key), _) => {
@@ -138,17 +152,20 @@ impl Shared {
                     None => call,
                 }
             }
-            // What a request says is its key; one that may say anything has none, and is refused.
-            _ => {
-                let said = fingerprint.map(|said| said.to_bytes());
-                Call::new(self.identity(parts, caller, said.as_ref().map_or(&[], |said| said)))
-            }
+            // What a request says is its key.
+            _ => match fingerprint {
+                Some(said) => Call::new(self.identity(parts, caller, &said.to_bytes())),
+                None => {
+                    let detail = "The body has no fingerprint. Nothing was done.";
+                    return Err(self.problem(Problem::new(ProblemKind::InvalidBody).detail(detail)));
+                }
+            },
         };
         let call = call.policy(self.policy);
-        match &self.message {
+        Ok(match &self.message {
             Some(message) => call.message(message.clone()),
             None => call,
-        }
+        })
     }
 
     fn identity(&self, parts: &Parts, caller: &Caller, key: &[u8]) -> Identity {
@@ -158,7 +175,7 @@ impl Shared {
             Scope::Route(named) => match named.as_ref().map_or_else(|| template(parts), |named| named(parts)) {
                 Some(route) => Identity::new(CoreScene::Rest, format!("{method} {route}"), key),
                 // Paths are too many to be names: they count as a part of the key.
-                None => Identity::new(CoreScene::Rest, method.to_owned(), &(parts.uri.path(), key)),
+                None => Identity::new(CoreScene::Rest, method.to_owned(), &(payload::target(parts).path(), key)),
             },
         };
         let identity = identity.tenant(caller).described("the request's key");
@@ -168,14 +185,14 @@ impl Shared {
         }
     }
 
-    fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
+    async fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
         let gone =
             |location| self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(whole);
         Ok(match told {
             Told::Service(error) => return Err(error),
             Told::Failed(response) => response.map(ResponseBody::passing),
             Told::Ran(kept) => kept.into_response().unwrap_or_else(gone),
-            Told::Replayed(kept) => match kept.into_response() {
+            Told::Replayed(kept) => match kept.fetched(self.response.spill.as_ref()).await.into_response() {
                 Ok(mut response) => {
                     self.response.replay_header.mark(response.headers_mut());
                     response
@@ -195,11 +212,13 @@ impl Shared {
     }
 
     fn problem(&self, problem: Problem) -> Refused {
-        let about_keys =
-            matches!(problem.kind(), ProblemKind::MissingKey | ProblemKind::InvalidKey | ProblemKind::KeyReused);
-        let problem = problem.base(self.base.clone()).docs(self.docs.clone().filter(|_| about_keys));
+        let problem = problem.base(self.base.clone()).docs(self.docs.clone());
         match &self.words {
-            Some(words) => words(problem).into(),
+            Some(words) => {
+                let mut response = words(problem);
+                response.extensions_mut().insert(Idempotent::release());
+                response.into()
+            }
             None => problem.to_response().into(),
         }
     }

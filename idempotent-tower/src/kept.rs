@@ -3,24 +3,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
-use http::{Extensions, Response, StatusCode};
+use http::response::Parts;
+use http::{Response, StatusCode};
 use http_body::Body;
 use idempotent_core::{Codec, CodecError, Json};
 
 use crate::ResponseRules;
 use crate::body::ResponseBody;
+use crate::response::MAX_HEADERS;
+use crate::spill::Spilled;
 
 /// An answer that counts: the handler's, with a body in memory or one that passes through, or one from the record.
 ///
-/// Its stored form is this version's number, a byte of flags, the status, the headers and the body, all lengths ahead of
-/// what they measure; header names and values are bytes, and so is the body.
+/// Its stored form is this version's number, a byte of flags, the status, the headers, the trailers if there are any, and
+/// the body or what stands for it, all lengths ahead of what they measure; header names and values are bytes, and so is the body.
 #[derive(Debug)]
 pub struct Kept<B: Body> {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    /// The handler's own, for layers further out; a record has none.
-    pub(crate) extensions: Extensions,
+    /// With the extensions, which only the first caller gets.
+    pub(crate) parts: Parts,
     pub(crate) body: KeptBody<B>,
+    /// The name its body has elsewhere.
+    pub(crate) spilled: Option<Box<str>>,
     /// Those it was judged by; none once it comes from a record.
     pub(crate) rules: Option<Arc<ResponseRules>>,
 }
@@ -30,30 +33,51 @@ pub(crate) enum KeptBody<B: Body> {
     Whole(Bytes, Option<HeaderMap>),
     /// The handler's own, unread.
     Passing(ResponseBody<B>),
+    /// Is elsewhere, under this name.
+    Spilled(Box<str>, Option<HeaderMap>),
     /// Was not kept.
     Gone,
 }
 
 impl<B: Body> Kept<B> {
-    /// Its status: for `failed_if`.
+    /// Its status: for a `failed_if` of your own, say.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.parts.status
     }
 
     /// Its headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
-        &self.headers
+        &self.parts.headers
     }
 
-    /// Its body, if that is in memory.
+    /// Its body, where that is in memory.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         match &self.body {
             KeptBody::Whole(bytes, _) => Some(bytes),
-            KeptBody::Passing(_) | KeptBody::Gone => None,
+            KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => None,
         }
+    }
+
+    /// What came behind its body.
+    #[must_use]
+    pub fn trailers(&self) -> Option<&HeaderMap> {
+        match &self.body {
+            KeptBody::Whole(_, trailers) => trailers.as_ref(),
+            KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => None,
+        }
+    }
+
+    /// Fetches a body that is elsewhere; without one it is gone.
+    pub(crate) async fn fetched(mut self, spill: Option<&Spilled>) -> Self {
+        if let KeptBody::Spilled(name, trailers) = &mut self.body {
+            let (name, trailers) = (std::mem::take(name), trailers.take());
+            let found = if let Some(spill) = spill { spill.get(&name).await } else { None };
+            self.body = found.map_or(KeptBody::Gone, |bytes| KeptBody::Whole(bytes, trailers));
+        }
+        self
     }
 
     /// The answer; `Err` with its `Location` if its body was not kept.
@@ -61,45 +85,59 @@ impl<B: Body> Kept<B> {
         let body = match self.body {
             KeptBody::Whole(bytes, trailers) => ResponseBody::whole(bytes, trailers),
             KeptBody::Passing(body) => body,
-            KeptBody::Gone => return Err(self.headers.get(LOCATION).cloned()),
+            KeptBody::Spilled(..) | KeptBody::Gone => return Err(self.parts.headers.get(LOCATION).cloned()),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        *response.extensions_mut() = self.extensions;
-        Ok(response)
+        Ok(Response::from_parts(self.parts, body))
     }
 }
 
 const VERSION: u8 = 1;
 const GONE: u8 = 1;
 const TRAILERS: u8 = 2;
+/// In place of the body stands the name it has elsewhere.
+const SPILLED: u8 = 4;
+
+/// A longer one is not told to duplicates.
+const MAX_LOCATION: usize = 8 << 10;
 
 /// Not JSON all through: a body is bytes. [`Kept`] is not `Serialize`, so this does not meet the codec's own form.
 #[diagnostic::do_not_recommend]
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
         let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
-        let (body, trailers) = match &kept.body {
+        let (whole, trailers) = match &kept.body {
             KeptBody::Whole(bytes, trailers) => (Some(bytes), trailers.as_ref()),
-            KeptBody::Passing(_) | KeptBody::Gone => (None, None),
+            KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => (None, None),
         };
-        let stored = rules.kept(kept.status, &kept.headers, body.cloned().unwrap_or_default());
-        let mut out = Vec::with_capacity(64 + 48 * stored.headers().len() + stored.body().len());
-        let flags = if body.is_none() { GONE } else { 0 } | if trailers.is_some() { TRAILERS } else { 0 };
-        out.extend([VERSION, flags]);
-        out.extend(stored.status().as_u16().to_be_bytes());
-        if body.is_some() {
-            put(&mut out, stored.headers())?;
-            if let Some(trailers) = trailers {
-                put(&mut out, trailers)?;
+        let stored = rules.kept(&kept.parts, whole.cloned().unwrap_or_default(), trailers.is_some());
+        let fits = size(stored.headers()) <= MAX_HEADERS && trailers.is_none_or(|these| size(these) <= MAX_HEADERS);
+        let body = match (&kept.spilled, whole) {
+            _ if !fits => None,
+            (Some(name), _) => Some((SPILLED, name.as_bytes())),
+            (None, Some(bytes)) if bytes.len() as u64 <= rules.max_response => Some((0, &**stored.body())),
+            (None, _) => None,
+        };
+        let mut out = vec![VERSION];
+        out.reserve(16 + size(stored.headers()) + body.map_or(0, |(_, bytes)| bytes.len()));
+        match body {
+            Some((flags, bytes)) => {
+                out.push(if trailers.is_some() { flags | TRAILERS } else { flags });
+                out.extend(stored.status().as_u16().to_be_bytes());
+                put(&mut out, stored.headers())?;
+                if let Some(trailers) = trailers {
+                    put(&mut out, trailers)?;
+                }
+                out.extend(bytes);
             }
-            out.extend(stored.body());
-        } else {
             // Where it went is all that a duplicate can still be told.
-            let mut location = HeaderMap::new();
-            location.extend(stored.headers().get(LOCATION).map(|value| (LOCATION, value.clone())));
-            put(&mut out, &location)?;
+            None => {
+                out.push(GONE);
+                out.extend(stored.status().as_u16().to_be_bytes());
+                let mut location = HeaderMap::new();
+                let told = stored.headers().get(LOCATION).filter(|value| value.len() <= MAX_LOCATION);
+                location.extend(told.map(|value| (LOCATION, value.clone())));
+                put(&mut out, &location)?;
+            }
         }
         Ok(Some(out))
     }
@@ -108,6 +146,11 @@ impl<B: Body> Codec<Kept<B>> for Json {
         let bytes = bytes.ok_or_else(|| CodecError::decode::<Kept<B>>("no answer was kept"))?;
         read(bytes).map_err(CodecError::decode::<Kept<B>>)
     }
+}
+
+/// What [`put`] makes of them.
+fn size(headers: &HeaderMap) -> usize {
+    2 + headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum::<usize>()
 }
 
 fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
@@ -125,15 +168,24 @@ fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
 fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
     let mut bytes = Reader(bytes);
     let [version, flags] = bytes.array()?;
-    if version != VERSION {
+    if version != VERSION || flags & !(GONE | TRAILERS | SPILLED) != 0 {
         return Err("it was kept by another version");
     }
     let status = StatusCode::from_u16(u16::from_be_bytes(bytes.array()?)).map_err(|_| "its status is none")?;
     let headers = bytes.headers()?;
     let trailers = if flags & TRAILERS == 0 { None } else { Some(bytes.headers()?) };
-    let body =
-        if flags & GONE == 0 { KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers) } else { KeptBody::Gone };
-    Ok(Kept { status, headers, extensions: Extensions::new(), body, rules: None })
+    let body = match flags & (GONE | SPILLED) {
+        0 => KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers),
+        SPILLED => {
+            let name = std::str::from_utf8(bytes.0).map_err(|_| "its body's name is none")?;
+            KeptBody::Spilled(name.into(), trailers)
+        }
+        GONE if bytes.0.is_empty() => KeptBody::Gone,
+        _ => return Err("it goes on behind its end"),
+    };
+    let mut parts = Response::new(()).into_parts().0;
+    (parts.status, parts.headers) = (status, headers);
+    Ok(Kept { parts, body, spilled: None, rules: None })
 }
 
 struct Reader<'a>(&'a [u8]);

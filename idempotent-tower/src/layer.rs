@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
-use idempotent_core::{Executor, OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, Tokens};
+use idempotent_core::{
+    Executor, OnConsumed, OnInFlight, OnStoreError, Policy, PolicyError, Scene as CoreScene, Tokens,
+};
 use tower_layer::Layer;
 
 use crate::service::IdempotencyService;
@@ -101,8 +103,7 @@ impl IdempotencyLayer {
                 payload: PayloadCheck::bytes(),
                 max_body: 2 << 20,
                 response: Arc::default(),
-                // The client gets its answer also where the lease is gone: the effect has happened.
-                policy: Policy::new().on_lease_lost(OnLeaseLost::Finish),
+                policy: Policy::new(),
                 message: None,
                 detached: true,
                 base: Cow::Borrowed(Problem::BASE),
@@ -138,6 +139,19 @@ impl IdempotencyLayer {
     fn with(mut self, policy: Policy) -> Self {
         self.shared.policy = policy.or(self.shared.policy);
         self
+    }
+
+    /// Whether what was set makes sense: else every request is answered 500, and the log says why.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the numbers and the rule.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        self.in_force().check(&CoreScene::Rest)
+    }
+
+    /// The layer's over the executor's over what the answers need.
+    fn in_force(&self) -> Policy {
+        self.shared.policy.or(self.shared.executor.policy(&CoreScene::Rest)).or(self.shared.response.policy())
     }
 
     /// Where the key stands and what it must look like.
@@ -281,6 +295,14 @@ impl IdempotencyLayer {
         self.with(Policy::new().lease(lease))
     }
 
+    /// How often a lease is renewed while its handler runs.
+    ///
+    /// # Default
+    /// A third of the lease
+    pub fn heartbeat(self, heartbeat: Duration) -> Self {
+        self.with(Policy::new().heartbeat(heartbeat))
+    }
+
     /// How long an answer is kept, from the end of its run.
     ///
     /// # Default
@@ -328,9 +350,11 @@ impl IdempotencyLayer {
     /// Where clients read how to send keys: a `Link` with `rel="describedby"` on every problem with the key.
     ///
     /// # Default
-    /// [`Problem::BASE`], which is none of your clients' business: name your own
+    /// The page that [`Problem::BASE`] is on, also in place of what is no address: name your own
     pub fn docs(mut self, uri: &str) -> Self {
-        self.shared.docs = HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\"")).ok();
+        let is_address = uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+        let link = HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\""));
+        self.shared.docs = link.ok().filter(|_| is_address);
         self
     }
 
@@ -345,7 +369,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService::new(inner, Arc::new(self.shared.clone()))
+        IdempotencyService::new(inner, Arc::new(Shared { policy: self.in_force(), ..self.shared.clone() }))
     }
 }
 

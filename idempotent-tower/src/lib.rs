@@ -10,6 +10,7 @@ mod body;
 #[cfg(feature = "axum")]
 mod for_axum;
 mod handle;
+mod json;
 mod kept;
 mod key;
 mod layer;
@@ -19,6 +20,7 @@ mod problem;
 mod reply;
 mod response;
 mod service;
+mod spill;
 
 pub use self::attempt::Attempt;
 pub use self::body::ResponseBody;
@@ -32,3 +34,4 @@ pub use self::principal::{Caller, Denied, Principal};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::response::{Idempotent, ReplayHeader, ResponseRules, StorePolicy};
 pub use self::service::{IdempotencyService, ResponseFuture};
+pub use self::spill::{Spill, Spilling};

@@ -5,16 +5,20 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Uri;
 use http::request::Parts;
 use http_body::Body;
 use idempotent_core::{Fingerprint, Fingerprinter};
 use serde_json::Value;
 
+use crate::json::unambiguous;
+
 type By = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
 
 /// What two requests with one key must have in common to be the same request. Anything else with that key is refused.
 ///
-/// Method, path and query always count, headers never do: tracing headers differ from try to try.
+/// Method, path and query always count, headers never do: tracing headers differ from try to try. Path and query are
+/// those the client sent, also behind axum's `nest`.
 #[derive(Clone)]
 #[must_use]
 pub struct PayloadCheck(Check);
@@ -33,7 +37,9 @@ impl PayloadCheck {
         Self(Check::Bytes)
     }
 
-    /// The body's JSON, whatever the order of its names and its white space. A body that is no JSON counts by its bytes.
+    /// The body's JSON, whatever the order of its names and its white space. A body that is no JSON counts by its bytes,
+    /// and so does one that readers may take for different things: with a name given twice, or with a number of more
+    /// digits than all of them keep.
     pub fn canonical_json() -> Self {
         Self(Check::Json(Arc::from([])))
     }
@@ -50,12 +56,12 @@ impl PayloadCheck {
         }
     }
 
-    /// By a function of the request's head and body; `None` lets any payload pass.
+    /// By a function of the request's head and body, over method, path and query; `None` lets any request pass.
     pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
         Self(Check::By(Arc::new(fingerprint)))
     }
 
-    /// The same key with another payload is a duplicate all the same.
+    /// The same key with another body is a duplicate all the same.
     pub fn off() -> Self {
         Self(Check::Off)
     }
@@ -73,8 +79,12 @@ impl PayloadCheck {
         match (&self.0, begun) {
             (_, Some(begun)) => Some(begun.finish()),
             (Check::Json(excluded), None) => Some(of_json(parts, body, excluded)),
-            (Check::By(by), None) => by(parts, body),
-            (Check::Bytes | Check::Off, None) => None,
+            (Check::By(by), None) => by(parts, body).map(|own| {
+                let mut all = of_head(parts);
+                all.push(own.to_bytes());
+                all.finish()
+            }),
+            (Check::Bytes | Check::Off, None) => Some(of_head(parts).finish()),
         }
     }
 }
@@ -93,14 +103,25 @@ impl fmt::Debug for PayloadCheck {
 fn of_head(parts: &Parts) -> Fingerprinter {
     let mut head = Fingerprinter::new();
     head.part(parts.method.as_str());
-    head.part(parts.uri.path_and_query().map_or("", |target| target.as_str()));
+    head.part(target(parts).path_and_query().map_or("", |target| target.as_str()));
     head
+}
+
+/// What the client asked for. Behind a nested router a request's own URI has lost what it begins with, and with it what
+/// tells `/a/orders` and `/b/orders` apart.
+#[cfg(feature = "axum")]
+pub(crate) fn target(parts: &Parts) -> &Uri {
+    parts.extensions.get::<axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
+}
+
+#[cfg(not(feature = "axum"))]
+pub(crate) fn target(parts: &Parts) -> &Uri {
+    &parts.uri
 }
 
 fn of_json(parts: &Parts, body: &Bytes, excluded: &[Box<str>]) -> Fingerprint {
     let mut all = of_head(parts);
-    let parsed = serde_json::from_slice::<Value>(body).ok();
-    let json = parsed.and_then(|mut value| {
+    let json = unambiguous(body).and_then(|mut value| {
         excluded.iter().for_each(|pointer| leave_out(&mut value, pointer));
         Fingerprint::of(&value).ok()
     });

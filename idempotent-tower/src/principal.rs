@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use idempotent_core::{KeyPart, Parts as KeyParts};
+use idempotent_core::{KeyPart, Parts as KeyParts, key_hash};
 
 type Named = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 
@@ -76,10 +76,14 @@ impl Caller {
     }
 }
 
+/// Subjects are as long as whoever issues them likes; the executor takes 1,024 bytes.
+const LONG: usize = 512;
+
 /// Named and nameless callers never fall together, whatever the name.
 impl KeyPart for Caller {
     fn feed(&self, parts: &mut KeyParts) {
         match &self.0 {
+            Some(name) if name.len() > LONG => ("long", key_hash(name.as_bytes())).feed(parts),
             Some(name) => ("named", name).feed(parts),
             None => "anonymous".feed(parts),
         }

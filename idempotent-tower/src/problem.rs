@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use idempotent_core::{KeyError, Rejection};
 use serde::Serialize;
 
-use crate::InvalidKey;
+use crate::{Idempotent, InvalidKey};
 
 /// What went wrong, for programs: the `code` of the answer, and the end of its `type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -47,7 +47,7 @@ pub enum ProblemKind {
     Misconfigured,
     /// 503: the record store cannot be reached; nothing was done.
     StoreUnavailable,
-    /// 503: the service is shutting down; nothing was done.
+    /// 503: the service is shutting down. What had not begun was not done; a run that was cut off has an unknown effect.
     Draining,
     /// 503: the run was interrupted, and its effect is unknown.
     Interrupted,
@@ -138,9 +138,7 @@ impl ProblemKind {
             Self::HandlerPanicked => "The request failed. It may be tried again with the same key.",
             Self::Misconfigured => "The service is not set up for this request; its log says why.",
             Self::StoreUnavailable => "The request was not handled. Try again later with the same key.",
-            Self::Draining => {
-                "This instance is shutting down; the request was not handled. Try again with the same key."
-            }
+            Self::Draining => "This instance is shutting down. Try again with the same key.",
             Self::Interrupted => "The request was interrupted. Try again later with the same key.",
         }
     }
@@ -259,14 +257,16 @@ impl Problem {
         // Text and numbers only: it cannot fail.
         let mut response = Response::new(Bytes::from(serde_json::to_vec(&body).unwrap_or_default()));
         *response.status_mut() = status;
+        // Of this moment: a layer further out must not keep it, whatever it keeps else.
+        response.extensions_mut().insert(Idempotent::release());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(*after)));
         }
-        if let Some(docs) = docs {
-            headers.insert(LINK, docs.clone());
+        if matches!(kind, ProblemKind::MissingKey | ProblemKind::InvalidKey | ProblemKind::KeyReused) {
+            headers.insert(LINK, docs.clone().unwrap_or(DOCS));
         }
         if let Some(location) = location {
             headers.insert(LOCATION, location.clone());
@@ -289,6 +289,10 @@ impl From<InvalidKey> for Problem {
         Self::new(ProblemKind::InvalidKey).detail(invalid.to_string())
     }
 }
+/// Where clients read how to send keys, unless told otherwise: the page that [`Problem::BASE`] is on.
+const DOCS: HeaderValue = HeaderValue::from_static(
+    "<https://docs.rs/idempotent-rs/latest/idempotent/docs/http/index.html>; rel=\"describedby\"",
+);
 
 /// `Retry-After` knows no fractions, and zero would bring a client back at once.
 fn whole_seconds(after: Duration) -> u64 {

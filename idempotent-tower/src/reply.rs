@@ -14,24 +14,34 @@ use crate::ResponseRules;
 use crate::body::{Read, ResponseBody};
 use crate::kept::{Kept, KeptBody};
 
-/// Judges one answer by the rules that apply to it.
+/// Judges one answer by the rules that apply to it; `spills` where a spilled body can be fetched again.
 pub(crate) async fn judge<B: Body<Data = Bytes>>(
     response: Response<B>,
     rules: Arc<ResponseRules>,
+    spills: bool,
 ) -> Split<Kept<B>, Response<B>> {
     if !rules.stores(&response) {
         return Split::Transient(response);
     }
     let (parts, body) = response.into_parts();
     let hint = body.size_hint();
+    let spill = rules.spill.as_ref().filter(|_| spills);
+    let most = spill.map_or(rules.max_response, |spill| spill.max.max(rules.max_response));
     let buffered = match hint.upper() {
-        Some(most) => most <= rules.max_response,
-        None => rules.buffer_unknown && hint.lower() <= rules.max_response,
+        // The connection goes on as something else: there is nothing to give to anybody but this client.
+        _ if parts.status.is_informational() => false,
+        Some(upper) => upper <= most,
+        None => rules.buffer_unknown && hint.lower() <= most,
     };
-    let body =
-        if buffered { buffer(body, rules.max_response).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
-    let http::response::Parts { status, headers, extensions, .. } = parts;
-    Split::Value(Kept { status, headers, extensions, body, rules: Some(rules) })
+    let body = if buffered { buffer(body, most).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
+    let large = match (&body, spill) {
+        (KeptBody::Whole(bytes, trailers), Some(spill)) if bytes.len() as u64 > rules.max_response => {
+            Some((spill, rules.kept(&parts, bytes.clone(), trailers.is_some()).into_body()))
+        }
+        _ => None,
+    };
+    let spilled = if let Some((spill, body)) = large { spill.put(body).await } else { None };
+    Split::Value(Kept { parts, body, spilled, rules: Some(rules) })
 }
 
 /// Reads a body that should be small. One that is not, or breaks, goes to its caller as it came: the handler is done.
@@ -101,7 +111,7 @@ impl<B: Body<Data = Bytes>, E> Replies<Result<Answer<B>, E>> for Replying<B, E> 
             Ok(answer) => answer,
             Err(error) => return Split::Transient(Failure::Service(error)),
         };
-        match judge(response, rules).await {
+        match judge(response, rules, true).await {
             Split::Value(kept) => Split::Value(kept),
             Split::Transient(response) | Split::Permanent(response) => Split::Transient(Failure::Response(response)),
         }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
+use http::response::Parts;
 use http::{Response, StatusCode};
+use idempotent_core::{OnLeaseLost, Policy};
+
+use crate::spill::{Spill, Spilled};
 
 /// Which statuses end a request for good. Any other frees the key: a retry runs the handler again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,9 +95,10 @@ impl ReplayHeader {
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// True of one connection only (RFC 9110, section 7.6.1); the length is counted anew.
-const OF_CONNECTION: [HeaderName; 9] = [
+const OF_CONNECTION: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
@@ -104,7 +109,10 @@ const OF_CONNECTION: [HeaderName; 9] = [
 ];
 
 /// True of one moment, or meant for one browser (RFC 6265): kept only if asked for.
-const OF_MOMENT: [HeaderName; 2] = [header::DATE, header::SET_COOKIE];
+const OF_MOMENT: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
+
+/// What the headers of a kept answer may come to, in bytes, beside its body.
+pub(crate) const MAX_HEADERS: usize = 256 << 10;
 
 type Sanitizer = dyn Fn(&mut Response<Bytes>) + Send + Sync;
 
@@ -119,6 +127,7 @@ pub struct ResponseRules {
     dropped: Vec<HeaderName>,
     kept: Vec<HeaderName>,
     sanitizer: Option<Arc<Sanitizer>>,
+    pub(crate) spill: Option<Spilled>,
 }
 
 impl Default for ResponseRules {
@@ -131,6 +140,7 @@ impl Default for ResponseRules {
             dropped: Vec::new(),
             kept: Vec::new(),
             sanitizer: None,
+            spill: None,
         }
     }
 }
@@ -152,6 +162,17 @@ impl ResponseRules {
     /// 1 MiB
     pub fn max_response(mut self, bytes: u64) -> Self {
         self.max_response = bytes;
+        self
+    }
+
+    /// Keeps bodies over [`max_response`](Self::max_response) elsewhere, up to `max` bytes: they are held in memory while
+    /// they are written there. Still larger ones pass through, and so do those that do not say how long they are, unless
+    /// [`buffer_unknown`](Self::buffer_unknown) says otherwise. For the layer only.
+    ///
+    /// # Default
+    /// None are kept
+    pub fn spill(mut self, to: impl Spill, max: u64) -> Self {
+        self.spill = Some(Spilled { to: Arc::new(to), max });
         self
     }
 
@@ -208,15 +229,24 @@ impl ResponseRules {
         }
     }
 
-    /// What is kept of an answer.
-    pub(crate) fn kept(&self, status: StatusCode, headers: &HeaderMap, body: Bytes) -> Response<Bytes> {
+    /// What these rules need of the executor: room for all that they keep, and a run that goes on without its lease, since
+    /// its effect has happened and its client waits for the answer.
+    pub(crate) fn policy(&self) -> Policy {
+        let room = self.max_response.saturating_add(2 * MAX_HEADERS as u64);
+        Policy::new().max_result(room).on_lease_lost(OnLeaseLost::Finish)
+    }
+
+    /// What is kept of an answer; a list of trailers only with the trailers.
+    pub(crate) fn kept(&self, parts: &Parts, body: Bytes, trailers: bool) -> Response<Bytes> {
+        let Parts { status, headers, .. } = parts;
         let mut kept = Response::new(body);
-        *kept.status_mut() = status;
+        *kept.status_mut() = *status;
         // Hop-by-hop is also what `Connection` names.
         let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
         let hops: Vec<&str> = named.flat_map(|list| list.split(',')).map(str::trim).collect();
         for (name, value) in headers {
-            let hop = OF_CONNECTION.contains(name) || hops.iter().any(|hop| name.as_str().eq_ignore_ascii_case(hop));
+            let hop = (OF_CONNECTION.contains(name) && !(trailers && name == header::TRAILER))
+                || hops.iter().any(|hop| name.as_str().eq_ignore_ascii_case(hop));
             let moment = OF_MOMENT.contains(name) && !self.kept.contains(name);
             if !hop && !moment && !self.dropped.contains(name) {
                 kept.headers_mut().append(name, value.clone());

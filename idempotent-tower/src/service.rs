@@ -39,8 +39,8 @@ pin_project! {
     /// The answer to come.
     ///
     /// # Cancellation
-    /// Dropped before the handler runs, nothing has happened. After that the handler goes on in its own task, unless
-    /// the layer says otherwise.
+    /// Dropped before the request's body is in, nothing has happened. After that the request goes on in its own task,
+    /// unless the layer says otherwise.
     pub struct ResponseFuture<F, R: Body, E> {
         #[pin]
         way: Way<F, R, E>,

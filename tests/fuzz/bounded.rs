@@ -1,11 +1,12 @@
 //! Each fuzz target on its corpus, and on 20,000 inputs made of it by chance that repeats. `FUZZ_INPUTS=1000000` makes
-//! more; `fuzz/` has the targets for cargo-fuzz, which looks for inputs that go new ways.
+//! more, `FUZZ_SECONDS=60` as many as fit into that time; `fuzz/` has the targets for cargo-fuzz, which looks for inputs that go new ways.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, missing_docs)]
 mod mutate;
 mod red;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use idempotent_fuzz_bodies::{ALL, Body};
 
@@ -21,10 +22,13 @@ fn ways(target: &str) -> BTreeMap<&'static str, u32> {
         *ways.entry(feed(target, body, input)).or_default() += 1;
     }
     let mut mutator = Mutator::new(1, corpus);
-    for _ in 0..inputs {
+    let seconds = std::env::var("FUZZ_SECONDS").map(|text| Duration::from_secs(text.parse().unwrap()));
+    let (begun, mut made) = (Instant::now(), 0);
+    while seconds.as_ref().map_or(made < inputs, |seconds| begun.elapsed() < *seconds) {
+        made += 1;
         *ways.entry(feed(target, body, &mutator.next())).or_default() += 1;
     }
-    eprintln!("{target}: {ways:?}");
+    eprintln!("{target}: {made} inputs, {ways:?}");
     ways
 }
 
@@ -75,6 +79,16 @@ fn durations_mean_the_same_in_policy_attribute_and_print() {
 #[test]
 fn keys_are_equal_if_and_only_if_all_their_parts_are() {
     each_way_was_gone("keys", &["a key", "empty", "too long", "without a name"]);
+}
+
+#[test]
+fn a_header_holds_a_key_by_the_rules_or_is_refused_in_silence() {
+    each_way_was_gone("http_key", &["bare", "quoted", "with parameters", "refused", "empty", "several lines"]);
+}
+
+#[test]
+fn an_answer_is_replayed_as_it_was_and_a_damaged_one_is_refused() {
+    each_way_was_gone("kept", &["read", "read without a body", "refused"]);
 }
 
 #[test]

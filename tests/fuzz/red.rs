@@ -1,12 +1,15 @@
 //! Each body notices what is wrong: a wrong form, reader, maker or judge fails it.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use http::HeaderMap;
 use idempotent_core::{Identity, Policy, Record, Scene, StoreError, StoreErrorKind};
 use idempotent_fuzz_bodies::durations::Reader;
+use idempotent_fuzz_bodies::kept::Seen;
 use idempotent_fuzz_bodies::keys::{Fields, Maker};
 use idempotent_fuzz_bodies::policy::Judge;
 use idempotent_fuzz_bodies::record_bytes::Form;
-use idempotent_fuzz_bodies::{durations, keys, policy, record_bytes};
+use idempotent_fuzz_bodies::{durations, http_key, kept, keys, policy, record_bytes};
+use idempotent_tower::{InvalidKey, KeySyntax};
 
 use super::corpus;
 use super::mutate::Mutator;
@@ -92,6 +95,63 @@ fn a_wrong_maker_of_keys_is_noticed() {
         assert!(is_noticed("keys", |input| keys::hold(&Maker { key }, input)));
     }
 }
+
+#[test]
+fn a_wrong_reader_of_keys_in_headers_is_noticed() {
+    type Read = fn(KeySyntax, &HeaderMap) -> Result<Option<String>, InvalidKey>;
+    let first: Read = |syntax, headers| {
+        let line = headers.get("idempotency-key").cloned().map(|line| (IDEMPOTENCY_KEY, line));
+        (http_key::Reader::REAL.read)(syntax, &HeaderMap::from_iter(line))
+    };
+    let raw: Read = |syntax, headers| {
+        let key = (http_key::Reader::REAL.read)(syntax, headers)?;
+        Ok(key.map(|_| String::from_utf8_lossy(headers["idempotency-key"].as_bytes()).into_owned()))
+    };
+    let shouting: Read =
+        |syntax, headers| Ok((http_key::Reader::REAL.read)(syntax, headers)?.map(|key| key.to_ascii_lowercase()));
+    let taking: Read = |syntax, headers| {
+        let any = || headers["idempotency-key"].to_str().ok().map(str::to_owned);
+        (http_key::Reader::REAL.read)(syntax, headers).or_else(|why| any().map(Some).ok_or(why))
+    };
+    let strict: Read = |_, headers| (http_key::Reader::REAL.read)(KeySyntax::Structured, headers);
+    for read in [first, raw, shouting, taking, strict] {
+        assert!(is_noticed("http_key", |input| http_key::hold(&http_key::Reader { read }, input)));
+    }
+}
+
+#[test]
+fn a_wrong_form_of_answers_is_noticed() {
+    let sorting: fn(&[u8]) -> Result<Seen, String> = |bytes| {
+        let mut seen = (kept::Form::REAL.decode)(bytes)?;
+        seen.body.iter_mut().for_each(|body| body.sort_unstable());
+        Ok(seen)
+    };
+    let leaking: fn(&[u8]) -> Result<Seen, String> =
+        |bytes| (kept::Form::REAL.decode)(bytes).map_err(|why| format!("{why}: {}", bytes.escape_ascii()));
+    let trusting: fn(&[u8]) -> Result<Seen, String> = |bytes| {
+        let _length = bytes[bytes.len() - 1];
+        (kept::Form::REAL.decode)(bytes)
+    };
+    for decode in [sorting, leaking, trusting] {
+        assert!(is_noticed("kept", |input| kept::hold(&kept::Form { decode, ..kept::Form::REAL }, input)));
+    }
+    let with_cookies: fn(&Seen) -> Seen = Seen::clone;
+    let single: fn(&Seen) -> Seen = |answer| {
+        let mut seen = (kept::Form::REAL.replay)(answer);
+        seen.headers.dedup_by(|one, other| one.0 == other.0);
+        seen
+    };
+    let text: fn(&Seen) -> Seen = |answer| {
+        let mut seen = (kept::Form::REAL.replay)(answer);
+        seen.body = seen.body.map(|body| String::from_utf8_lossy(&body).into_owned().into_bytes());
+        seen
+    };
+    for replay in [with_cookies, single, text] {
+        assert!(is_noticed("kept", |input| kept::hold(&kept::Form { replay, ..kept::Form::REAL }, input)));
+    }
+}
+
+const IDEMPOTENCY_KEY: http::HeaderName = http::HeaderName::from_static("idempotency-key");
 
 #[test]
 fn a_wrong_judge_of_policies_is_noticed() {

@@ -73,7 +73,7 @@ impl Executor {
     /// A panic of the handler frees the keys it was given, then goes on.
     pub async fn run_batch<P, C, R, T, F, Fut>(
         &self,
-        items: Vec<(Call, T)>,
+        mut items: Vec<(Call, T)>,
         handler: Handler<P, C, R, F>,
     ) -> Vec<Answer<P::Output<R>>>
     where
@@ -83,6 +83,11 @@ impl Executor {
         Fut: Future<Output = Vec<R>>,
     {
         let frame = Frame::current();
+        if let Some(needed) = P::policy() {
+            for (call, _) in &mut items {
+                call.policy = call.policy.or(self.policy(&call.identity.scene)).or(needed);
+            }
+        }
         let (run, rules) = handler.take();
         let mut others = Vec::new();
         let (mut given, mut mine): (Vec<_>, Vec<Mine<'_>>) = (Vec::new(), Vec::new());

@@ -1,0 +1,8 @@
+//! The header that a request's key stands in.
+#![no_main]
+
+use idempotent_fuzz_bodies::http_key::{Reader, hold};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    hold(&Reader::REAL, input);
+});
