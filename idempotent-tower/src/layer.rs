@@ -83,6 +83,9 @@ pub(crate) enum Scope {
     Named(Cow<'static, str>),
 }
 
+/// What status and headers of an answer may take in its record, in bytes.
+const HEAD: u64 = 64 << 10;
+
 impl IdempotencyLayer {
     /// The window of [`params`](Self::params), unless told otherwise.
     pub const WINDOW: Duration = Duration::from_secs(5);
@@ -345,7 +348,11 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService::new(inner, Arc::new(self.shared.clone()))
+        let mut shared = self.shared.clone();
+        // What is kept is the body with its head: a body of just the size that is taken must fit with it.
+        let most = shared.response.max_response.saturating_add(HEAD);
+        shared.policy = shared.policy.or(Policy::new().max_result(most));
+        IdempotencyService::new(inner, Arc::new(shared))
     }
 }
 
