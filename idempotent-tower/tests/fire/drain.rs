@@ -1,8 +1,15 @@
 //! SIGTERM.
+use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_core::{Executor, MemoryStore};
+use idempotent_tower::IdempotencyLayer;
+use tokio::sync::Semaphore;
+
 use crate::support::process::Settings;
-use crate::support::{Ask, Backing, Client, Kind, ServerProcess, until};
+use crate::support::shop::principal;
+use crate::support::stores::SlowClaims;
+use crate::support::{Ask, Backing, Client, Kind, PATIENCE, Server, ServerProcess, until};
 
 /// Until new requests are turned away. Each has a key of its own, so that none is told of another.
 async fn draining(client: &mut Client) {
@@ -92,4 +99,32 @@ async fn b36_what_outlasts_the_grace_is_abandoned_told_so_and_taken_over_after_i
         panic!("{:?}", settings.runs("lamp"))
     };
     assert!(taken_over == number && refused > 0, "{refused} refused");
+}
+
+/// Its handler had not started: the key is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b36_a_claim_that_is_granted_while_the_server_drains_is_given_back_without_a_run() {
+    let store = MemoryStore::new();
+    let (made, may) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let slow = Executor::new(SlowClaims { inner: store.clone(), made: made.clone(), may: may.clone() });
+    let layer = |executor: &Executor| IdempotencyLayer::new(executor.clone(), principal());
+    let server = Server::of(slow.clone(), layer(&slow)).await;
+    let mut client = Client::connect(server.address).await;
+    client.send(&Ask::order("k", "lamp").bytes()).await;
+    made.acquire().await.unwrap().forget();
+    let drained = tokio::spawn({
+        let slow = slow.clone();
+        async move { slow.drain(PATIENCE).await }
+    });
+    until("it drains", async || slow.is_draining()).await;
+    may.add_permits(1);
+    client.answer().await.is(503, "draining");
+    assert_eq!((drained.await.unwrap().abandoned, server.shop.total()), (0, 0));
+    let executor = Executor::new(store);
+    let next = Server::of(executor.clone(), layer(&executor)).await;
+    let mut client = Client::connect(next.address).await;
+    until("the key is free", async || client.ask(&Ask::order("k", "lamp")).await.status == 201).await;
+    // Had the lease run out, this run would be told so.
+    let runs = next.shop.executions();
+    assert!(runs.len() == 1 && runs[0].taken_over.is_none(), "{runs:?}");
 }

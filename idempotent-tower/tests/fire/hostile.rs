@@ -42,7 +42,7 @@ fn refused(answer: Option<&Answer>, secret: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n108_each_byte_in_a_key_is_taken_or_refused_before_anything_runs() {
+async fn n112_each_byte_in_a_key_is_taken_or_refused_before_anything_runs() {
     let server = Server::start().await;
     let mut client = None;
     let mut taken = 0;
@@ -69,7 +69,7 @@ async fn n108_each_byte_in_a_key_is_taken_or_refused_before_anything_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n109_forms_that_are_no_one_key_are_refused_before_anything_runs() {
+async fn n109_n110_n111_forms_that_are_no_one_key_are_refused_before_anything_runs() {
     let server = Server::start().await;
     let mut client = None;
     let long = "secret-".repeat(40);
@@ -111,7 +111,7 @@ async fn n109_forms_that_are_no_one_key_are_refused_before_anything_runs() {
 
 /// Two keys where one is meant, or one where there are two: each spelling has one meaning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quoted_bare_and_padded_spellings_of_a_key_are_one_key() {
+async fn n110_quoted_bare_and_padded_spellings_of_a_key_are_one_key() {
     let server = Server::start().await;
     let mut client = Client::connect(server.address).await;
     let order = client.ask(&Ask::order("abc", "lamp")).await.made();

@@ -55,9 +55,9 @@ async fn a_body_whose_framing_is_broken_is_not_run() {
     for broken in ["zz\r\n", "5\r\nabcdefgh\r\n0\r\n\r\n", "ffffffffffffffffff\r\na", "-1\r\na\r\n0\r\n\r\n"] {
         let mut client = Client::connect(server.address).await;
         client.send(&[&head, broken.as_bytes()].concat()).await;
-        match client.answer_or_end().await {
-            Some(answer) => assert_eq!(answer.status, 400, "{broken:?}: {answer}"),
-            None => {}
+        // Or it just hangs up.
+        if let Some(answer) = client.answer_or_end().await {
+            assert_eq!(answer.status, 400, "{broken:?}: {answer}");
         }
     }
     assert_eq!((server.shop.total(), server.executor.counts().deliveries()), (0, 0));
