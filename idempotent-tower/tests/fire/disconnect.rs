@@ -72,7 +72,7 @@ async fn fifty_handlers_whose_clients_are_gone_run_to_their_ends() {
 /// Its effect is unknown: the key is left to its lease, and the run that takes over is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_started_handler_that_is_cancelled_with_its_client_is_taken_over_after_its_lease() {
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(4);
     let server = Server::with(|layer| layer.cancel_on_disconnect(true).lease(lease)).await;
     hang_up_midway(&server, &Ask::order("k", "lamp").hold(1)).await;
     until("the handler is dropped", async || server.shop.cut_off() == 1).await;

@@ -78,15 +78,12 @@ async fn b36_what_outlasts_the_grace_is_abandoned_told_so_and_taken_over_after_i
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let times = (Duration::from_secs(4), Duration::from_millis(500));
     let settings = Settings { lease: times.0, grace: times.1, ..Settings::new(backing.url(), folder.path()) };
-    let mut server = ServerProcess::start(&settings).await;
+    let (mut server, next) = (ServerProcess::start(&settings).await, ServerProcess::start(&settings).await);
     let mut endless = started(&server, &settings, &Ask::order("k", "lamp").hold(1), "lamp").await;
     server.terminate();
     let answer = endless.answer().await;
     assert_eq!(answer.status, 503, "{answer}");
     answer.retry_after();
-    assert_eq!(server.ended().await.code(), Some(0));
-
-    let next = ServerProcess::start(&settings).await;
     let mut client = Client::connect(next.address).await;
     let mut refused = 0;
     until("the lease is over", async || {
@@ -99,6 +96,7 @@ async fn b36_what_outlasts_the_grace_is_abandoned_told_so_and_taken_over_after_i
         panic!("{:?}", settings.runs("lamp"))
     };
     assert!(taken_over == number && refused > 0, "{refused} refused");
+    assert_eq!(server.ended().await.code(), Some(0));
 }
 
 /// Its handler had not started: the key is given back.

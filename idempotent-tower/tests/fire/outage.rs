@@ -11,7 +11,7 @@ use crate::support::stores::redis;
 use crate::support::{Answer, Ask, Client, Server, until};
 
 /// How long these servers wait for their store.
-const WAIT: Duration = Duration::from_millis(500);
+const WAIT: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn server(url: &str) -> Server {
@@ -104,6 +104,37 @@ async fn a_claim_whose_reply_is_lost_runs_once() {
         works_again(&server, &mut client, &format!("k{number}"), &format!("sku{number}")).await;
     }
     assert_eq!((proxy.met(), server.shop.total()), (5, 5));
+}
+
+/// An end whose reply is lost is told again: a retry finds the answer, and nothing runs twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_whose_reply_is_lost_is_recorded_all_the_same() {
+    let store = RedisServer::start();
+    let proxy = Proxy::start(&store.address()).await;
+    let executor = redis(&proxy.url(), WAIT).await;
+    // With leases that need no renewal meanwhile: it is the end that the fault meets.
+    let server = Server::of(executor.clone(), IdempotencyLayer::new(executor, principal())).await;
+    let mut client = Client::connect(server.address).await;
+    let faults =
+        [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
+    for (number, fault) in (1..).zip(faults) {
+        let (key, sku) = (format!("k{number}"), format!("sku{number}"));
+        client.send(&Ask::order(&key, &sku).hold(number).bytes()).await;
+        until("it runs", async || server.shop.count(&sku) == 1).await;
+        proxy.fail_next(fault);
+        server.shop.open(number);
+        let order = client.answer().await.made();
+        let mut answer = client.ask(&Ask::order(&key, &sku)).await;
+        until("it is recorded", async || {
+            if answer.status != 201 {
+                answer = client.ask(&Ask::order(&key, &sku)).await;
+            }
+            answer.status == 201
+        })
+        .await;
+        assert_eq!((answer.replayed(), server.shop.count(&sku)), (order, 1), "{fault:?}");
+    }
+    assert_eq!(proxy.met(), 5);
 }
 
 /// What has happened has happened: its client is told so. Once the store is back its key is known, or free.
