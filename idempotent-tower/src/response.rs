@@ -157,6 +157,7 @@ impl fmt::Debug for ResponseRules {
 
 impl ResponseRules {
     /// The largest body kept, in bytes. A larger one passes through, and duplicates learn that the request is done.
+    /// The layer sets `max_result` by it, unless its own policy says otherwise.
     ///
     /// # Default
     /// 1 MiB

@@ -24,6 +24,7 @@ cargo xtask COMMAND
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
   soak model        what takes too long for CI: the largest variants of the model check
   soak chaos        likewise: a minute of chaos on each topology, and on each weakened script
+  soak fire         likewise: 2,000 rounds of each race over HTTP, and 300,000 hostile keys
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
@@ -36,7 +37,7 @@ cargo xtask COMMAND
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
-const SOAKS: [&str; 2] = ["model", "chaos"];
+const SOAKS: [&str; 3] = ["model", "chaos", "fire"];
 const BENCHES: [&str; 2] = ["core", "redis"];
 
 /// A command that was not understood; why goes to stderr.
@@ -82,8 +83,9 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["check"] => check::all(),
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
+        ["soak", "fire"] => soak::fire(),
         ["soak"] => return Err(incomplete("soak", &SOAKS)),
-        ["soak", "model" | "chaos", other, ..] => return Err(unknown(other, &[])),
+        ["soak", "model" | "chaos" | "fire", other, ..] => return Err(unknown(other, &[])),
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),

@@ -18,3 +18,12 @@ pub(crate) fn chaos() -> Done {
     let status = stream(&mut command, |_| {})?;
     Ok(status.success())
 }
+
+/// More rounds of each race over HTTP, and more hostile keys, than CI has time for.
+pub(crate) fn fire() -> Done {
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "fire"])?;
+    command.args(["--", "races::", "hostile::", "--test-threads=1"]);
+    command.env("IDEMPOTENT_FIRE_ROUNDS", "2000").env("FUZZ_INPUTS", "300000");
+    let status = stream(&mut command, |_| {})?;
+    Ok(status.success())
+}

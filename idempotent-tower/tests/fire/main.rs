@@ -1,0 +1,18 @@
+//! The layer under fire: real sockets and processes, clients that write the bytes themselves, and handlers that count how
+//! often they really ran.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, missing_debug_implementations)]
+mod bodies;
+mod crash;
+mod disconnect;
+mod drain;
+mod hostile;
+mod http2;
+mod keys;
+mod outage;
+mod pipelining;
+mod principals;
+mod races;
+mod scenes;
+mod support;
+mod uploads;
+mod waiting;
