@@ -1,6 +1,7 @@
 //! One request's way: key, principal, body, fingerprint; then the executor's; then the answer's words.
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -59,17 +60,20 @@ impl Shared {
             return passed.map(|response| response.map(ResponseBody::passing));
         };
         let (executor, rules) = (self.executor.clone(), self.response.clone());
+        // On the heap: each future on the way to the handler would have room for them once more, and be moved with it.
+        let (call, handled) = (Box::new(call), Box::new((inner, parts, body)));
         let run = async move {
             let handler = async || {
+                let (mut inner, parts, body) = *handled;
                 let mut request = Request::from_parts(parts, B::from(body));
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
                 }
                 inner.call(request).await.map(|response| Answer { response, rules })
             };
-            executor.run(call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
+            executor.run(*call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
         };
-        let run = AssertUnwindSafe(run).catch_unwind();
+        let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
         let told = if self.detached { detached(run).await } else { run.await };
         match told {
             Ok(told) => self.answer(told),
@@ -206,11 +210,10 @@ impl Shared {
 }
 
 /// Runs in a task of its own, unless it ends at once: what needs no waiting is not worth one.
-async fn detached<F>(run: F) -> F::Output
+async fn detached<F>(mut run: Pin<Box<F>>) -> F::Output
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
-    let mut run = Box::pin(run);
     match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
         Poll::Ready(output) => output,
         Poll::Pending => Executor::detach(run).await,

@@ -91,7 +91,7 @@ impl ReplayHeader {
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// True of one connection only (RFC 9110, section 7.6.1); the length is counted anew.
-const OF_CONNECTION: [HeaderName; 9] = [
+static OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -104,7 +104,7 @@ const OF_CONNECTION: [HeaderName; 9] = [
 ];
 
 /// True of one moment, or meant for one browser (RFC 6265): kept only if asked for.
-const OF_MOMENT: [HeaderName; 2] = [header::DATE, header::SET_COOKIE];
+static OF_MOMENT: [HeaderName; 2] = [header::DATE, header::SET_COOKIE];
 
 type Sanitizer = dyn Fn(&mut Response<Bytes>) + Send + Sync;
 

@@ -28,12 +28,14 @@ cargo xtask COMMAND
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   bench redis [FILTER] [--json | --write]
                     what a run over Redis costs beside the bare commands, on a private server
+  bench http [FILTER] [--json | --write]
+                    what REST costs beside the bare route, and beside axum-idempotent; driven by wrk
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 2] = ["model", "chaos"];
-const BENCHES: [&str; 2] = ["core", "redis"];
+const BENCHES: [&str; 3] = ["core", "redis", "http"];
 
 /// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
@@ -84,6 +86,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
+        ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
@@ -141,8 +144,8 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis"),
-            (&["bench"], "`bench` needs one of: core, redis"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http"),
+            (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["tset"], "did you mean `test`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),

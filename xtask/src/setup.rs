@@ -8,12 +8,14 @@ use std::process::{Command, Stdio};
 use crate::tools::{Done, stream};
 
 /// A program and Debian's packages that bring it.
-const NEEDED: [(&str, &[&str]); 4] = [
+const NEEDED: [(&str, &[&str]); 5] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
     // The clock of a server that a test shifts is a small library in C.
     ("cc", &["gcc", "libc6-dev"]),
+    // Drives `bench http`, which the tests run once.
+    ("wrk", &["wrk"]),
 ];
 
 /// What is missing, by apt-get where that is allowed; else says how. Does nothing where everything is there.
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_installed() {
         assert_eq!(missing(|_| true), Vec::<&str>::new());
-        assert_eq!(missing(|program| program == "cc" || program == "openssl"), ["redis-server", "redis-tools"]);
+        assert_eq!(missing(|program| program == "cc" || program == "openssl"), ["redis-server", "redis-tools", "wrk"]);
         assert!(installed("cargo") && !installed("redis-server-of-nowhere"));
     }
 }
