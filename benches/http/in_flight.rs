@@ -57,7 +57,8 @@ fn held(route: impl FnOnce(Arc<Semaphore>) -> Router, requests: u64) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let gate = Arc::new(Semaphore::new(0));
-        let route = route(gate.clone());
+        // As `axum::serve` has it: else each request would put the layer on anew.
+        let route = route(gate.clone()).with_state::<()>(());
         let mut calls: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::with_capacity(usize::try_from(requests).unwrap());
         let region = Region::new(ALLOCATOR);
         for number in 0..requests {

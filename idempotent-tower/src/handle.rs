@@ -45,26 +45,28 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, mut inner: S, parts: Parts, body: B) -> Answered<R, S::Error>
+    /// The service and the request's head are on the heap, and so is the call: each future on the way to the handler
+    /// would have room for them once more, and be moved with it.
+    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, taken: Box<(S, Parts)>, body: B) -> Answered<R, S::Error>
     where
         S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Send + 'static> + Send + 'static,
         B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
         R: Body<Data = Bytes, Error: Send> + Send + 'static,
     {
-        let (call, body) = match self.call(&parts, body).await {
+        let (call, body) = match self.call(&taken.1, body).await {
             Ok(read) => read,
             Err(refused) => return Ok(refused.map(whole)),
         };
         let Some(call) = call else {
-            let passed = inner.call(Request::from_parts(parts, body.into())).await;
+            let (mut inner, parts) = *taken;
+            let passed = Box::pin(inner.call(Request::from_parts(parts, body.into()))).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
         let (executor, rules) = (self.executor.clone(), self.response.clone());
-        // On the heap: each future on the way to the handler would have room for them once more, and be moved with it.
-        let (call, handled) = (Box::new(call), Box::new((inner, parts, body)));
+        let call = Box::new(call);
         let run = async move {
             let handler = async || {
-                let (mut inner, parts, body) = *handled;
+                let (mut inner, parts) = *taken;
                 let mut request = Request::from_parts(parts, B::from(body));
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
