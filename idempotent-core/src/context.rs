@@ -104,7 +104,7 @@ impl Lease {
     /// The lease this task runs under, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
-        Frame::current().lease
+        FRAME.try_with(|frame| frame.lease.clone()).ok().flatten()
     }
 }
 

@@ -178,7 +178,8 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        match self.claim(prepared, &frame, &mut report).await {
+        // Boxed: what a claim needs is given back before the handler runs, however long that takes.
+        match Box::pin(self.claim(prepared, &frame, &mut report)).await {
             // Boxed, as its end is: three small pieces cost less than one that allocators take for large.
             Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
             Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {

@@ -1,6 +1,7 @@
 //! One request's way: key, principal, body, fingerprint; then the executor's; then the answer's words.
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -44,23 +45,28 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, mut inner: S, parts: Parts, body: B) -> Answered<R, S::Error>
+    /// The service and the request's head are on the heap, and so is the call: each future on the way to the handler
+    /// would have room for them once more, and be moved with it.
+    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, taken: Box<(S, Parts)>, body: B) -> Answered<R, S::Error>
     where
         S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Send + 'static> + Send + 'static,
         B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
         R: Body<Data = Bytes, Error: Send> + Send + 'static,
     {
-        let (call, body) = match self.call(&parts, body).await {
+        let (call, body) = match self.call(&taken.1, body).await {
             Ok(read) => read,
             Err(refused) => return Ok(refused.map(whole)),
         };
         let Some((call, key)) = call else {
-            let passed = inner.call(Request::from_parts(parts, body.into())).await;
+            let (mut inner, parts) = *taken;
+            let passed = Box::pin(inner.call(Request::from_parts(parts, body.into()))).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
         let (executor, rules) = (self.executor.clone(), self.response.clone());
+        let call = Box::new(call);
         let run = async move {
             let handler = async || {
+                let (mut inner, parts) = *taken;
                 let mut request = Request::from_parts(parts, B::from(body));
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
@@ -70,9 +76,9 @@ impl Shared {
                 }
                 inner.call(request).await.map(|response| Answer { response, rules })
             };
-            executor.run(call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
+            executor.run(*call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
         };
-        let run = AssertUnwindSafe(run).catch_unwind();
+        let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
         let told = if self.detached { detached(run).await } else { run.await };
         match told {
             Ok(told) => self.answer(told).await,
@@ -225,11 +231,10 @@ impl Shared {
 }
 
 /// Runs in a task of its own, unless it ends at once: what needs no waiting is not worth one.
-async fn detached<F>(run: F) -> F::Output
+async fn detached<F>(mut run: Pin<Box<F>>) -> F::Output
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
-    let mut run = Box::pin(run);
     match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
         Poll::Ready(output) => output,
         Poll::Pending => Executor::detach(run).await,

@@ -1,6 +1,5 @@
 //! The layer, and everything that can be set on it.
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) executor: Executor,
     pub(crate) principal: Principal,
     pub(crate) scene: Scene,
-    pub(crate) methods: HashSet<Method>,
+    pub(crate) methods: Vec<Method>,
     pub(crate) skip: Option<Arc<Skip>>,
     pub(crate) scope: Scope,
     pub(crate) prefix: Option<Cow<'static, str>>,
@@ -96,7 +95,7 @@ impl IdempotencyLayer {
                 executor,
                 principal,
                 scene: Scene::Key { rules: KeyRules::default(), of: None, required: true },
-                methods: HashSet::from([Method::POST, Method::PATCH]),
+                methods: vec![Method::POST, Method::PATCH],
                 skip: None,
                 scope: Scope::Route(None),
                 prefix: None,

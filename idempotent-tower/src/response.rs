@@ -95,7 +95,7 @@ impl ReplayHeader {
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// True of one connection only (RFC 9110, section 7.6.1); the length is counted anew.
-const OF_CONNECTION: [HeaderName; 10] = [
+static OF_CONNECTION: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -109,7 +109,7 @@ const OF_CONNECTION: [HeaderName; 10] = [
 ];
 
 /// True of one moment, or meant for one browser (RFC 6265): kept only if asked for.
-const OF_MOMENT: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
+static OF_MOMENT: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
 
 /// What the headers of a kept answer may come to, in bytes, beside its body.
 pub(crate) const MAX_HEADERS: usize = 256 << 10;

@@ -101,7 +101,7 @@ where
         // The one that was asked whether it is ready goes; its clone waits for the next.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let handled = Box::pin(self.shared.clone().handle(inner, parts, body));
+        let handled = Box::pin(self.shared.clone().handle(Box::new((inner, parts)), body));
         ResponseFuture { way: Way::Handled { handled } }
     }
 }

@@ -13,12 +13,15 @@ use crate::tools::{Done, cargo, root};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bench {
     name: &'static str,
+    package: &'static str,
     /// Cargo's benches, in the order they are run.
     targets: &'static [&'static str],
 }
 
-pub(crate) const CORE: Bench = Bench { name: "core", targets: &["core", "heap"] };
-pub(crate) const REDIS: Bench = Bench { name: "redis", targets: &["redis"] };
+pub(crate) const CORE: Bench = Bench { name: "core", package: "idempotent-rs", targets: &["core", "heap"] };
+pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-rs", targets: &["redis"] };
+pub(crate) const HTTP: Bench =
+    Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
 
 /// What is asked for beside the name.
 #[derive(Debug, Default, PartialEq)]
@@ -55,7 +58,7 @@ impl Options {
 
 /// A goal that is missed is printed as missed, and is no failure: this machine may not be the one to judge by.
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
-    let mut run = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-rs"])?;
+    let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
     run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
     if !options.write {
         run.args(options.json.then_some("--json"));
@@ -105,7 +108,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS] {
+        for Bench { name, .. } in [CORE, REDIS, HTTP] {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
             let anew = page::with_table(&page, name, &figures).unwrap();

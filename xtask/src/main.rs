@@ -30,6 +30,8 @@ cargo xtask COMMAND
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
   bench redis [FILTER] [--json | --write]
                     what a run over Redis costs beside the bare commands, on a private server
+  bench http [FILTER] [--json | --write]
+                    what REST costs beside the bare route, and beside axum-idempotent; driven by wrk
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
   setup --browser   install Chromium and its driver, for the tests of the demo's page
@@ -38,7 +40,7 @@ Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim,
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 3] = ["model", "chaos", "fire"];
-const BENCHES: [&str; 2] = ["core", "redis"];
+const BENCHES: [&str; 3] = ["core", "redis", "http"];
 
 /// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
@@ -90,6 +92,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
+        ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
@@ -148,8 +151,8 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis"),
-            (&["bench"], "`bench` needs one of: core, redis"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http"),
+            (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["tset"], "did you mean `test`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),

@@ -11,7 +11,7 @@ use crate::tools::{Done, stream};
 /// A program and Debian's packages that bring it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 6] = [
+const NEEDED: [Needed; 7] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -20,6 +20,8 @@ const NEEDED: [Needed; 6] = [
     // Clients of the demo service that are not ours.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
+    // Drives `bench http`, which the tests run once.
+    ("wrk", &["wrk"]),
 ];
 
 /// For all tests but the extras.

@@ -4,14 +4,14 @@ use super::*;
 macro_rules! orders {
     ($name:ident, $reply:ty, |$run:ident, $order:ident| $body:expr) => {
         #[idempotent(
-                                            scene = rest,
-                                            scope = "orders",
-                                            key = key,
-                                            fingerprint = $order,
-                                            with = app,
-                                            reply = Http,
-                                            crate = ::idempotent_core,
-                                        )]
+                                                    scene = rest,
+                                                    scope = "orders",
+                                                    key = key,
+                                                    fingerprint = $order,
+                                                    with = app,
+                                                    reply = Http,
+                                                    crate = ::idempotent_core,
+                                                )]
         async fn $name(State(app): State<App>, key: IdempotencyKey, Json($order): Json<Order>) -> $reply {
             let $run = app.ran();
             $body

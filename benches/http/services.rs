@@ -1,0 +1,160 @@
+//! The route, served in several ways.
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::routing::post;
+use axum_idempotent::{IdempotentLayer, IdempotentOptions};
+use idempotent::{Caller, IdempotencyLayer, Principal};
+use idempotent::{Executor, MemoryStore, RedisStore};
+use idempotent_testkit::servers::RedisServer;
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use ruts::store::moka::MokaStore;
+use ruts::store::{SessionStore, Ttl};
+use ruts::{CookieOptions, Id, SessionLayer};
+use tempfile::NamedTempFile;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+use tower_cookies::CookieManagerLayer;
+
+use crate::route::{Runs, place, place_with_two_commands};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    Bare,
+    /// Behind our layer, on a memory store.
+    Memory,
+    /// Behind our layer, on Redis.
+    Redis,
+    TwoCommands,
+    AxumIdempotent,
+}
+
+/// axum-idempotent keeps all answers of a session in one map, which it goes through at each answer: as in a service with
+/// many users, each has few of them here.
+const USERS: usize = 10_000;
+
+pub struct Services {
+    runtime: Runtime,
+    redis: Executor,
+    connection: MultiplexedConnection,
+    users: Vec<Id>,
+    /// Their names, for the one that asks.
+    pub names: NamedTempFile,
+}
+
+/// Serves until it is dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Services {
+    pub fn new(server: &RedisServer) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            // A thread that ends takes its processor time with it.
+            .thread_keep_alive(Duration::from_secs(3_600))
+            .build()
+            .unwrap();
+        let (redis, connection) = runtime.block_on(async {
+            let store = RedisStore::connect(server.url()).await.unwrap();
+            // No timer for each answer.
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let client = redis::Client::open(server.url()).unwrap();
+            (Executor::new(store), client.get_multiplexed_async_connection_with_config(&config).await.unwrap())
+        });
+        let users: Vec<_> = (0..USERS).map(|_| Id::default()).collect();
+        let mut names = NamedTempFile::new().unwrap();
+        for user in &users {
+            writeln!(names, "{user}").unwrap();
+        }
+        Self { runtime, redis, connection, users, names }
+    }
+
+    /// The route in this way, with nothing known of any key, except for Redis' own.
+    pub fn route(&self, way: Way, runs: &Runs) -> Router {
+        let layered = |executor| {
+            Router::new()
+                .route("/orders", post(place))
+                .layer(IdempotencyLayer::new(
+                    executor,
+                    Principal::from_fn(|parts| {
+                        let user = parts.headers.get("x-user").and_then(|user| user.to_str().ok());
+                        Ok(user.map_or_else(Caller::anonymous, Caller::named))
+                    }),
+                ))
+                .with_state(runs.clone())
+        };
+        match way {
+            Way::Bare => Router::new().route("/orders", post(place)).with_state(runs.clone()),
+            Way::Memory => layered(Executor::new(MemoryStore::new())),
+            Way::Redis => layered(self.redis.clone()),
+            Way::TwoCommands => Router::new()
+                .route("/orders", post(place_with_two_commands))
+                .with_state((runs.clone(), self.connection.clone())),
+            Way::AxumIdempotent => {
+                let options = IdempotentOptions::default().use_idempotency_key_header(None, true);
+                Router::new()
+                    .route("/orders", post(place))
+                    .layer(IdempotentLayer::<MokaStore>::new(options))
+                    .layer(
+                        SessionLayer::new(self.sessions())
+                            .with_cookie_options(CookieOptions::build().name("session").max_age(3_600).path("/")),
+                    )
+                    .layer(CookieManagerLayer::new())
+                    .with_state(runs.clone())
+            }
+        }
+    }
+
+    /// Without a session it does nothing.
+    fn sessions(&self) -> Arc<MokaStore> {
+        let sessions = MokaStore::builder().max_capacity(2 * USERS as u64).build();
+        self.runtime.block_on(async {
+            for user in &self.users {
+                sessions.set(user, "is", &true, Ttl::new(3_600).unwrap(), None).await.unwrap();
+            }
+        });
+        Arc::new(sessions)
+    }
+
+    /// Places an order under each of these keys.
+    pub fn use_up(&self, route: &Router, prefix: &str, keys: u64) {
+        self.runtime.block_on(async {
+            for number in 0..keys {
+                let user = &self.users[usize::try_from(number).unwrap() % USERS];
+                let request = Request::post("/orders")
+                    .header("host", "bench")
+                    .header("content-type", "application/json")
+                    .header("x-user", user.as_str())
+                    .header("cookie", format!("session={user}"))
+                    .header("idempotency-key", format!("{prefix}{number}"))
+                    .body(Body::from(r#"{"sku":"desk","qty":2}"#));
+                let response = route.clone().oneshot(request.unwrap()).await.unwrap();
+                assert_eq!(response.status(), StatusCode::CREATED);
+            }
+        });
+    }
+
+    pub fn serve(&self, route: Router) -> Served {
+        let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = self.runtime.spawn(async { axum::serve(listener, route).await.unwrap() });
+        Served { address, serving }
+    }
+}
