@@ -1,17 +1,19 @@
 //! Whatever axum can answer with may be returned, and is replayed.
 use super::*;
 
+// It would move the attribute to the right at each run.
+#[rustfmt::skip]
 macro_rules! orders {
     ($name:ident, $reply:ty, |$run:ident, $order:ident| $body:expr) => {
         #[idempotent(
-                                                    scene = rest,
-                                                    scope = "orders",
-                                                    key = key,
-                                                    fingerprint = $order,
-                                                    with = app,
-                                                    reply = Http,
-                                                    crate = ::idempotent_core,
-                                                )]
+            scene = rest,
+            scope = "orders",
+            key = key,
+            fingerprint = $order,
+            with = app,
+            reply = Http,
+            crate = ::idempotent_core,
+        )]
         async fn $name(State(app): State<App>, key: IdempotencyKey, Json($order): Json<Order>) -> $reply {
             let $run = app.ran();
             $body
