@@ -73,11 +73,11 @@ use self::normalise::Plan;
 /// | `fingerprint` | expression that is `Serialize`, or a `Fingerprint`: the same key with another payload is refused. Not with `by = param`, where it is the key | none |
 /// | `with` | expression that is `AsRef<Executor>`, e.g. `self.idem` | the executor in scope, then the installed one, else `Rejection::NoExecutor` |
 /// | `lease` | duration: how long a run may hold the key without a renewal; renewed every third of it | `"30s"` |
-/// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"`, or the lease if longer |
+/// | `max_run` | duration: renewals end here; not shorter than the lease | `"10m"`, or the lease if longer; `"24h"` with `reply = Http` |
 /// | `retain` | duration longer than the lease, or `forever`: how long a result is kept, from completion on. Not with `by = param` | `"7d"` for mq, `"24h"` else |
 /// | `max_retries` | number (u32), a literal or a constant: after that many failed retries the message is dead | `16` for mq, no limit else |
 /// | `on_in_flight` | `retry`: a duplicate is told when to come back; `wait("2s")`: it waits that long for the result first | `retry` |
-/// | `on_lease_lost` | `abort`: the handler is dropped at its next await; `finish`: it goes on, and its result counts if nobody took over | `abort` |
+/// | `on_lease_lost` | `abort`: the handler is dropped at its next await; `finish`: it goes on, and its result counts if nobody took over | `abort`; `finish` with `reply = Http` |
 /// | `on_expiry` | `takeover`: the next delivery runs when a lease ran out; `park`: the message is dead, a person decides | `takeover` |
 /// | `on_store_error` | `fail`: the call is refused; `run_unprotected`: the handler runs without protection, which no token does | `fail` |
 /// | `codec` | type that is a `Codec<T>`: how the result is kept, e.g. `idempotent::Discard` | `idempotent::Json` |

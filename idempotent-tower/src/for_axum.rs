@@ -113,7 +113,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
     fn value(kept: Kept<Body>) -> Response {
         match kept.into_response() {
             Ok(response) => response.map(Body::new),
-            Err(location) => C::problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+            Err(location) => told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
         }
     }
 
@@ -123,7 +123,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
                 C::rules().replay_header.mark(response.headers_mut());
                 response.map(Body::new)
             }
-            Err(location) => C::problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+            Err(location) => told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
         }
     }
 
@@ -147,8 +147,15 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
 impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
     fn rejected(rejection: Rejection) -> Response {
-        C::problem(rejection.into())
+        told::<C>(rejection.into())
     }
+}
+
+/// A problem is no answer to keep, in whatever words: a layer further out must not take it for one.
+fn told<C: HttpRules>(problem: Problem) -> Response {
+    let mut response = C::problem(problem);
+    response.extensions_mut().insert(Idempotent::release());
+    response
 }
 
 /// `codec = AxumJson`: keeps the value inside an [`axum::Json`], for handlers that return

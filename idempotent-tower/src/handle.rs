@@ -150,7 +150,10 @@ impl Shared {
         fingerprint: Option<Fingerprint>,
     ) -> Result<Call, Refused> {
         let call = match (claimed, &self.scene) {
-            (Claimed::Token(token), Scene::Token { tokens, .. }) => tokens.call(&**token, caller),
+            // Its answer belongs to the route it was spent on.
+            (Claimed::Token(token), Scene::Token { tokens, .. }) => {
+                tokens.call(&**token, caller).fingerprint(Ok(payload::of_target(parts)))
+            }
             (Claimed::Key(key), _) => {
                 let call = Call::new(self.identity(parts, caller, key.as_str().as_bytes()));
                 match fingerprint {

@@ -84,7 +84,7 @@ impl PayloadCheck {
                 all.push(own.to_bytes());
                 all.finish()
             }),
-            (Check::Bytes | Check::Off, None) => Some(of_head(parts).finish()),
+            (Check::Bytes | Check::Off, None) => Some(of_target(parts)),
         }
     }
 }
@@ -98,6 +98,11 @@ impl fmt::Debug for PayloadCheck {
             Check::Off => "PayloadCheck::off()",
         })
     }
+}
+
+/// Of method, path and query alone.
+pub(crate) fn of_target(parts: &Parts) -> Fingerprint {
+    of_head(parts).finish()
 }
 
 fn of_head(parts: &Parts) -> Fingerprinter {

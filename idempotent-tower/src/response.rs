@@ -1,6 +1,7 @@
 //! Which answers are kept, and what of them.
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
@@ -113,6 +114,9 @@ static OF_MOMENT: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::A
 
 /// What the headers of a kept answer may come to, in bytes, beside its body.
 pub(crate) const MAX_HEADERS: usize = 256 << 10;
+
+/// How long a run keeps its lease, unless told otherwise.
+const MAX_RUN: Duration = Duration::from_secs(24 * 3600);
 
 type Sanitizer = dyn Fn(&mut Response<Bytes>) + Send + Sync;
 
@@ -231,10 +235,11 @@ impl ResponseRules {
     }
 
     /// What these rules need of the executor: room for all that they keep, and a run that goes on without its lease, since
-    /// its effect has happened and its client waits for the answer.
+    /// its effect has happened and its client waits for the answer. So it also keeps its lease for as long as it may take:
+    /// nobody stops it, and a second one must not start beside it.
     pub(crate) fn policy(&self) -> Policy {
         let room = self.max_response.saturating_add(2 * MAX_HEADERS as u64);
-        Policy::new().max_result(room).on_lease_lost(OnLeaseLost::Finish)
+        Policy::new().max_result(room).max_run(MAX_RUN).on_lease_lost(OnLeaseLost::Finish)
     }
 
     /// What is kept of an answer; a list of trailers only with the trailers.

@@ -164,17 +164,17 @@ async fn while_the_store_is_down_nothing_runs_and_the_client_may_come_back() {
     key = key,
     with = app,
     reply = Http,
-    on_lease_lost = finish,
+    on_lease_lost = abort,
     crate = ::idempotent_core,
 )]
-async fn finishing(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
+async fn stopping(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
     let run = app.held().await;
     (StatusCode::CREATED, format!("run {run}"))
 }
 
 #[tokio::test]
-async fn a_run_that_loses_its_lease_is_interrupted_or_finishes_and_answers_its_client() {
-    let cases: [(Built, u16); 2] = [(|app| at(app, "/orders", held), 503), (|app| at(app, "/orders", finishing), 201)];
+async fn a_run_that_loses_its_lease_answers_its_client_unless_it_is_to_stop() {
+    let cases: [(Built, u16); 2] = [(|app| at(app, "/orders", stopping), 503), (|app| at(app, "/orders", held), 201)];
     for (service, status) in cases {
         let (app, store, clock) = faulty();
         store.fail_before(Verb::Renew, FOREVER);

@@ -32,6 +32,18 @@ async fn d21_a_lease_of_30_s_is_renewed_every_third_of_it() {
     assert_eq!(renewals(&world), [10, 20, 30, 40]);
 }
 
+#[tokio::test]
+async fn d21_a_run_of_twelve_minutes_keeps_its_lease() {
+    let world = World::new();
+    let shop = world.shop();
+    let first = order_by("a").with("x-sleep", "720000").begin(&shop, &world.clock).await;
+    world.clock.advance(secs(660)).await;
+    order_by("a").send(&shop).await.problem(409, "in-flight");
+    world.clock.advance(secs(60)).await;
+    first.await.unwrap().ran(1);
+    order_by("a").send(&shop).await.replays(1);
+}
+
 fn renewals(world: &World) -> Vec<u64> {
     let log = world.store.log();
     log.iter().filter(|call| call.verb == Verb::Renew).map(|call| call.started.as_secs()).collect()

@@ -88,6 +88,17 @@ async fn d25_a_token_may_replay_its_second_use() {
 }
 
 #[tokio::test]
+async fn d25_a_token_spent_on_one_route_has_no_answer_for_another() {
+    let world = World::new();
+    let (shop, tokens) = by_token(&world, |layer| layer.replay(true));
+    let token = issue(&tokens, "ann").await;
+    submit(&token, "ann").send(&shop).await.ran(1);
+    let elsewhere = ask(Method::PATCH, "/orders/7").with("x-idempotent-token", &token).user("ann");
+    elsewhere.send(&shop).await.problem(422, "key-reused");
+    submit(&token, "ann").send(&shop).await.replays(1);
+}
+
+#[tokio::test]
 async fn d25_header_and_words_are_options() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| {
