@@ -19,25 +19,38 @@ const COUNT: usize = 1_000;
 /// What every key of ours ends in; others may live beside them.
 const PATTERN: &str = "*:{??????????????????????}";
 
-/// Where a listing stands: a server, its cursor, and how many of that cursor's keys were given out. The server is a number
-/// made of its address: its place among the others may be another one by the next page.
+/// Where a listing stands: a server, its cursor, and from which rank on that cursor's keys are still to be given out. A count
+/// of those given would not do: one of them may be gone by the next page. The server is a number made of its address: its
+/// place among the others may be another one by the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Place {
     server: u32,
     cursor: u64,
-    given: usize,
+    from: u32,
 }
 
 impl Place {
-    /// 32 bits of server, 64 of cursor, 32 of count.
+    /// 32 bits of server, 64 of cursor, 32 of rank.
     fn pack(self) -> u128 {
-        u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | (self.given as u128 & 0xffff_ffff)
+        u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | u128::from(self.from)
     }
 
     fn unpack(packed: u128) -> Self {
         let part = |shift: u32, bits: u32| (packed >> shift) & ((1_u128 << bits) - 1);
-        Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, given: part(0, 32) as usize }
+        Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, from: part(0, 32) as u32 }
     }
+}
+
+/// What keys of one cursor are given out by: the first bits of their hashes.
+fn rank(key: &Key) -> u32 {
+    (key.hash() >> 96) as u32
+}
+
+/// How many of these, in the order of their hashes, fit into a page without parting those of one rank.
+fn whole_ranks(keys: &[Key], room: usize) -> usize {
+    let Some(first_left) = keys.get(room) else { return keys.len() };
+    let whole = keys[..room].iter().rposition(|key| rank(key) != rank(first_left));
+    whole.map_or(room, |last| last + 1)
 }
 
 /// The keys at a place, without those given already, as few as the server gives at once where there is little room.
@@ -45,9 +58,8 @@ async fn fitting(lane: &Lane, place: &Place, room: usize) -> Result<(u64, Vec<Ke
     let mut count = COUNT.min(room);
     loop {
         let (cursor, mut keys) = scan(lane, place.cursor, count).await?;
-        // The same order as long as nothing is added or removed there.
+        keys.retain(|key| rank(key) >= place.from);
         keys.sort_unstable_by_key(Key::hash);
-        keys.drain(..place.given.min(keys.len()));
         if keys.len() <= room || count == 1 {
             return Ok((cursor, keys));
         }
@@ -84,7 +96,8 @@ impl Browse for RedisStore {
                 // Not in part: another process may make the table grow before the next page.
                 break;
             }
-            let (own, others): (Vec<&Key>, Vec<&Key>) = keys.iter().take(room).partition(|key| self.is_own(key));
+            let given = &keys[..whole_ranks(&keys, room)];
+            let (own, others): (Vec<&Key>, Vec<&Key>) = given.iter().partition(|key| self.is_own(key));
             entries.extend(self.entries(&own).await?);
             match self.entries(&others).await {
                 // Those of other namespaces may be none of this user's business.
@@ -92,9 +105,9 @@ impl Browse for RedisStore {
                 listed => entries.extend(listed?),
             }
             next = match (fits, cursor) {
-                (false, _) => Some(Place { given: place.given + room, ..place }),
+                (false, _) => Some(Place { from: given.last().map_or(0, rank).saturating_add(1), ..place }),
                 (true, 0) => place.server.checked_add(1).map(|server| Place { server, ..Place::default() }),
-                (true, cursor) => Some(Place { cursor, given: 0, ..place }),
+                (true, cursor) => Some(Place { cursor, from: 0, ..place }),
             };
         }
         let next = next.and_then(|place| at(&servers, place)).map(|(_, place)| place.pack());
@@ -221,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_rank_are_not_parted() {
+        let key = |rank: u128, rest: u128| Key::from_parts("n", rank << 96 | rest);
+        let keys = [key(1, 0), key(2, 0), key(2, 1), key(2, 2), key(3, 0)];
+        let fits: Vec<usize> = (1..=6).map(|room| whole_ranks(&keys, room)).collect();
+        assert_eq!(fits, [1, 1, 1, 4, 5, 5]);
+        assert_eq!(whole_ranks(&keys[1..], 2), 2, "more of one rank than there is room for: better parted than none");
+    }
+
+    #[test]
     fn no_server_is_left_out_of_a_listing_because_slots_moved_meanwhile() {
         let whole = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"];
         for after in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
@@ -234,7 +256,7 @@ mod tests {
     #[test]
     fn a_place_of_a_server_that_is_gone_is_the_next_one_s_beginning() {
         let servers = [(3, 'a'), (9, 'b')];
-        let place = Place { server: 3, cursor: 70, given: 5 };
+        let place = Place { server: 3, cursor: 70, from: 5 };
         assert_eq!(at(&servers, place), Some((&'a', place)));
         assert_eq!(at(&servers[1..], place), Some((&'b', Place { server: 9, ..Place::default() })));
         assert_eq!(at(&servers, Place { server: 10, ..place }), None);
