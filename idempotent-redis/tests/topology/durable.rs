@@ -154,7 +154,7 @@ async fn a_claim_that_is_lost_while_it_is_asked_how_far_it_got_is_not_granted() 
     let gone = |text: &str| {
         if text.contains("-- Renews leases") { "#!lua\nreturn {1, 1, 'A'}".to_owned() } else { text.to_owned() }
     };
-    let durability = Durability::wait(1, Duration::from_millis(50));
+    let durability = Durability::wait(1, Duration::from_secs(2));
     let store = RedisStore::builder(group.url()).cache(None).durability(durability).edit_scripts(gone);
     let error = store.connect().await.unwrap().claim(&request).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
