@@ -85,7 +85,7 @@ async fn charge(
 fn router(shop: &Shop, args: &Args) -> Router<Shop> {
     let executor: &Executor = shop.as_ref();
     let keys = IdempotencyLayer::new(executor.clone(), caller::principal()).docs("/");
-    let tokens = IdempotencyLayer::tokens(shop.tokens().clone(), executor.clone(), caller::principal());
+    let tokens = IdempotencyLayer::tokens(shop.tokens().clone(), caller::principal());
     let params = IdempotencyLayer::params(executor.clone(), caller::principal())
         .window(args.param_window)
         .message("The same order was placed a moment ago.");
@@ -94,10 +94,10 @@ fn router(shop: &Shop, args: &Args) -> Router<Shop> {
         .route("/orders", post(order))
         .route("/orders/{id}", patch(change))
         .route("/blob", post(blob))
-        .layer(keys.clone());
-    let optional = Router::new().route("/optional", post(order)).layer(keys.required(false));
-    let by_token = Router::new().route("/submit", post(order)).layer(tokens);
-    let by_param = Router::new().route("/param", post(order)).layer(params);
+        .route_layer(keys.clone());
+    let optional = Router::new().route("/optional", post(order)).route_layer(keys.required(false));
+    let by_token = Router::new().route("/submit", post(order)).route_layer(tokens);
+    let by_param = Router::new().route("/param", post(order)).route_layer(params);
     let bare = Router::new()
         .route("/charges", post(charge))
         .route("/token", get(token))

@@ -20,10 +20,13 @@ use self::url::{Scheme, Url};
 /// | `redis+unix:///PATH[?db=N]` | the same, by its socket file | `redis` |
 /// | `redis+sentinel://HOST[:PORT],HOST…/PRIMARY[/DB]` | the primary that these sentinels name | `redis` |
 /// | `redis+cluster://HOST[:PORT],HOST…` | a cluster | `redis` |
+/// | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL; the table has to be there: `PostgresStore::builder(…).create(true)` makes it | `postgres` |
+/// | `mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE`, `mariadb://…` | MariaDB or MySQL; the table has to be there: `MySqlStore::builder(…).create(true)` makes it | `mysql` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same by TLS | `redis-tls` |
+/// | `postgres://…?sslmode=verify-full&sslrootcert=FILE` | PostgreSQL by TLS; without an authority's file those that the system trusts | `postgres-tls` |
+/// | `mysql://…?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE` | MariaDB or MySQL by TLS | `mysql-tls` |
 ///
-/// `postgres://` and `mysql://` are known by name; this version does not have their stores yet. Characters such as `@`
-/// in a password are percent-encoded: `%40`.
+/// Characters such as `@` in a password are percent-encoded: `%40`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -41,8 +44,8 @@ use self::url::{Scheme, Url};
 /// ```
 ///
 /// # Errors
-/// [`ConnectError`], with the remedy in its text: the URL is empty, has no scheme, one that is not known, not built
-/// in or not to be had yet, or names a port there cannot be; or the store itself cannot be opened. No text shows a
+/// [`ConnectError`], with the remedy in its text: the URL is empty, has no scheme, one that is not known or not built
+/// in, or names a port there cannot be; or the store itself cannot be opened. No text shows a
 /// password.
 ///
 /// # Cancellation
@@ -56,10 +59,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
         },
         Scheme::Sqlite => sqlite(url.rest).await,
         Scheme::Redis { name, tls } => redis(&url, name, tls).await,
-        Scheme::Later { name, feature } => {
-            url.check_ports()?;
-            Err(ConnectError::NotYet { scheme: name, feature })
-        }
+        Scheme::Postgres => postgres(&url).await,
+        Scheme::MySql => mysql(&url).await,
     }
 }
 
@@ -71,6 +72,30 @@ async fn sqlite(rest: &str) -> Result<Arc<dyn Store>, ConnectError> {
 #[cfg(not(feature = "sqlite"))]
 async fn sqlite(_: &str) -> Result<Arc<dyn Store>, ConnectError> {
     Err(ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" })
+}
+
+#[cfg(feature = "mysql")]
+async fn mysql(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
+    url.check_ports()?;
+    Ok(Arc::new(idempotent_sqlx::MySqlStore::open(url.text).await?))
+}
+
+#[cfg(not(feature = "mysql"))]
+async fn mysql(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
+    url.check_ports()?;
+    Err(ConnectError::FeatureOff { scheme: "mysql", feature: "mysql" })
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
+    url.check_ports()?;
+    Ok(Arc::new(idempotent_sqlx::PostgresStore::open(url.text).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
+    url.check_ports()?;
+    Err(ConnectError::FeatureOff { scheme: "postgres", feature: "postgres" })
 }
 
 #[cfg(feature = "redis")]

@@ -4,10 +4,11 @@
 //! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutting down.
 //! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
 //! 3. [`keys`]: what makes two calls the same.
-//! 4. [`redis`]: the store that a fleet shares, and what it can lose.
-//! 5. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 6. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 7. [`custom_store`]: records where you want them.
+//! 4. [`steps`]: handlers over several systems: a retry goes on where it stopped; updates that carry a version.
+//! 5. [`redis`]: the store that a fleet shares, and what it can lose.
+//! 6. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
+//! 7. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 8. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -17,6 +18,10 @@ pub mod guarantees {}
 
 #[doc = include_str!("docs/keys.md")]
 pub mod keys {}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[doc = include_str!("docs/steps.md")]
+pub mod steps {}
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("docs/redis.md")]

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Within its retention a duplicate of a consumed key does not run: that is level L1. What a crash between the effect and its record does,
-//! and how levels L2 and L4 deal with it, is in [`docs::guarantees`].
+//! and how levels L2, L3 and L4 deal with it, is in [`docs::guarantees`].
 //!
 //! | I want to … | look at |
 //! |---|---|
@@ -43,11 +43,19 @@
 //! | keep them in memory, for tests | [`MemoryStore`] |
 //! | choose the store by configuration | [`connect`] |
 //! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`], [`Store`] |
-//! | acknowledge, retry or put a message aside | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
+//! | consume from a broker | [`mq::Consumer`]; for a broker of my own [`mq::docs::source`] |
+//! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
+//! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
+//! | consume from RocketMQ, or publish to it | `rocketmq` |
+//! | acknowledge, retry or put a message aside by myself | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
 //! | check them against my broker | [`Redelivery`] |
 //! | refuse a changed payload | [`Fingerprint`] |
+//! | commit effect and record together (L3) | `transaction = tx`, [`Inbox`]; [`docs::guarantees`] |
 //! | refuse a late writer (L2), key a far side (L4) | [`Lease::fencing`], [`Lease::step_key`] |
+//! | go on where a handler of several steps stopped | [`step()`], [`docs::steps`]; take them back: [`Step::compensate`] |
+//! | let only the newest update through | [`VersionGuard`] |
+//! | note each key once, in a transaction of mine | [`UniqueKeys`] |
 //! | keep results in another form, or sealed | [`Codec`] |
 //! | return something else than `Result` or `Disposition` | [`Replies`], [`Rejects`] |
 //! | handle many messages at once | [`Executor::run_batch`] |
@@ -61,8 +69,17 @@
 //! | feature | brings |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
+//! | `mq` | [`mq`]: the consumer runtime |
+//! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
+//! | `mysql-tls` | TLS to them, by `ssl-mode` of the URL |
+//! | `postgres` | [`PostgresStore`] |
+//! | `postgres-tls` | TLS to it, by `sslmode` of the URL |
+//! | `rabbitmq` | [`rabbitmq`]: a queue as a source, and a publisher |
+//! | `rabbitmq-tls` | `amqps://`: TLS to RabbitMQ |
 //! | `redis` | [`RedisStore`] |
+//! | `redis-streams` | [`redis_streams`]: a source for Redis Streams; and `mq` |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
+//! | `rocketmq` | `rocketmq`: a topic as a source, and a publisher; its client takes minutes to build |
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
 //! | `axum` | and [`Http`], extractors, route templates |
@@ -70,7 +87,16 @@
 //! A feature adds; it never changes what happens.
 // The docs link to everything there is; what a feature leaves out is then plain text.
 #![cfg_attr(
-    not(all(feature = "axum", feature = "macros", feature = "redis", feature = "sqlite")),
+    not(all(
+        feature = "axum",
+        feature = "macros",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "rabbitmq",
+        feature = "redis",
+        feature = "redis-streams",
+        feature = "sqlite"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -83,17 +109,35 @@ pub use idempotent_core::__private;
 pub use idempotent_core::*;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
+#[cfg(feature = "mq")]
+pub use idempotent_mq as mq;
+#[cfg(feature = "rabbitmq")]
+pub use idempotent_rabbitmq as rabbitmq;
 #[cfg(feature = "redis")]
 pub use idempotent_redis::{
     CacheOptions, Checkup, Durability, Finding, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier, Severity,
 };
+#[cfg(feature = "redis-streams")]
+pub use idempotent_redis_streams as redis_streams;
+#[cfg(feature = "rocketmq")]
+pub use idempotent_rocketmq as rocketmq;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{Inbox, InboxTransaction, StepTransaction};
+#[cfg(feature = "mysql")]
+pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{Notes, UniqueKeys};
+#[cfg(feature = "postgres")]
+pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{VersionGuard, Versioned, Versions};
 #[cfg(feature = "tower")]
 pub use idempotent_tower::{
     Attempt, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent, InvalidKey, Kept,
-    KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader, ResponseBody,
-    ResponseFuture, ResponseRules, StorePolicy,
+    KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader, RequestBody,
+    ResponseBody, ResponseFuture, ResponseRules, SetupError, Spill, Spilling, StorePolicy,
 };
 #[cfg(feature = "axum")]
 pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard};

@@ -11,7 +11,8 @@ use idempotent::{
     Lease, Outcome, Policy, Record, Rejection, Release, Scene, Settled, SqliteStore, StateKind, Store, StoreError,
 };
 
-const LEASE: Duration = Duration::from_millis(400);
+/// A claim is given up after a third of it; on a disk that others use as well it may take its time.
+const LEASE: Duration = Duration::from_secs(2);
 
 /// Where the worker dies; the crash points of a run, in order.
 const POINTS: [(&str, usize); 6] = [
@@ -152,17 +153,20 @@ fn b7_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
 #[test]
 fn b43_a_handler_that_kills_its_process_dies_three_times_and_is_buried() {
     let dir = tempfile::tempdir().unwrap();
-    let mut deaths = 0;
+    let (mut deaths, mut processes) = (0, 0);
     loop {
+        processes += 1;
+        assert!(processes < 1_000, "{deaths} deaths, and it is not buried");
         // While the dead one's lease lasts the next process is told to come back, and lives.
         let status = run_worker(dir.path(), "before the effect");
         deaths += usize::from(status.code().is_none());
-        let store = runtime().block_on(async {
+        let record = runtime().block_on(async {
             let store = SqliteStore::open(dir.path().join("store.db").to_str().unwrap()).await.unwrap();
             let key = Identity::new(Scene::Mq, "crash", "k").key("idempotent").unwrap();
-            store.peek(&key).await.unwrap().unwrap()
+            store.peek(&key).await.unwrap()
         });
-        if store.state.kind() == StateKind::Dead {
+        // None where a process gave up its claim: the disk was busy.
+        if record.is_some_and(|record| record.state.kind() == StateKind::Dead) {
             break;
         }
         assert!(deaths <= 3, "it would kill processes for ever");

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 #[path = "invariants/scripted.rs"]
 mod scripted;
+#[path = "invariants/together.rs"]
+mod together;
 
 use std::ops::Range;
 use std::sync::Arc;

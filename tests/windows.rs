@@ -25,6 +25,7 @@ on_both_stores! {
     a_duplicate_that_waits_for_the_run_in_flight_is_refused_when_it_is_done
     a_window_with_replay_gives_the_result_again
     a_dead_workers_call_is_taken_over_after_the_lease
+    a_retention_said_further_in_is_not_cut_by_a_window_said_further_out
 }
 
 fn refusing() -> Policy {
@@ -190,6 +191,19 @@ async fn a_dead_workers_call_is_taken_over_after_the_lease(world: World) {
     assert_in_flight(&b.deliver_call(call(), &job).await.0);
     world.clock.advance(secs(1)).await;
     assert_eq!(b.deliver_call(call(), &job).await.0, Outcome::Ran);
+}
+
+/// Who asks for an hour at a handler gets it, whatever the executor says of calls that ask for nothing.
+async fn a_retention_said_further_in_is_not_cut_by_a_window_said_further_out(world: World) {
+    let (long, short) = (Policy::new().retain(secs(3600)), Policy::new().window(WINDOW));
+    for (outer, inner, kept) in [(short, long, secs(3600)), (long, short, WINDOW), (short, Policy::new(), WINDOW)] {
+        let (worker, job) = (world.worker("a", outer), Job::takes(ms(0)));
+        let call = || Call::new(id(&format!("{kept:?} by {inner:?}"))).policy(inner);
+        for (later, wanted) in [(ms(0), Outcome::Ran), (kept - ms(1), Outcome::Replayed), (ms(1), Outcome::Ran)] {
+            world.clock.advance(later).await;
+            assert_eq!(worker.deliver_call(call(), &job).await.0, wanted, "{later:?} later, of {kept:?}");
+        }
+    }
 }
 
 #[test]

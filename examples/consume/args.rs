@@ -1,9 +1,11 @@
 //! The command line.
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 
 use crate::delivery::Field;
+use crate::level::Level;
 
 /// Consumes webhook deliveries, duplicates included, with one effect for each key.
 #[derive(Debug, Parser)]
@@ -15,6 +17,14 @@ use crate::delivery::Field;
 Lines without a usable key, and deliveries whose handler failed 17 times, go byte for byte to the dead letters,
 INPUT.dead.jsonl (stdin.dead.jsonl), which are emptied at each start.
 
+`--source` takes messages from a broker instead; the queue is declared if it is not there:
+  rabbitmq://USER:PASSWORD@HOST:PORT/VHOST?queue=NAME    dead letters in the queue NAME.dead; also amqp://
+    &kind=classic|quorum|existing [classic], &heartbeat=SECONDS
+  redis-streams://HOST:PORT/DB?stream=NAME&group=NAME    dead letters in the stream NAME:dead
+  rocketmq://HOST:PORT?topic=NAME&group=NAME             dead letters in the topic GROUP-dead; HOST:PORT is a name
+    server's, 9876 without PORT; built with --features rocketmq
+It goes on until Ctrl-C or SIGTERM, or for `--idle 5s` after the last delivery.
+
 Exit codes: 0 all is consumed; 1 there are dead letters; 2 it cannot start or go on; 130 interrupted; 143 terminated"
 )]
 pub(crate) struct Args {
@@ -22,14 +32,30 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|-")]
     pub(crate) input: Option<PathBuf>,
 
+    /// Take deliveries from this queue of a broker: see below
+    #[arg(long, value_name = "URL", conflicts_with = "input")]
+    pub(crate) source: Option<String>,
+
+    /// Fill that queue first with the lines of a file, each confirmed, under an id that stays the same
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) publish: Option<PathBuf>,
+
+    /// End when no delivery has come for this long, such as 5s; at least 2s, since what failed waits for a second
+    #[arg(long, value_name = "TIME", value_parser = idle)]
+    pub(crate) idle: Option<Duration>,
+
     /// The field with the key, dotted where it lies deeper (payload.repository.id)
     #[arg(long, value_name = "FIELD", default_value = "delivery_id")]
     pub(crate) key: Field,
 
     /// Where keys are remembered: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
-    /// redis+cluster://HOST,HOST [default: target/consume/store.db]
+    /// redis+cluster://HOST,HOST, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE [default: target/consume/store.db]
     #[arg(long, value_name = "memory|PATH|URL")]
     pub(crate) store: Option<String>,
+
+    /// What holds when a worker is killed; transactional needs a store in an SQLite file, PostgreSQL or MariaDB
+    #[arg(long, value_name = "marker|transactional", value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) level: Level,
 
     /// The SQLite file that effects go to, one row each; emptied first if the store is memory [default: beside the
     /// store, or in target/consume]
@@ -55,4 +81,16 @@ pub(crate) struct Args {
     /// Start over: remove the store and the effects first; of a server only this example's keys are forgotten
     #[arg(long)]
     pub(crate) fresh: bool,
+}
+
+/// Longer than what is put off waits.
+fn idle(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_secs(2);
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; say `5s` or `1m 30s`"))?;
+    match time >= LEAST {
+        true => Ok(time),
+        false => {
+            Err("less than 2s: what failed, or is in flight elsewhere, waits for a second before it comes again".into())
+        }
+    }
 }

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use tokio::runtime::Handle;
 
 use crate::Job;
+use crate::broker::Broker;
 use crate::delivery::{self, Field};
 use crate::places;
 
@@ -75,29 +76,37 @@ impl Input {
     }
 
     /// Reads on a thread of its own: what blocks on a pipe must hold up neither workers nor the end.
-    pub(crate) fn read(mut self, job: Arc<Job>, field: Field) -> Reading {
+    pub(crate) fn read(mut self, job: Arc<Job>, broker: Arc<Broker>, field: Field) -> Reading {
         let reading = Reading::default();
         let (runtime, told) = (Handle::current(), reading.clone());
         thread::spawn(move || {
-            let ended = self.publish(&job, &field, &runtime).err();
+            let ended = self.publish(&job, &broker, &field, &runtime).err();
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = ended;
-            job.broker.no_more();
+            broker.no_more();
         });
         reading
     }
 
-    fn publish(&mut self, job: &Job, field: &Field, runtime: &Handle) -> anyhow::Result<()> {
+    /// The next line, its end included; of one that is longer than [`LONGEST`] one byte more than that.
+    pub(crate) fn line(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let read = (&mut self.reader).take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
+        let read = read.map_err(|error| anyhow!("cannot read on in {}: {error}", self.source))?;
+        Ok((read > 0).then_some(line))
+    }
+
+    fn publish(&mut self, job: &Job, broker: &Broker, field: &Field, runtime: &Handle) -> anyhow::Result<()> {
         for number in 1.. {
-            let mut line = Vec::new();
-            // One byte more than is taken, to see that it is too long.
-            let read = (&mut self.reader).take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
-            if read.map_err(|error| anyhow!("cannot read on in {}: {error}", self.source))? == 0 {
-                break;
-            }
+            let Some(line) = self.line()? else { break };
             if line.len() > LONGEST {
                 job.tally.malformed();
-                job.malformed.tell(number, &format!("longer than {LONGEST} bytes").into(), &[], &job.screen);
-                job.broker.dead_letters().copy_line(&line, &mut self.reader)?;
+                job.malformed.tell(
+                    &format!("line {number}"),
+                    &format!("longer than {LONGEST} bytes").into(),
+                    &[],
+                    &job.screen,
+                );
+                broker.dead_letters().copy_line(&line, &mut self.reader)?;
                 continue;
             }
             if delivery::is_blank(&line) {
@@ -107,14 +116,14 @@ impl Input {
             match field.key_in(&line) {
                 Ok(key) => {
                     job.tally.delivery(&key);
-                    if !runtime.block_on(job.broker.publish(number, key, line)) {
+                    if !runtime.block_on(broker.publish(number, key, line)) {
                         break;
                     }
                 }
                 Err(reason) => {
                     job.tally.malformed();
-                    job.malformed.tell(number, &reason, &line, &job.screen);
-                    job.broker.dead_letters().write(&line)?;
+                    job.malformed.tell(&format!("line {number}"), &reason, &line, &job.screen);
+                    broker.dead_letters().write(&line)?;
                     job.screen.settled(line.len(), &job.tally);
                 }
             }
@@ -124,7 +133,7 @@ impl Input {
 }
 
 /// A longer line goes to the dead letters unread: memory is bounded.
-const LONGEST: usize = 16 << 20;
+pub(crate) const LONGEST: usize = 16 << 20;
 
 /// How the reading went.
 #[derive(Clone, Default)]

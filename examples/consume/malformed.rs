@@ -1,4 +1,4 @@
-//! What is said of lines without a key: each by its number, and at the end what they have in common.
+//! What is said of lines without a key: each by its number or id, and at the end what they have in common.
 use std::sync::{Mutex, PoisonError};
 
 use crate::delivery::{Field, Reason, fields_of};
@@ -22,7 +22,8 @@ const NAMES: usize = 20;
 const LENGTH: usize = 40;
 
 impl Malformed {
-    pub(crate) fn tell(&self, number: u64, reason: &Reason, line: &[u8], screen: &Screen) {
+    /// `what` is malformed.
+    pub(crate) fn tell(&self, what: &str, reason: &Reason, line: &[u8], screen: &Screen) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(reason, Reason::Missing(_)) {
             seen.missing += 1;
@@ -30,7 +31,7 @@ impl Malformed {
                 seen.fields = fields_of(line).unwrap_or_default();
             }
         }
-        screen.say(&format!("line {number} is malformed: {reason}"));
+        screen.say(&format!("{what} is malformed: {reason}"));
     }
 
     /// What is left to say at the end.

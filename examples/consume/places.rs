@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf, absolute};
 use anyhow::{anyhow, bail};
 
 use crate::args::Args;
+use crate::level::Level;
 
 /// Store and effects.
 #[derive(Debug)]
@@ -14,7 +15,8 @@ pub(crate) struct Places {
     pub(crate) store: String,
     /// The store's file, if it is one.
     file: Option<PathBuf>,
-    pub(crate) effects: PathBuf,
+    /// The file of effects; none where they lie in the store's database.
+    effects: Option<PathBuf>,
     /// Where nothing was said: a folder that may be made.
     ours: PathBuf,
 }
@@ -81,8 +83,17 @@ impl Places {
             Some(file) if store.is_empty() => format!("sqlite://{}", file.display()),
             _ => store,
         };
-        let effects = args.effects.clone().unwrap_or(beside);
-        if file.as_deref().is_some_and(|file| same(file, &effects)) {
+        let effects = match (args.level, &args.effects) {
+            (Level::Marker, given) => Some(given.clone().unwrap_or(beside)),
+            (Level::Transactional, None) => None,
+            (Level::Transactional, Some(_)) => bail!(
+                "--effects does not go with --level transactional: effects lie in the store's database then, in the table \
+                 `effects`"
+            ),
+        };
+        if let (Some(file), Some(effects)) = (&file, &effects)
+            && same(file, effects)
+        {
             bail!("store and effects are both {}: give the effects a file of their own", effects.display());
         }
         Ok(Self { store, file, effects, ours })
@@ -120,8 +131,27 @@ impl Places {
         }
     }
 
+    /// The file of effects; none where they lie in the store's database.
+    pub(crate) fn effects(&self) -> Option<&Path> {
+        self.effects.as_deref()
+    }
+
+    /// The store's file, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// What the summary says of the effects.
+    pub(crate) fn effects_shown(&self) -> String {
+        self.effects.as_ref().map_or_else(|| "in the store's database".to_owned(), |path| path.display().to_string())
+    }
+
     fn files(&self) -> impl Iterator<Item = &Path> {
-        self.file.as_deref().into_iter().chain([self.effects.as_path()])
+        self.file.as_deref().into_iter().chain(self.effects())
     }
 }
 

@@ -75,6 +75,12 @@ impl Signal {
     }
 }
 
+/// Says that the job stops; a second signal ends it at once.
+pub(crate) fn stopping(screen: &Screen) {
+    screen.say("stopping: no new delivery is begun, running handlers have 10 s (again: stop at once)");
+    tokio::spawn(async { std::process::exit(interrupted().await.code().into()) });
+}
+
 /// Ends at Ctrl-C, or when told to terminate.
 pub(crate) async fn interrupted() -> Signal {
     let interrupt = async {

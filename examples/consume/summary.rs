@@ -1,12 +1,12 @@
 //! What there is to say at the end.
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::level::Level;
 use crate::places::Places;
 use crate::screen::{Screen, Signal};
 use crate::tally::Counted;
@@ -20,14 +20,26 @@ pub(crate) enum Ended {
     Failed(anyhow::Error),
 }
 
+/// What a source's deliveries came to.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) ended: Ended,
+    /// Settled: each once, whether consumed or put aside. What was put off, or failed, comes again and counts then.
+    pub(crate) deliveries: u64,
+    pub(crate) elapsed: Duration,
+    /// Where they came from.
+    pub(crate) from: String,
+    /// Where those are that were put aside.
+    pub(crate) dead_letters: String,
+}
+
 /// The result of a job.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    pub(crate) ended: Ended,
+    pub(crate) over: Over,
     pub(crate) counted: Counted,
-    pub(crate) elapsed: Duration,
     pub(crate) places: Places,
-    pub(crate) dead_letters: PathBuf,
+    pub(crate) level: Level,
     /// Rows of the effects, and keys with more than one.
     pub(crate) effects: Option<(i64, i64)>,
     /// What is left to say of malformed lines.
@@ -62,7 +74,7 @@ impl Summary {
             screen.say(&format!("error: cannot write the summary: {error}"));
             return ExitCode::from(2);
         }
-        match &self.ended {
+        match &self.over.ended {
             Ended::Complete if self.counted.malformed + self.counted.dead > 0 => ExitCode::from(1),
             Ended::Complete => ExitCode::SUCCESS,
             Ended::Interrupted(signal) => ExitCode::from(signal.code()),
@@ -72,8 +84,8 @@ impl Summary {
 
     fn json(&self) -> String {
         let Counted { distinct_keys, executed, replayed, deferred, failed, dead, malformed, .. } = self.counted;
-        let (deliveries, elapsed_ms) = (self.deliveries(), self.elapsed.as_millis());
-        let level = "L1";
+        let (deliveries, elapsed_ms) = (self.over.deliveries, self.over.elapsed.as_millis());
+        let level = self.level.name();
         let line = Line {
             deliveries,
             distinct_keys,
@@ -90,23 +102,17 @@ impl Summary {
         serde_json::to_string(&line).unwrap_or_default()
     }
 
-    /// What was cut short counts what is settled.
-    fn deliveries(&self) -> u64 {
-        match self.ended {
-            Ended::Complete => self.counted.read,
-            Ended::Interrupted(_) | Ended::Failed(_) => self.counted.settled(),
-        }
-    }
-
     fn hints(&self) -> Vec<String> {
         let Counted { executed, failed, malformed, read, .. } = self.counted;
         let mut hints: Vec<_> = self.malformed.iter().cloned().collect();
-        match &self.ended {
+        match &self.over.ended {
             Ended::Failed(error) => hints.push(format!("error: {error}")),
             Ended::Interrupted(_) => hints.push(
                 "interrupted: what is settled stays so; the same command again goes on where this one stopped".into(),
             ),
-            Ended::Complete if read == 0 => hints.push("there was nothing to read: the input has no deliveries".into()),
+            Ended::Complete if read == 0 => {
+                hints.push(format!("there was nothing to read: {} has no deliveries", self.over.from));
+            }
             Ended::Complete if executed + failed == 0 && read > malformed => {
                 hints.push("nothing ran: the store knows every key; --fresh starts over".into());
             }
@@ -120,8 +126,8 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counted { distinct_keys, executed, replayed, deferred, failed, dead, malformed, taken_over, .. } =
             self.counted;
-        let seconds = self.elapsed.as_secs_f64();
-        writeln!(f, "{} deliveries of {distinct_keys} keys settled in {seconds:.2} s", self.deliveries())?;
+        let (deliveries, seconds) = (self.over.deliveries, self.over.elapsed.as_secs_f64());
+        writeln!(f, "{deliveries} deliveries of {distinct_keys} keys settled in {seconds:.2} s")?;
         writeln!(f, "  executed  {executed:>7}  the handler ran")?;
         writeln!(f, "  replayed  {replayed:>7}  duplicates of a consumed key: nothing ran")?;
         writeln!(f, "  dead      {dead:>7}  given up after 17 runs")?;
@@ -136,14 +142,10 @@ impl fmt::Display for Summary {
             Some((rows, twice)) => format!("{rows} rows, {twice} keys more than once"),
             None => "cannot be counted".into(),
         };
-        writeln!(f, "effects  {}: {rows}", self.places.effects.display())?;
+        writeln!(f, "effects  {}: {rows}", self.places.effects_shown())?;
         if dead + malformed > 0 {
-            writeln!(f, "dead     {}", self.dead_letters.display())?;
+            writeln!(f, "dead     {}", self.over.dead_letters)?;
         }
-        writeln!(
-            f,
-            "level L1: while the store remembers a consumed key its duplicates do not run. A worker that is killed, or stalls\n\
-             past its lease, between an effect and the note of it leaves a key that runs again: at most one effect twice for each."
-        )
+        writeln!(f, "{}", self.level.explained())
     }
 }

@@ -116,6 +116,11 @@ impl Tally {
         }
     }
 
+    /// How long the store has not answered a single claim; `None` if it has.
+    pub(crate) fn store_down_for(&self) -> Option<Duration> {
+        lock(&self.0.store_down).map(|down| down.since.elapsed())
+    }
+
     pub(crate) fn read(&self) -> Counted {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &*self.0;

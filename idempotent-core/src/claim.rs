@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::{Fingerprint, Key, StateKind};
+use crate::{Entropy, EntropyError, Fingerprint, Key, OsEntropy, StateKind};
 
 /// Names one attempt. Random, new for every claim that is not a repetition, never shared by a process. Never zero; that
 /// is [`NOT_KEPT`](Self::NOT_KEPT).
@@ -57,6 +57,27 @@ pub struct ClaimRequest {
     pub memory: Duration,
     /// What operators may see of the key; kept in consuming, failed and dead records.
     pub display: Option<Arc<str>>,
+}
+
+impl ClaimRequest {
+    /// One by a new owner: a lease of 30 s, no limit of runs, no fingerprint, an hour's memory. For those who ask a store
+    /// themselves; an executor makes its own.
+    ///
+    /// # Errors
+    /// If the system has no randomness for the owner's token.
+    pub fn new(key: Key) -> Result<Self, EntropyError> {
+        Ok(Self {
+            key,
+            // Zero stands for a token that was not kept.
+            owner: OwnerToken(OsEntropy.bits()?.max(1)),
+            lease: Duration::from_secs(30),
+            fingerprint: None,
+            max_attempts: 0,
+            on_expiry: OnExpiry::Takeover,
+            memory: Duration::from_secs(3600),
+            display: None,
+        })
+    }
 }
 
 /// What becomes of a key whose owner let the lease run out.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tracing::Instrument;
 
 use crate::outcome::Slot;
-use crate::{Executor, Key, Lease};
+use crate::{Executor, Key, Lease, Redelivery};
 
 static INSTALLED: OnceLock<Executor> = OnceLock::new();
 
@@ -22,6 +22,8 @@ pub(crate) struct Frame {
     /// Leases of runs around this place that are not this place's own: of a batch handler's items, or outside of an
     /// unprotected run.
     pub(crate) around: Option<Arc<[Lease]>>,
+    /// How the broker redelivers what is handled here.
+    pub(crate) redelivery: Option<Arc<Redelivery>>,
 }
 
 impl Frame {
@@ -68,6 +70,17 @@ impl Executor {
     /// Dropping it drops `future`.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         Frame { executor: Some(self.clone()), ..Frame::current() }.enter(future).await
+    }
+
+    /// As [`scope`](Self::scope), for the handler of a delivery: a run of the scene `mq` in it, which may be an annotated
+    /// function's, is refused where its lease or retention does not fit how the broker redelivers, with both in the text.
+    /// Not one inside another run.
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
+        let redelivery = Some(redelivery);
+        Frame { executor: Some(self.clone()), redelivery, ..Frame::current() }.enter(future).await
     }
 
     /// The executor in scope, else the installed one.

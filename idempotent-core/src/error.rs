@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{EntropyError, Fencing, PolicyError};
+use crate::{EntropyError, Fencing, JournalError, PolicyError};
 
 type Source = Box<dyn StdError + Send + Sync>;
 
@@ -34,6 +34,9 @@ pub enum StoreErrorKind {
     UnknownVersion,
     /// The key holds something that is not ours; it is left as it is.
     Foreign,
+    /// The transaction it was a part of is rolled back, or has to be: nothing of that transaction is there. Not to be sent
+    /// again alone; the whole of the transaction may be run again.
+    RolledBack,
 }
 
 impl StoreError {
@@ -79,6 +82,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Schema => "the store is not set up for this version",
             Self::Corrupt => "the record cannot be read and is left as it is",
             Self::UnknownVersion => "the record is of a newer version and is left as it is",
+            Self::RolledBack => "its transaction is rolled back, or has to be: run the whole of it again",
             Self::Foreign => "what is there is not ours and is left as it is",
         })
     }
@@ -135,6 +139,8 @@ pub enum KeyError {
         scene: Box<str>,
         /// The key's expression, or what stands for it; names the empty part of several.
         what: Box<str>,
+        /// Whether there is none, not an empty one: a `None`, or nothing at all.
+        missing: bool,
     },
     /// The key has more bytes than are taken.
     #[error(
@@ -236,6 +242,25 @@ pub enum Rejection {
         /// The store's last word, if it had one.
         cause: Option<StoreError>,
     },
+    /// The handler ran in a transaction that could not be committed: nothing of it is there.
+    #[error("the handler ran, but its transaction was rolled back{}; try again", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    RolledBack {
+        /// When to come back.
+        retry_after: Duration,
+        /// Why.
+        cause: Option<StoreError>,
+    },
+    /// The handler is to run in a transaction that the executor's store does not have.
+    #[error(
+        "the handler wants a `{wanted}`, and this executor's store is {store}: run it by an executor whose store lies in \
+         the database of the effects"
+    )]
+    NoTransaction {
+        /// The type of transaction.
+        wanted: &'static str,
+        /// The store, and what it has.
+        store: Arc<str>,
+    },
     /// A run of this key inside a run of this key.
     #[error("`{scope}` is running for this very key further up; a run cannot wait for itself")]
     Nested {
@@ -260,6 +285,9 @@ pub enum Rejection {
     /// No randomness for an owner token.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
+    /// A step of the handler cannot be run, or was not noted.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A batch handler answered for fewer or more items than it was given; none of them counts as done.
     #[error("the batch handler was given {given} items and answered {answered}: one answer for each, in order")]
     BatchAnswers {

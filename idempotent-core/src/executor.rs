@@ -2,8 +2,8 @@
 //!
 //! Each step is a function of that name: [`Executor::run`] is the template, `claim` stands in `executor/claim.rs`,
 //! `proceed` in `executor/attempt.rs`, `flip` and `delete` in `executor/settle.rs`, `come_back_later` in
-//! `executor/handler.rs`. Around them: the builder, the heartbeat, waiting for a run in flight, what a drop leaves
-//! behind, batches, draining.
+//! `executor/handler.rs`. Before them `executor/prepare.rs` refuses what need not be asked; around them: the builder, the
+//! heartbeat, waiting for a run in flight, what a drop leaves behind, batches, draining.
 mod attempt;
 mod batch;
 mod builder;
@@ -11,12 +11,15 @@ mod call;
 mod cancel;
 mod claim;
 mod deferrals;
+mod detach;
 mod drain;
 mod handler;
 mod heartbeat;
 mod judge;
+mod prepare;
 mod report;
 mod settle;
+mod take_back;
 mod unprotected;
 mod wait;
 
@@ -32,13 +35,15 @@ use tracing::{Instrument, Span};
 pub use self::batch::{Answer, BatchItem};
 pub use self::builder::ExecutorBuilder;
 pub use self::call::Call;
-use self::claim::{Prepared, Turned};
+use self::claim::Turned;
 use self::deferrals::Deferrals;
+pub use self::detach::Begun;
 pub use self::drain::Drained;
 use self::drain::Gate;
 pub use self::handler::Handler;
 use self::heartbeat::Wheel;
 pub use self::heartbeat::register;
+use self::prepare::Prepared;
 use self::report::Report;
 use crate::context::Frame;
 use crate::observe::Counters;
@@ -111,7 +116,8 @@ impl Executor {
         ExecutorBuilder::new(Arc::new(store))
     }
 
-    /// Runs `handler` unless `call` was consumed or is in flight.
+    /// Runs `handler` unless `call` was consumed or is in flight. The future keeps the room for `call` to its end: for less
+    /// of it, box the call.
     ///
     /// # Cancellation
     /// Dropping the returned future drops the handler and stops the heartbeat. A handler that had not started
@@ -120,14 +126,14 @@ impl Executor {
     ///
     /// # Panics
     /// A panic of the handler frees the key, then goes on.
-    pub async fn run<P, C, R, F, Fut>(&self, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+    pub async fn run<P, C, R, F, Fut>(&self, call: impl Into<Call>, handler: Handler<P, C, R, F>) -> P::Output<R>
     where
         P: Replies<R>,
         C: Codec<P::Value>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        let (run, span) = match self.begin(call, handler) {
+        let (run, span) = match self.begin(call.into(), handler) {
             Ok(begun) => begun,
             Err(output) => return output,
         };
@@ -211,6 +217,18 @@ impl Executor {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
+    }
+
+    /// Where its time comes from: what settles deliveries beside it should go by the same.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    /// Where its randomness comes from.
+    #[must_use]
+    pub fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.0.entropy
     }
 
     /// The namespace of its keys.

@@ -1,8 +1,9 @@
 //! The right to run, as the handler sees it.
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -11,7 +12,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use crate::clock::later;
-use crate::{Clock, Fencing, Grant, Held, Key, Scene};
+use crate::journal::{Step, Steps};
+use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 
 /// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
 /// is lost can be taken over at any time, so stop when [`lost`](Self::lost) ends, and pass
@@ -25,7 +27,13 @@ struct Inner {
     names: Names,
     outer: Option<Lease>,
     clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    /// Made with the run's first step.
+    steps: OnceLock<Box<Steps>>,
+    keep: Duration,
     heartbeat: Duration,
+    renews: bool,
+    transaction: bool,
     margin: Duration,
     /// When the claim was sent.
     sent: Instant,
@@ -48,6 +56,12 @@ pub(crate) struct Names {
 pub(crate) struct Span {
     pub(crate) heartbeat: Duration,
     pub(crate) max_run: Duration,
+    /// How long what a step leaves is needed, at the most.
+    pub(crate) keep: Duration,
+    /// Whether the store has to hear of it.
+    pub(crate) renews: bool,
+    /// Whether the handler has a transaction that is committed with its record.
+    pub(crate) transaction: bool,
 }
 
 impl Lease {
@@ -57,7 +71,7 @@ impl Lease {
         grant: Grant,
         names: Names,
         outer: Option<Self>,
-        clock: Arc<dyn Clock>,
+        (clock, store): (Arc<dyn Clock>, Arc<dyn Store>),
         (sent, answered): (Instant, Instant),
         span: &Span,
     ) -> Self {
@@ -72,7 +86,12 @@ impl Lease {
             names,
             outer,
             clock,
+            store,
+            steps: OnceLock::new(),
+            keep: span.keep,
             heartbeat,
+            renews: span.renews,
+            transaction: span.transaction,
             margin,
             sent,
             guard,
@@ -125,6 +144,16 @@ impl Lease {
         URL_SAFE_NO_PAD.encode(digest)
     }
 
+    /// A step of this run, where [`Lease::current`] does not know it: in a task of its own, or in a batch. Elsewhere say
+    /// [`step`](crate::step()), which tells more.
+    pub fn step<'a, F, Fut>(&self, name: &'a str, run: F) -> Step<'a, F>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future,
+    {
+        Step::new(Some(self.clone()), name, run)
+    }
+
     /// What is left until the local guard; renewals move it on.
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -152,6 +181,34 @@ impl Lease {
         }
     }
 
+    /// The run's journal.
+    pub(crate) fn steps(&self) -> &Steps {
+        self.0.steps.get_or_init(Box::default)
+    }
+
+    /// The run's journal, if a step was called.
+    pub(crate) fn steps_called(&self) -> Option<&Steps> {
+        self.0.steps.get().map(|steps| &**steps)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    pub(crate) fn keep(&self) -> Duration {
+        self.0.keep
+    }
+
+    /// Whether no run of this key, since its record began, can have left steps: this is the first, and nobody was
+    /// overtaken. A deferred run that had steps keeps its attempt, so that this holds.
+    pub(crate) fn is_first(&self) -> bool {
+        self.attempt() <= 1 && self.taken_over().is_none()
+    }
+
     pub(crate) fn names(&self) -> &Names {
         &self.0.names
     }
@@ -174,6 +231,15 @@ impl Lease {
 
     pub(crate) fn may_renew(&self, now: Instant) -> bool {
         now < self.0.cap && !self.0.lost.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.0.transaction
+    }
+
+    /// Whether the store is asked for renewals. An open transaction needs none: while it lasts nobody takes over.
+    pub(crate) fn renews_in_store(&self) -> bool {
+        self.0.renews
     }
 
     pub(crate) fn renewed(&self, sent: Instant) {

@@ -15,6 +15,7 @@ mod entropy;
 mod error;
 mod executor;
 mod fingerprint;
+mod journal;
 mod key;
 mod lease;
 mod observe;
@@ -26,6 +27,7 @@ mod reply;
 pub mod store;
 mod sync;
 mod token;
+mod transaction;
 mod url;
 mod waiters;
 
@@ -40,19 +42,24 @@ pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
 pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler};
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
+pub use journal::{
+    Beside, JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, Step, StepRecord,
+    StepState, Within, step, step_in, step_key,
+};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Counts, Event, Observer, Run, Tracing};
-pub use outcome::{Disposition, Outcome};
+pub use outcome::{Captured, Disposition, Outcome};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
-    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, MemoryStore,
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, MemoryStore,
     MemoryStoreBuilder, MemoryTier, Page, Purge, Seen, Store, TierCounts, TieredStore, TieredStoreBuilder, Version,
-    Watch, Watching,
+    Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
+pub use transaction::{ClaimMode, Lender, Lends, Lent, OneRun, StepsWithin, Transact};
 
 /// What URLs of stores have in common. Not for people: anything here may change in a patch release.
 #[doc(hidden)]
@@ -60,15 +67,29 @@ pub mod __url {
     pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
 }
 
+/// How delays grow, for the crates of this workspace. Not for people: anything here may change in a patch release.
+#[doc(hidden)]
+pub mod __backoff {
+    pub use crate::backoff::delay;
+}
+
+/// Tasks that wait for a key, for the stores of this workspace. Not for people: anything here may change in a patch release.
+#[doc(hidden)]
+pub mod __waiters {
+    pub use crate::waiters::Waiters;
+}
+
 /// What the attribute's code calls. Not for people: anything here may change in a patch release.
 #[doc(hidden)]
 pub mod __private {
+    pub use std::boxed::Box;
     pub use std::time::Duration;
 
     pub use crate::context::executor;
-    pub use crate::executor::{register, run};
+    pub use crate::executor::{Begun, register, run};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;
+    pub use crate::transaction::within;
     pub use crate::*;
 }

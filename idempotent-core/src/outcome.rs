@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::context::Frame;
-use crate::{Fencing, KeyError, Rejection, StoreErrorKind};
+use crate::{Fencing, Key, KeyError, Rejection, StoreErrorKind};
 
 /// The end of one delivery. A user's error may hide a [`Rejection`], so nothing is read out of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -71,6 +71,30 @@ pub enum Outcome {
     BadKey,
     /// A run of a key inside a run of that key.
     Nested,
+}
+
+/// What a run came to, and which run it was, as [`Outcome::capture_run`] tells it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Captured {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Its key, hashed; `None` if there was no usable one.
+    pub key: Option<Key>,
+    /// Which run of the key it was; `None` if the key was not granted.
+    pub attempt: Option<u32>,
+}
+
+impl Captured {
+    /// Put together by hand, for what settles the items of a batch by their [`Answer`](crate::Answer)s.
+    #[must_use]
+    pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
+        Self { outcome, key, attempt }
+    }
+
+    pub(crate) fn without_run(outcome: Outcome) -> Self {
+        Self { outcome, key: None, attempt: None }
+    }
 }
 
 /// What a broker should do with a delivery.
@@ -149,16 +173,42 @@ impl Outcome {
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn capture<F: Future>(future: F) -> (F::Output, Option<Self>) {
+        let (output, captured) = Self::capture_run(future).await;
+        (output, captured.map(|captured| captured.outcome))
+    }
+
+    /// As [`capture`](Self::capture), with the key and the attempt of the run whose outcome stands: for whoever settles
+    /// deliveries of handlers that claim their keys themselves.
+    ///
+    /// ```
+    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let executor = Executor::new(MemoryStore::new());
+    /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
+    /// let handler = Handler::<Auto, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
+    /// let (_, captured) = Outcome::capture_run(executor.run(call, handler)).await;
+    /// let captured = captured.unwrap();
+    /// assert!(matches!(captured.outcome, Outcome::Released { .. }));
+    /// assert_eq!((captured.attempt, captured.key.is_some()), (Some(1), true));
+    /// // Where nothing ran there is nothing to tell.
+    /// assert!(Outcome::capture_run(async {}).await.1.is_none());
+    /// # });
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
         let slot = Slot::default();
         let outer = Frame::current();
         let frame = Frame { slot: Some(slot.clone()), ..outer.clone() };
         let output = frame.enter(future).await;
-        let outcome = slot.take();
+        let captured = slot.take();
         // To look at an outcome does not hide it from whoever settles the delivery.
-        if let (Some(outer), Some(outcome)) = (&outer.slot, &outcome) {
-            outer.tell(outcome.clone());
+        if let (Some(outer), Some(captured)) = (&outer.slot, &captured) {
+            outer.tell(captured.clone());
         }
-        (output, outcome)
+        (output, captured)
     }
 
     /// What this outcome alone asks for.
@@ -221,10 +271,19 @@ impl Outcome {
             Rejection::Mismatch => Self::Mismatch,
             Rejection::Nested { .. } => Self::Nested,
             Rejection::NoExecutor { .. } => Self::NoExecutor,
-            Rejection::Policy(_) | Rejection::Entropy(_) => Self::Misconfigured,
+            Rejection::Policy(_) | Rejection::Entropy(_) | Rejection::NoTransaction { .. } => Self::Misconfigured,
+            Rejection::RolledBack { retry_after, .. } => Self::Released { retry_after: *retry_after },
             Rejection::Store(e) => Self::StoreDown(e.kind()),
             Rejection::Unrecorded { .. } => Self::Unrecorded,
-            Rejection::BatchAnswers { .. } => Self::Released { retry_after: SOON },
+            Rejection::BatchAnswers { .. } | Rejection::Journal(_) => Self::Released { retry_after: SOON },
+        }
+    }
+
+    /// When to come back, if a moment is told.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self.disposition() {
+            Disposition::Retry { after } => Some(after),
+            Disposition::Ack | Disposition::DeadLetter { .. } => None,
         }
     }
 
@@ -239,17 +298,21 @@ impl Outcome {
 
 /// Where the runs directly inside a capture, or inside another run, leave their outcome.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slot(Arc<Mutex<Option<Outcome>>>);
+pub(crate) struct Slot(Arc<Mutex<Option<Captured>>>);
 
 impl Slot {
-    pub(crate) fn tell(&self, outcome: Outcome) {
+    pub(crate) fn tell(&self, captured: Captured) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_none_or(|told| told.unsettled() <= outcome.unsettled()) {
-            *slot = Some(outcome);
+        if slot.as_ref().is_none_or(|told| told.outcome.unsettled() <= captured.outcome.unsettled()) {
+            *slot = Some(captured);
         }
     }
 
-    pub(crate) fn take(&self) -> Option<Outcome> {
+    pub(crate) fn take(&self) -> Option<Captured> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn take_outcome(&self) -> Option<Outcome> {
+        self.take().map(|captured| captured.outcome)
     }
 }

@@ -80,8 +80,13 @@ macro_rules! knobs {
 
             $($(#[$doc])* pub const fn $name(mut self, value: $ty) -> Self { self.$name = Some(value); self })*
 
-            /// `self` where it says something, `other` where not.
-            pub fn or(self, other: Self) -> Self { Self { $($name: self.$name.or(other.$name),)* } }
+            /// `self` where it says something, `other` where not. Both [`retain`](Self::retain) and
+            /// [`window`](Self::window) say how long duplicates are recognised: where `self` says the first, the
+            /// second is not taken from `other`.
+            pub fn or(self, other: Self) -> Self {
+                let window = if self.retain.is_some() { self.window } else { self.window.or(other.window) };
+                Self { window, ..Self { $($name: self.$name.or(other.$name),)* } }
+            }
 
             const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -137,8 +142,8 @@ knobs! {
     /// 7 days for mq, 24 h else
     retain: Duration as HumaneTime = DAY;
     /// Where calls are told apart by what they say: for this long, counted from completion, an equal call is the same
-    /// call; after it, another one. In place of [`retain`](Self::retain), and unlike it not bound to be longer than the
-    /// lease; failures are remembered as long, in place of [`memory`](Self::memory). Zero is no window.
+    /// call; after it, another one. In place of a [`retain`](Self::retain) said with it or further out, and unlike that
+    /// not bound to be longer than the lease; failures are remembered as long, in place of [`memory`](Self::memory). Zero is no window.
     ///
     /// # Default
     /// No window
@@ -249,6 +254,20 @@ impl Policy {
         self.retain == Some(Self::FOREVER)
     }
 
+    /// Whether a duplicate waits for the run in flight, if it says so.
+    pub(crate) fn waits(&self) -> Option<bool> {
+        self.on_in_flight.map(|choice| matches!(choice, OnInFlight::Wait(_)))
+    }
+
+    /// Runs a key gets in all by this policy, put over the scene's defaults; `None` is no limit.
+    #[must_use]
+    pub fn max_runs(&self, scene: &Scene) -> Option<u32> {
+        match Terms::from(self.or(Self::of(scene))).max_attempts() {
+            0 => None,
+            runs => Some(runs),
+        }
+    }
+
     /// Whether the policy, put over the scene's defaults, makes sense.
     ///
     /// # Errors
@@ -277,7 +296,6 @@ impl Terms {
     pub(crate) fn of_token(&mut self, ttl: Duration) {
         self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
         self.memory = ttl.max(self.lease);
-        self.window = Duration::ZERO;
         self.on_store_error = OnStoreError::Fail;
         self.display_key = DisplayKey::Hash;
     }

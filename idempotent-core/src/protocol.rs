@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{
     Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, Micros, OnExpiry, OwnerToken,
-    Record, Release, Settled, State, StateKind, Verdict,
+    Record, Release, Settled, State, StateKind, StepRecord, Verdict,
 };
 
 /// What is to be done with the record.
@@ -157,6 +157,32 @@ pub fn forget(
 #[must_use]
 pub fn purgeable(record: &Record, now: Micros) -> bool {
     record.expires_at <= now && record.fencing.0 < now.0
+}
+
+/// Whether `held` may read and note steps, as a pure function; a store says the same in its own language.
+///
+/// The answer is the time at which the record that it holds began ([`Record::first_seen`]): steps are noted under it,
+/// and those noted under another one belong to a record that is gone. Takeover and release with a memory keep it;
+/// deletion, the record's end and an operator's `forget` do not.
+///
+/// # Errors
+/// What is there instead, where `held` does not hold the key.
+pub fn begun(found: Option<&Record>, held: &Held, now: Micros) -> Result<Micros, StateKind> {
+    match live(found, now).map(|record| (record, &record.state)) {
+        Some((record, State::Consuming { owner, .. })) if held.is(*owner, record.fencing) => Ok(record.first_seen),
+        other => Err(other.map_or(StateKind::Absent, |(_, state)| state.kind())),
+    }
+}
+
+/// Notes a step among those of its record: a new one is added, one that is known only goes on to a later state. Said
+/// twice it is meant once: the first result stands.
+pub fn note(steps: &mut Vec<StepRecord>, step: &StepRecord) {
+    match steps.iter_mut().find(|known| known.name == step.name) {
+        None => steps.push(step.clone()),
+        Some(known) if known.state < step.state => *known = step.clone(),
+        Some(_) => {}
+    }
+    steps.sort_by_key(|step| step.place);
 }
 
 /// The guard of every later step: consuming, by this owner, under this grant.

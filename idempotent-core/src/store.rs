@@ -2,6 +2,7 @@
 mod ability;
 mod cas;
 mod memory;
+mod orphans;
 mod tiered;
 
 use std::fmt;
@@ -10,9 +11,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::ability::{Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Page, Purge, Watch, Watching};
+pub use self::ability::{
+    Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Journal, Page, Purge, Watch, Watching,
+};
 pub use self::cas::{Cas, CasBackend, Seen, Version};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
+pub use self::orphans::orphans;
 pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
 

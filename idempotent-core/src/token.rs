@@ -73,6 +73,12 @@ impl Tokens {
         self
     }
 
+    /// The executor they are of.
+    #[must_use]
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
     /// A new token for `tenant`: the caller it is bound to.
     ///
     /// # Errors

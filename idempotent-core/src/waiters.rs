@@ -14,7 +14,7 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// Costs a settled key nothing but one load while nobody waits.
 #[derive(Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     waiting: AtomicUsize,
     bells: Mutex<HashMap<u128, Bell>>,
 }
@@ -31,12 +31,13 @@ impl fmt::Debug for Waiters {
 }
 
 impl Waiters {
-    pub(crate) fn waiting(&self) -> usize {
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
     /// Waits from now on, polled or not.
-    pub(crate) fn watch(self: &Arc<Self>, key: u128) -> Watching {
+    pub fn watch(self: &Arc<Self>, key: u128) -> Watching {
         // Counted before the store is asked again: whoever settles the key after that sees the count.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut bells = self.bells();
@@ -52,13 +53,21 @@ impl Waiters {
     }
 
     /// Wakes all who wait for `key`: one of them will get it if it is free, the rest wait again.
-    pub(crate) fn wake(&self, key: u128) {
+    pub fn wake(&self, key: u128) {
         if self.waiting() == 0 {
             return;
         }
         let bell = self.bells().remove(&key);
         // Rung with the lock let go: a waker may drop a waiter.
         if let Some(bell) = bell {
+            bell.notify.notify_waiters();
+        }
+    }
+
+    /// Wakes all who wait, for whichever key.
+    pub fn wake_all(&self) {
+        let bells = std::mem::take(&mut *self.bells());
+        for bell in bells.into_values() {
             bell.notify.notify_waiters();
         }
     }

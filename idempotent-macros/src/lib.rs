@@ -12,6 +12,7 @@ mod parse;
 mod reserved;
 mod suggest;
 mod text;
+mod transaction;
 mod units;
 
 use proc_macro::TokenStream;
@@ -86,13 +87,14 @@ use self::normalise::Plan;
 /// | `reject` | function or closure from `Rejection` to the return type | `From<Rejection>` |
 /// | `failed_if` | closure over the value: `true` means "not done", so it is handed on but not kept | never |
 /// | `permanent` | closure over the error: `true` means that no retry can help | never |
+/// | `transaction` | a parameter of type `&mut Transaction<'_, Db>`, which callers do not pass: the run begins it on the executor's store, claims its key in it, lends it to the body, and commits it with the record (level L3). `leased(tx)` claims by a lease before it: others see that the key is in flight, and attempts are counted | none: the effect is committed by itself |
 /// | `message` | text for a duplicate that gets no result: in flight, or refused | the usual text |
-/// | `detach` | no value: the run goes on where the caller is dropped; all it holds must be `Send + 'static`, so its arguments are owned | off |
+/// | `detach` | no value: the run goes on where the caller is dropped (a duplicate that waits, once its handler runs); all it holds must be `Send + 'static`, so its arguments are owned | off |
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
 /// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `after`, `sequence`,
-/// `version`, `transaction` and `on_in_flight = ack` are reserved for parts that are not in this version.
+/// `version` and `on_in_flight = ack` are reserved for parts that are not in this version.
 ///
 /// # Order of things
 /// `key`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
@@ -186,6 +188,42 @@ use self::normalise::Plan;
 /// # }
 /// ```
 ///
+/// Effect and record in one transaction of the store's database, so that the effect happens once whatever is killed when.
+/// The handler's commit is the run's; an error rolls back:
+/// ```
+/// use idempotent::{Executor, Rejection, SqliteStore, idempotent};
+/// use sqlx::{Sqlite, Transaction};
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum Failure {
+///     #[error(transparent)]
+///     Rejected(#[from] Rejection),
+///     #[error(transparent)]
+///     Sql(#[from] sqlx::Error),
+/// }
+///
+/// #[idempotent(key = order, transaction = tx)]
+/// async fn book(order: u64, cents: i64, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failure> {
+///     sqlx::query("INSERT INTO booking VALUES (?)").bind(cents).execute(&mut **tx).await?;
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("shop.db").display().to_string();
+/// let executor = Executor::new(SqliteStore::open(&path).await?);
+/// # let pool = sqlx::SqlitePool::connect(&path).await?;
+/// # sqlx::query("CREATE TABLE booking (cents INTEGER)").execute(&pool).await?;
+/// for _ in 0..2 {
+///     executor.scope(book(17, 500)).await?; // without the transaction: that is the run's
+/// }
+/// # let booked: i64 = sqlx::query_scalar("SELECT sum(cents) FROM booking").fetch_one(&pool).await?;
+/// assert_eq!(booked, 500);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// A mistake in the arguments is a compile error on the argument, with the remedy in it:
 /// ```text
@@ -208,8 +246,11 @@ pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn attribute(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> syn::Result<proc_macro2::TokenStream> {
-    let function = Function::of(item)?;
-    let plan = Plan::new(syn::parse2(args)?)?;
+    let mut function = Function::of(item)?;
+    let mut plan = Plan::new(syn::parse2(args)?)?;
+    if let Some(transaction) = &mut plan.transaction {
+        transaction.take(&mut function)?;
+    }
     names::check(&plan, &function)?;
     owned::check(&plan, &function)?;
     expand::expand(&plan, function)

@@ -7,6 +7,7 @@ use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitSt
 use crate::parse::Args;
 use crate::reserved;
 use crate::suggest::{any_of, did_you_mean};
+use crate::transaction::Transaction;
 use crate::units::{bytes, millis};
 
 /// What the attribute asks for, ready to be turned into code.
@@ -29,6 +30,7 @@ pub(crate) struct Plan {
     pub(crate) failed_if: Option<Expr>,
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
+    pub(crate) transaction: Option<Transaction>,
 }
 
 /// What makes two calls the same.
@@ -85,6 +87,7 @@ impl Plan {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
         args.key.iter().try_for_each(|key| not_empty("key", key))?;
+        let transaction = transaction(&args)?;
         Ok(Self {
             krate: args.krate,
             by,
@@ -103,7 +106,20 @@ impl Plan {
             failed_if: args.failed_if,
             permanent: args.permanent,
             detach: args.detach.is_some(),
+            transaction,
         })
+    }
+}
+
+/// Where the store is down, there is no transaction either.
+fn transaction(args: &Args) -> Result<Option<Transaction>> {
+    let unprotected = args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected");
+    match (&args.transaction, unprotected) {
+        (Some(_), Some(unprotected)) => Err(Error::new_spanned(
+            unprotected,
+            "a run in a transaction needs the store, which begins it: leave `on_store_error` out",
+        )),
+        (value, _) => value.as_ref().map(Transaction::of).transpose(),
     }
 }
 

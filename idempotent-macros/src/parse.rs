@@ -38,7 +38,7 @@ arguments! {
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
-    max_result: Expr, message: Expr;
+    max_result: Expr, message: Expr, transaction: Expr;
     flags replay, detach, release_on_cancel
 }
 
@@ -115,6 +115,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("param", "`by = param`"),
     ("params", "`by = param`"),
     ("principal", "`tenant`"),
+    ("tx", "`transaction = tx`"),
 ];
 
 fn unknown(name: &str) -> String {

@@ -13,13 +13,8 @@ const ARGUMENTS: &[(&str, &str, &str)] = &[
     ),
     (
         "version",
-        "the version guard of `idempotent-sqlx`",
-        "refuse older versions in your own statement: `UPDATE … WHERE version < ?`",
-    ),
-    (
-        "transaction",
-        "the transactional inbox of `idempotent-sqlx`",
-        "pass `Lease::current()`'s fencing number to the statement and refuse smaller ones",
+        "a version guard that the attribute calls",
+        "call `VersionGuard` of `idempotent-sqlx` yourself, in the transaction that makes the update",
     ),
 ];
 

@@ -6,6 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::durability::Missing;
 use crate::failure::Failure;
+use crate::journal::SUFFIX;
 use crate::record::{claimed, digits, guard, micros, millis};
 use crate::script::{Script, Scripts};
 
@@ -51,7 +52,7 @@ impl Terms {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        let waits = matches!(script, Script::Claim | Script::Complete);
+        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note);
         Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
@@ -139,6 +140,16 @@ impl Call {
         Self::new(Terms::new(Script::Bar, [millis(keep)]), key, [None, None])
     }
 
+    /// One step, encoded.
+    pub(crate) fn note(held: &Held, entry: Vec<u8>, keep: std::time::Duration) -> Self {
+        let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(entry.into()))];
+        Self::new(Terms::new(Script::Note, [millis(keep)]), &held.key, args)
+    }
+
+    pub(crate) fn steps(held: &Held, keep: std::time::Duration) -> Self {
+        Self::new(Terms::new(Script::Steps, [millis(keep)]), &held.key, [Some(Arg::Own(guard(held))), None])
+    }
+
     pub(crate) fn purge(key: &Key) -> Self {
         Self::new(Terms::new(Script::Purge, []), key, [None, None])
     }
@@ -157,9 +168,13 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
     } else {
         cmd.arg("EVALSHA").arg(scripts.sha(terms.script));
     }
-    cmd.arg(calls.len());
+    let with_steps = matches!(terms.script, Script::Note | Script::Steps);
+    cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
     for call in calls {
         cmd.arg(call.key.as_str());
+        if with_steps {
+            cmd.arg([call.key.as_str(), SUFFIX].concat());
+        }
     }
     if terms.verdict != 0 {
         cmd.arg(&[terms.verdict][..]);

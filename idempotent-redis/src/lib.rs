@@ -14,6 +14,7 @@ mod failure;
 mod flight;
 mod hub;
 mod info;
+mod journal;
 mod lane;
 mod link;
 mod race;

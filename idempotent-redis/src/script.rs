@@ -20,9 +20,11 @@ pub(crate) enum Script {
     Recall,
     Remember,
     Bar,
+    Note,
+    Steps,
 }
 
-const ALL: [(Script, &str); 11] = [
+const ALL: [(Script, &str); 13] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
     (Script::Renew, include_str!("scripts/renew.lua")),
@@ -34,6 +36,8 @@ const ALL: [(Script, &str); 11] = [
     (Script::Recall, include_str!("scripts/recall.lua")),
     (Script::Remember, include_str!("scripts/remember.lua")),
     (Script::Bar, include_str!("scripts/bar.lua")),
+    (Script::Note, include_str!("scripts/note.lua")),
+    (Script::Steps, include_str!("scripts/steps.lua")),
 ];
 
 /// Their texts as a server of some version takes them, with their hashes.

@@ -1,20 +1,47 @@
 //! Stores of `idempotent-rs` in SQL databases.
 //!
-//! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server.
+//! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server. `PostgresStore` (feature `postgres`)
+//! and `MySqlStore` (feature `mysql`) are for a fleet. `VersionGuard` lets only newer updates through, and
+//! `UniqueKeys` each key once, in a transaction of the caller's.
 //!
 //! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
-//! a dialect. A dialect supplies statements, a connection and its errors; every decision that can be taken outside
+//! `plan` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
+//! statements, a connection and its errors; every decision that can be taken outside
 //! of a statement is [`protocol`](idempotent_core::protocol)'s.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod inbox;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod plan;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod steps;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod table;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod unique;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod version;
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
+#[cfg(feature = "mysql")]
+pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, Synchronous};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use self::unique::{Notes, UniqueKeys};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::version::{VersionGuard, Versioned, Versions};

@@ -51,12 +51,20 @@ pub(crate) enum Column {
     Display,
 }
 
-/// What a dialect's row must be able to say.
-pub(crate) trait Fields {
+/// What a dialect's row must be able to say of a place in it.
+pub(crate) trait Cells: Send + Sync {
     /// A whole number, or none.
-    fn int(&self, column: Column) -> Result<Option<i64>, StoreError>;
+    fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error>;
     /// Bytes of a blob or text, or none.
-    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, StoreError>;
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error>;
+}
+
+fn int(row: &impl Cells, column: Column) -> Result<Option<i64>, StoreError> {
+    row.int(column as usize).map_err(|_| corrupt(column, "is not a whole number"))
+}
+
+fn bytes(row: &impl Cells, column: Column) -> Result<Option<&[u8]>, StoreError> {
+    row.bytes(column as usize).map_err(|_| corrupt(column, "is not bytes"))
 }
 
 /// A record of which a field does not fit.
@@ -79,7 +87,7 @@ pub(crate) fn code(state: StateKind) -> i64 {
 }
 
 /// The record of a row.
-pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
+pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
     let version = number(row, Column::V)?;
     if version > VERSION as u64 {
         return Err(StoreError::new(StoreErrorKind::UnknownVersion)
@@ -92,17 +100,17 @@ pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
     let attempt = u32::try_from(number(row, Column::Attempt)?).map_err(|_| corrupt(Column::Attempt, "is too high"))?;
     // Every state has a number here, also those that do not use it.
     let until = Micros(number(row, Column::Until)?);
-    let taken_over = row.int(Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(Fencing);
-    let state = match row.int(Column::State)? {
+    let taken_over = int(row, Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(Fencing);
+    let state = match int(row, Column::State)? {
         Some(0) => State::Vacant { not_before: until, error: error(row)?, taken_over },
         Some(1) => State::Consuming { owner: owner(row)?, until, taken_over },
-        Some(2) => State::Consumed { owner: owner(row)?, value: row.bytes(Column::Value)?.map(Arc::from) },
+        Some(2) => State::Consumed { owner: owner(row)?, value: bytes(row, Column::Value)?.map(Arc::from) },
         Some(3) => State::Failed { error: error(row)? },
         Some(4) => State::Dead { error: error(row)? },
         Some(other) => return Err(corrupt(Column::State, &format!("is {other}, known are 0 to 4"))),
         None => return Err(corrupt(Column::State, "is missing")),
     };
-    if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && row.bytes(Column::Owner)?.is_some() {
+    if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && bytes(row, Column::Owner)?.is_some() {
         return Err(corrupt(Column::Owner, "is there although nobody holds the key"));
     }
     let record = Record {
@@ -119,15 +127,42 @@ pub(crate) fn record(row: &impl Fields) -> Result<Record, StoreError> {
     Ok(record)
 }
 
+/// The columns that depend on a record's state, for a statement that writes or compares it.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) owner: Option<OwnerToken>,
+    /// `None`: whatever is there says nothing.
+    pub(crate) until: Option<Micros>,
+    pub(crate) taken_over: Option<Fencing>,
+    pub(crate) value: Option<Arc<[u8]>>,
+    pub(crate) error: Option<Arc<str>>,
+}
+
+impl Parts {
+    pub(crate) fn of(record: &Record) -> Self {
+        let none = Self::default();
+        match &record.state {
+            State::Vacant { not_before, error, taken_over } => {
+                Self { until: Some(*not_before), taken_over: *taken_over, error: Some(error.clone()), ..none }
+            }
+            State::Consuming { owner, until, taken_over } => {
+                Self { owner: Some(*owner), until: Some(*until), taken_over: *taken_over, ..none }
+            }
+            State::Consumed { owner, value } => Self { owner: Some(*owner), value: value.clone(), ..none },
+            State::Failed { error } | State::Dead { error } => Self { error: Some(error.clone()), ..none },
+        }
+    }
+}
+
 /// The key of a row.
-pub(crate) fn key(row: &impl Fields) -> Result<Key, StoreError> {
+pub(crate) fn key(row: &impl Cells) -> Result<Key, StoreError> {
     let name = text(row, Column::Name)?.ok_or_else(|| corrupt(Column::Name, "is missing"))?;
     Ok(Key::from_parts(&name, id(row)?.ok_or_else(|| corrupt(Column::Id, "is missing"))?))
 }
 
 /// The hash of a row's key; none where an outer join found no row.
-pub(crate) fn id(row: &impl Fields) -> Result<Option<u128>, StoreError> {
-    row.bytes(Column::Id)?.map(|bytes| sixteen(Column::Id, bytes)).transpose()
+pub(crate) fn id(row: &impl Cells) -> Result<Option<u128>, StoreError> {
+    bytes(row, Column::Id)?.map(|bytes| sixteen(Column::Id, bytes)).transpose()
 }
 
 /// A time span in µs for a statement; saturates, and a part of a µs counts as a whole one, as with
@@ -145,8 +180,8 @@ fn positive(column: Column, number: i64) -> Result<u64, StoreError> {
     u64::try_from(number).map_err(|_| corrupt(column, "is below zero"))
 }
 
-fn number(row: &impl Fields, column: Column) -> Result<u64, StoreError> {
-    row.int(column)?.map_or_else(|| Err(corrupt(column, "is missing")), |number| positive(column, number))
+fn number(row: &impl Cells, column: Column) -> Result<u64, StoreError> {
+    int(row, column)?.map_or_else(|| Err(corrupt(column, "is missing")), |number| positive(column, number))
 }
 
 fn sixteen(column: Column, bytes: &[u8]) -> Result<u128, StoreError> {
@@ -156,23 +191,23 @@ fn sixteen(column: Column, bytes: &[u8]) -> Result<u128, StoreError> {
         .map_err(|_| corrupt(column, &format!("has {} bytes, not 16", bytes.len())))
 }
 
-fn owner(row: &impl Fields) -> Result<OwnerToken, StoreError> {
-    let bytes = row.bytes(Column::Owner)?.ok_or_else(|| corrupt(Column::Owner, "is missing"))?;
+fn owner(row: &impl Cells) -> Result<OwnerToken, StoreError> {
+    let bytes = bytes(row, Column::Owner)?.ok_or_else(|| corrupt(Column::Owner, "is missing"))?;
     sixteen(Column::Owner, bytes).map(OwnerToken)
 }
 
-fn fingerprint(row: &impl Fields) -> Result<Option<Fingerprint>, StoreError> {
+fn fingerprint(row: &impl Cells) -> Result<Option<Fingerprint>, StoreError> {
     let read = |bytes: &[u8]| {
         bytes.try_into().map(Fingerprint::from_bytes).map_err(|_| corrupt(Column::Fingerprint, "has the wrong length"))
     };
-    row.bytes(Column::Fingerprint)?.map(read).transpose()
+    bytes(row, Column::Fingerprint)?.map(read).transpose()
 }
 
-fn text(row: &impl Fields, column: Column) -> Result<Option<Arc<str>>, StoreError> {
+fn text(row: &impl Cells, column: Column) -> Result<Option<Arc<str>>, StoreError> {
     let read = |bytes| std::str::from_utf8(bytes).map(Arc::from).map_err(|_| corrupt(column, "is not UTF-8"));
-    row.bytes(column)?.map(read).transpose()
+    bytes(row, column)?.map(read).transpose()
 }
 
-fn error(row: &impl Fields) -> Result<Arc<str>, StoreError> {
+fn error(row: &impl Cells) -> Result<Arc<str>, StoreError> {
     text(row, Column::Error)?.ok_or_else(|| corrupt(Column::Error, "is missing"))
 }

@@ -4,7 +4,8 @@ use sha2::{Digest, Sha256};
 
 use crate::table::Table;
 
-/// One step of the schema; its version is its place in the list, from 1. `{table}` stands for the quoted name.
+/// One step of the schema; its version is its place in the list, from 1. `{table}` stands for the quoted name,
+/// `{steps}` for that of the table with the steps of runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
     /// What it does, for errors.
@@ -21,7 +22,7 @@ impl Migration {
 
     /// The statements for this table.
     pub(crate) fn for_table(&self, table: &Table) -> String {
-        self.sql.replace("{table}", &table.quoted())
+        self.sql.replace("{table}", &table.quoted()).replace("{steps}", &table.quoted_steps())
     }
 }
 
@@ -83,6 +84,16 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
         }
     }
     Ok(rows.len())
+}
+
+/// Whether there are migrations to apply; an error where they are needed and may not be.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: bool) -> Result<bool, StoreError> {
+    let applied = applied(found, known, table)?;
+    match applied < known.len() {
+        true if !create => Err(needed(found, applied, known.len(), table)),
+        due => Ok(due),
+    }
 }
 
 /// The error where migrations are missing and may not be applied.

@@ -7,7 +7,9 @@ mod ending_tests;
 mod error;
 #[cfg(test)]
 mod group_tests;
+mod inbox;
 mod job;
+mod journal;
 mod lane;
 mod migrate;
 mod open;
@@ -34,11 +36,13 @@ use sqlx::{Row, ValueRef};
 
 use self::ask::Forget;
 use self::error::Place;
+use self::inbox::Transactions;
 use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
 use self::queue::Queue;
 use self::sql::Sql;
-use crate::row::{self, COLUMNS, Column, Fields, corrupt, signed};
+use crate::row::{self, COLUMNS, Cells, signed};
+use crate::steps::StepsSql;
 
 /// Records in a table of an SQLite file: durable, without a server, shared by the processes of one machine.
 /// Cheap to clone: clones share the connections.
@@ -55,7 +59,7 @@ use crate::row::{self, COLUMNS, Column, Fields, corrupt, signed};
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
 ///
-/// Abilities: batch, browse, purge, admin.
+/// Abilities: batch, browse, purge, admin, inspect, journal, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -78,6 +82,7 @@ pub struct SqliteStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     sql: Sql,
+    steps: StepsSql,
     place: Arc<Place>,
     writer: Lane,
     /// None for a database in memory, which only its one connection sees.
@@ -91,6 +96,7 @@ struct Inner {
     /// New keys in a row, among those that came alone, or, below zero, consumed ones.
     lately: AtomicI32,
     clock: Option<Arc<dyn Clock>>,
+    transactions: Transactions,
 }
 
 impl SqliteStore {
@@ -159,7 +165,14 @@ impl Store for SqliteStore {
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self).with_inspect(self)
+        Abilities::none()
+            .with_batch(self)
+            .with_browse(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
+            .with_journal(self)
+            .with_transact(self)
     }
 }
 
@@ -189,17 +202,13 @@ fn owner(token: u128) -> Box<[u8]> {
     Box::new(token.to_be_bytes())
 }
 
-impl Fields for SqliteRow {
-    fn int(&self, column: Column) -> Result<Option<i64>, StoreError> {
-        self.try_get(column as usize).map_err(|_| corrupt(column, "is not a whole number"))
+impl Cells for SqliteRow {
+    fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error> {
+        self.try_get(at)
     }
 
-    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, StoreError> {
-        let value = self.try_get_raw(column as usize).map_err(|_| corrupt(column, "is missing"))?;
-        if value.is_null() {
-            return Ok(None);
-        }
-        self.try_get(column as usize).map(Some).map_err(|_| corrupt(column, "is not bytes"))
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error> {
+        if self.try_get_raw(at)?.is_null() { Ok(None) } else { self.try_get(at).map(Some) }
     }
 }
 

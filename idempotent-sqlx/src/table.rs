@@ -3,7 +3,12 @@ use idempotent_core::{StoreError, StoreErrorKind};
 
 /// The name of the record table: checked, so that nothing can hide in it, and quoted all the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Table(String);
+pub(crate) struct Table {
+    name: String,
+    /// Where it is not in the first one of the search path.
+    schema: Option<String>,
+    quote: char,
+}
 
 impl Table {
     /// The default name.
@@ -13,47 +18,110 @@ impl Table {
 
     /// Takes `[a-z_][a-z0-9_]*` of at most 63 bytes.
     pub(crate) fn new(name: &str) -> Result<Self, StoreError> {
-        let refuse = |what: String| {
-            Err(StoreError::new(StoreErrorKind::Schema).because(format!(
-                "table name {:?} {what}: a name is a letter a-z or `_`, then letters a-z, digits and `_`, 1 to 63 \
-                 bytes in all; give one like \"{}\"",
-                name.chars().take(80).collect::<String>(),
-                Self::DEFAULT
-            )))
-        };
-        if name.len() > Self::MAX {
-            return refuse(format!("has {} bytes", name.len()));
+        checked("table", name)?;
+        Ok(Self { name: name.into(), ..Self::default() })
+    }
+
+    /// The same table in a schema, whose name is of the same kind.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn in_schema(self, schema: &str) -> Result<Self, StoreError> {
+        checked("schema", schema)?;
+        Ok(Self { schema: Some(schema.into()), ..self })
+    }
+
+    /// Refuses a name that the server would cut off once `_migrations` stands behind it: two tables could share that one.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn with_room_for_migrations(self) -> Result<Self, StoreError> {
+        let most = Self::MAX - "_migrations".len();
+        if self.name.len() > most {
+            return Err(StoreError::new(StoreErrorKind::Schema).because(format!(
+                "table name {:?} has {} bytes: with `_migrations` behind it, it may have {most}",
+                self.name,
+                self.name.len()
+            )));
         }
-        let fits = |(index, byte): (usize, u8)| match byte {
-            b'a'..=b'z' | b'_' => true,
-            b'0'..=b'9' => index > 0,
-            _ => false,
-        };
-        match name.bytes().enumerate().find(|at| !fits(*at)) {
-            None if name.is_empty() => refuse("is empty".into()),
-            None => Ok(Self(name.into())),
-            Some((index, _)) => refuse(format!("has something else at byte {index}")),
-        }
+        Ok(self)
+    }
+
+    /// The same, quoted as MySQL does it.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn in_backticks(self) -> Self {
+        Self { quote: '`', ..self }
+    }
+
+    /// Quoted for a statement of a server that takes this quote.
+    pub(crate) fn quoted_by(&self, quote: char) -> String {
+        Self { quote, ..self.clone() }.quoted()
     }
 
     /// As it was given.
     pub(crate) fn name(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// Its schema's name, where one was given.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
     }
 
     /// The name of the table that says which migrations were applied.
     pub(crate) fn migrations(&self) -> String {
-        format!("{}_migrations", self.0)
+        format!("{}_migrations", self.name)
+    }
+
+    /// The name of the table with the steps of runs, quoted for a statement.
+    pub(crate) fn quoted_steps(&self) -> String {
+        self.in_quotes(&format!("{}_steps", self.name))
     }
 
     /// Quoted for a statement.
     pub(crate) fn quoted(&self) -> String {
-        format!("\"{}\"", self.0)
+        self.in_quotes(&self.name)
+    }
+
+    /// Quoted for a statement.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn quoted_migrations(&self) -> String {
+        self.in_quotes(&self.migrations())
+    }
+
+    fn in_quotes(&self, name: &str) -> String {
+        let quote = self.quote;
+        match &self.schema {
+            Some(schema) => format!("{quote}{schema}{quote}.{quote}{name}{quote}"),
+            None => format!("{quote}{name}{quote}"),
+        }
     }
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Self(Self::DEFAULT.into())
+        Self { name: Self::DEFAULT.into(), schema: None, quote: '"' }
+    }
+}
+
+/// Refuses what is no name.
+fn checked(what_of: &str, name: &str) -> Result<(), StoreError> {
+    let refuse = |what: String| {
+        Err(StoreError::new(StoreErrorKind::Schema).because(format!(
+            "{what_of} name {:?} {what}: a name is a letter a-z or `_`, then letters a-z, digits and `_`, 1 to 63 \
+             bytes in all; give one like \"{}\"",
+            name.chars().take(80).collect::<String>(),
+            Table::DEFAULT
+        )))
+    };
+    if name.len() > Table::MAX {
+        return refuse(format!("has {} bytes", name.len()));
+    }
+    let fits = |(index, byte): (usize, u8)| match byte {
+        b'a'..=b'z' | b'_' => true,
+        b'0'..=b'9' => index > 0,
+        _ => false,
+    };
+    match name.bytes().enumerate().find(|at| !fits(*at)) {
+        None if name.is_empty() => refuse("is empty".into()),
+        None => Ok(()),
+        Some((index, _)) => refuse(format!("has something else at byte {index}")),
     }
 }

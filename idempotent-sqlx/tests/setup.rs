@@ -51,7 +51,7 @@ async fn n79_an_older_schema_says_needed_and_found() {
     place.open().await;
     place.sql("DROP TABLE idempotent_record; DELETE FROM idempotent_record_migrations").await;
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 1", "idempotent migrate"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 2", "idempotent migrate"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
 }
@@ -60,9 +60,9 @@ async fn n79_an_older_schema_says_needed_and_found() {
 async fn n80_a_newer_schema_is_refused_with_found_and_supported() {
     let place = Place::new();
     place.open().await;
-    place.sql("INSERT INTO idempotent_record_migrations VALUES (2, x'00', 0)").await;
+    place.sql("INSERT INTO idempotent_record_migrations VALUES (3, x'00', 0)").await;
     let open = place.builder().open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 2", "supported is 1"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 3", "supported is 2"]);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn n81_openers_at_once_migrate_once() {
     for store in futures_util::future::join_all(open).await {
         store.unwrap().unwrap();
     }
-    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 1);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 2);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
     }
     let store = place.open().await;
     assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
-    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 1);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 2);
 }
 
 #[tokio::test]

@@ -13,10 +13,13 @@
 //! | know which laws there are | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
+//! | know that an adapter of a broker is right | `broker_conformance!`; feature `broker` |
 //! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
 //! | have a private server | `servers`, and `proxy` to fail between it and a client; feature `servers` |
 //! | judge what real processes did to a store | [`history`], written by [`history::Recording`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
+#[cfg(feature = "broker")]
+pub mod broker;
 mod clock;
 pub mod conformance;
 mod crash;

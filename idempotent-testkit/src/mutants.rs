@@ -25,6 +25,7 @@
 mod ability;
 mod bug;
 mod decide;
+mod journal;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -34,8 +35,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, State, Store,
-    StoreError, StoreErrorKind,
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, State, StepRecord,
+    Store, StoreError, StoreErrorKind,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -66,6 +67,8 @@ pub struct Mutant {
 struct Shared {
     rows: Mutex<Rows>,
     bell: Arc<Notify>,
+    /// Taken behind the rows.
+    steps: Mutex<BTreeMap<String, (Micros, Vec<StepRecord>)>>,
 }
 
 /// What one connection has for itself.
@@ -344,6 +347,7 @@ impl Store for Mutant {
 
     fn abilities(&self) -> Abilities<'_> {
         let most = Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
+        let most = most.with_journal(self);
         let mut asked = lock(&self.own.asked);
         *asked += 1;
         if self.has(Bug::AbilityComesAndGoes) && asked.is_multiple_of(2) { most } else { most.with_purge(self) }

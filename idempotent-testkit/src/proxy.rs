@@ -2,13 +2,17 @@
 //!
 //! It knows where the requests and replies of Redis' protocol begin and end, so that a fault strikes one request, also
 //! among many on one connection. Aim it at the bytes of a key or of a script's digest: clients send requests of their
-//! own when they connect. What is not that protocol, such as TLS, passes too; a request is then what arrives at once.
+//! own when they connect. It knows those of PostgreSQL's protocol as well: up to where a client waits for an answer;
+//! and the requests of MySQL's. What is none of these, such as TLS, passes too; a request is then what arrives at once.
 #![allow(clippy::panic, reason = "a test without its proxy has failed")]
 mod frame;
 mod line;
+mod mysql;
 mod plan;
+mod postgres;
 mod thread;
 
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
@@ -56,7 +60,7 @@ pub struct Passed {
 #[derive(Debug)]
 pub struct Proxy {
     target: String,
-    port: u16,
+    at: SocketAddr,
     plan: Arc<Plan>,
     /// None only while it is dropped.
     orders: Option<mpsc::UnboundedSender<Order>>,
@@ -73,29 +77,45 @@ impl Proxy {
     /// # Cancellation
     /// A drop leaves nothing behind.
     pub async fn start(target: &str) -> Self {
+        let (listener, at) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
+        Self::listening(listener, at, target).await
+    }
+
+    /// One at this address, for a server that tells its clients where to connect to.
+    ///
+    /// # Panics
+    /// Where somebody has this port.
+    ///
+    /// # Cancellation
+    /// A drop leaves nothing behind.
+    pub async fn start_at(at: SocketAddr, target: &str) -> Self {
+        let listener = TcpListener::bind(at).unwrap_or_else(|e| panic!("the proxy cannot be at {at}: {e}"));
+        Self::listening(listener, at, target).await
+    }
+
+    async fn listening(listener: TcpListener, at: SocketAddr, target: &str) -> Self {
         let plan = Arc::new(Plan::new());
-        let (listener, port) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
         let (orders, inbox) = mpsc::unbounded_channel();
-        let task = Task::new(target.to_owned(), port, Arc::clone(&plan), listener, inbox);
+        let task = Task::new(target.to_owned(), at, Arc::clone(&plan), listener, inbox);
         let thread = std::thread::spawn(move || task.run());
-        let proxy = Self { target: target.to_owned(), port, plan, orders: Some(orders), thread: Some(thread) };
+        let proxy = Self { target: target.to_owned(), at, plan, orders: Some(orders), thread: Some(thread) };
         let (done, heard) = tokio::sync::oneshot::channel();
         proxy.send(Order::Hello(done));
         assert!(heard.await.is_ok(), "the proxy's thread ended");
         proxy
     }
 
-    /// `127.0.0.1:PORT`, where clients connect to.
+    /// `127.0.0.1:PORT`, where clients connect to, unless it was started at another address.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.at.to_string()
     }
 
     /// The port clients connect to.
     pub fn port(&self) -> u16 {
-        self.port
+        self.at.port()
     }
 
-    /// `redis://127.0.0.1:PORT`.
+    /// The same as a URL of Redis: `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }

@@ -6,6 +6,10 @@
 //! | a primary with replicas, and nobody who fails over | [`RedisReplicas`] |
 //! | a primary, a replica and three sentinels | [`RedisSentinels`] |
 //! | a cluster | [`RedisCluster`] |
+//! | a RabbitMQ | [`RabbitServer`] |
+//! | a PostgreSQL, also one with TLS | [`PostgresServer`] |
+//! | a MariaDB, also one with TLS | [`MariaDbServer`] |
+//! | a RocketMQ, which `cargo xtask setup --brokers` has built | [`RocketServer`] |
 //!
 //! They listen on 127.0.0.1 only, on a free port between 12000 and 20000 (a cluster node also 10,000 above), so that
 //! any number of them run side by side. A server that cannot start panics, and says why and what to install.
@@ -22,23 +26,34 @@
 mod builder;
 mod clock;
 mod cluster;
+mod daemon;
 mod files;
+mod mariadb;
 pub(crate) mod port;
+mod postgres;
 mod process;
+mod rabbit;
 mod replicas;
 mod resp;
+mod rocket;
 mod sentinels;
 mod single;
 mod tls;
 
 pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
+pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
+pub use self::postgres::{POSTGRES_BIN, PostgresServer};
+pub use self::rabbit::{RABBITMQ_SBIN, RabbitServer};
 pub use self::replicas::RedisReplicas;
 pub use self::resp::{Connection, Value};
+pub use self::rocket::{ROCKETMQ_BIN, RocketServer};
 pub use self::sentinels::RedisSentinels;
 pub use self::single::RedisServer;
 pub use self::tls::Certificates;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The environment variable that names the program to start instead of `redis-server`: a path or a name on the
@@ -64,6 +79,13 @@ fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// `NAME=PATH`, for a program that takes its settings so.
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(format!("{name}="));
+    option.push(path);
+    option
 }
 
 /// What a test does that cannot go on: it panics.

@@ -101,13 +101,13 @@ fn table() -> Subject {
         .planting(table)
         .on_clock(clock)
 }
-conformance!(custom_store, table(), without: [batch, watch, browse, purge, admin]);
+conformance!(custom_store, table(), without: [batch, watch, browse, purge, admin, journal]);
 
 // As most will begin: a store, and nothing else; one line.
 conformance!(
     custom_store_in_real_time,
     async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))) },
-    without: [clock, second, clients, losing, planting, foreign, batch, watch, browse, purge, admin]
+    without: [clock, second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal]
 );
 
 fn bare_table() -> CasSubject {

@@ -1,9 +1,13 @@
 //! The private servers and the proxy do what their docs say. They need what `cargo xtask setup` installs.
 #![allow(clippy::unwrap_used, clippy::panic)]
+#[path = "servers/databases.rs"]
+mod databases;
 #[path = "servers/groups.rs"]
 mod groups;
 #[path = "servers/proxy.rs"]
 mod proxy;
+#[path = "servers/rabbit.rs"]
+mod rabbit;
 #[path = "servers/single.rs"]
 mod single;
 #[path = "servers/tls.rs"]

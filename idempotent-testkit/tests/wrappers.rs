@@ -20,6 +20,7 @@ fn abilities(store: &dyn Store) -> Vec<&'static str> {
         ("browse", abilities.browse.is_some()),
         ("purge", abilities.purge.is_some()),
         ("admin", abilities.admin.is_some()),
+        ("journal", abilities.journal.is_some()),
     ];
     names.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
@@ -31,7 +32,7 @@ fn whole(clock: &VirtualClock) -> Mutant {
 #[test]
 fn arc_and_box_forward_every_ability() {
     let store = whole(&VirtualClock::new());
-    let all = ["batch", "watch", "browse", "purge", "admin"];
+    let all = ["batch", "watch", "browse", "purge", "admin", "journal"];
     assert_eq!(abilities(&store), all);
     assert_eq!(abilities(&Arc::new(store.clone())), all);
     assert_eq!(abilities(&Box::new(store.clone())), all);
@@ -56,13 +57,13 @@ fn what_arc_and_box_forward_keeps_the_laws() {
 #[test]
 fn a_fault_store_forwards_all_but_batch() {
     let clock = VirtualClock::new();
-    assert_eq!(abilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "browse", "purge", "admin"]);
+    assert_eq!(abilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "browse", "purge", "admin", "journal"]);
 }
 
 #[test]
 fn a_fault_store_offers_nothing_that_the_store_underneath_does_not_have() {
     let clock = VirtualClock::new();
-    assert_eq!(abilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin"]);
+    assert_eq!(abilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin", "journal"]);
     assert_eq!(abilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
 }
 

@@ -1,4 +1,4 @@
-//! The body of an answer that passed through here.
+//! Bodies that went through here: a request's on its way in, and an answer's on its way out.
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -8,6 +8,109 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+/// A body that is all in memory, with the trailers that came behind it.
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    // On the heap: most bodies have none, and each would carry the room for them.
+    pub(crate) trailers: Option<Box<HeaderMap>>,
+}
+
+impl Whole {
+    pub(crate) fn new(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self { bytes, trailers: trailers.map(Box::new) }
+    }
+
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        match std::mem::take(&mut self.bytes) {
+            bytes if !bytes.is_empty() => Some(Frame::data(bytes)),
+            _ => self.trailers.take().map(|trailers| Frame::trailers(*trailers)),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes.is_empty() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = self.bytes.len() as u64;
+        match self.trailers {
+            None => SizeHint::with_exact(length),
+            // HTTP/1.1 has no place for trailers behind a body of known length.
+            Some(_) => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(length);
+                hint
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// The body of a request behind an [`IdempotencyLayer`](crate::IdempotencyLayer): in memory and whole, with its
+    /// trailers, where the layer handles the request; the one that came in, untouched, where it passes.
+    ///
+    /// Services that take any body take this one: axum's routers, tonic's servers, most of tower-http's layers. For one
+    /// that takes a single type, map it: `request.map(axum::body::Body::new)`.
+    pub struct RequestBody<B> {
+        #[pin]
+        inner: Coming<B>,
+    }
+}
+
+pin_project! {
+    #[project = ProjectedComing]
+    enum Coming<B> {
+        Whole { whole: Whole },
+        Passing { #[pin] body: B },
+    }
+}
+
+impl<B> RequestBody<B> {
+    /// One that passes. The layer makes its own; tests of the service behind it need this.
+    pub fn new(body: B) -> Self {
+        Self { inner: Coming::Passing { body } }
+    }
+
+    pub(crate) fn whole(whole: Whole) -> Self {
+        Self { inner: Coming::Whole { whole } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().inner.project() {
+            ProjectedComing::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
+            ProjectedComing::Passing { body } => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Coming::Whole { whole } => whole.is_over(),
+            Coming::Passing { body } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Coming::Whole { whole } => whole.size_hint(),
+            Coming::Passing { body } => body.size_hint(),
+        }
+    }
+}
+
+impl<B> fmt::Debug for RequestBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.inner {
+            Coming::Whole { .. } => "RequestBody(whole)",
+            Coming::Passing { .. } => "RequestBody(passing)",
+        })
+    }
+}
 
 pin_project! {
     /// The handler's own body, or one that is all in memory: replayed, buffered, or a problem's.
@@ -20,7 +123,7 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum Inner<B: Body> {
-        Whole { bytes: Bytes, trailers: Option<HeaderMap> },
+        Whole { whole: Whole },
         Passing { #[pin] body: B },
         Resumed { read: Read<B> },
     }
@@ -35,7 +138,7 @@ pub(crate) struct Read<B: Body> {
 
 impl<B: Body> ResponseBody<B> {
     pub(crate) fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self { inner: Inner::Whole { bytes, trailers } }
+        Self { inner: Inner::Whole { whole: Whole::new(bytes, trailers) } }
     }
 
     pub(crate) fn passing(body: B) -> Self {
@@ -61,10 +164,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().inner.project() {
-            Projected::Whole { bytes, trailers } => Poll::Ready(match std::mem::take(bytes) {
-                bytes if !bytes.is_empty() => Some(Ok(Frame::data(bytes))),
-                _ => trailers.take().map(|trailers| Ok(Frame::trailers(trailers))),
-            }),
+            Projected::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
             Projected::Passing { body } => body.poll_frame(cx),
             Projected::Resumed { read } => match (read.frames.pop_front(), read.broke.take()) {
                 (Some(frame), broke) => {
@@ -79,7 +179,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            Inner::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
+            Inner::Whole { whole } => whole.is_over(),
             Inner::Passing { body } => body.is_end_stream(),
             Inner::Resumed { read } => read.frames.is_empty() && read.broke.is_none() && read.rest.is_end_stream(),
         }
@@ -87,13 +187,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Whole { bytes, trailers: None } => SizeHint::with_exact(bytes.len() as u64),
-            // HTTP/1.1 has no place for trailers behind a body of known length.
-            Inner::Whole { bytes, trailers: Some(_) } => {
-                let mut hint = SizeHint::new();
-                hint.set_lower(bytes.len() as u64);
-                hint
-            }
+            Inner::Whole { whole } => whole.size_hint(),
             Inner::Passing { body } => body.size_hint(),
             // What is left of one that lied about its length is nobody's guess.
             Inner::Resumed { .. } => SizeHint::new(),

@@ -9,17 +9,20 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use futures_util::FutureExt;
 use futures_util::future::Map;
+use http::HeaderValue;
 use http::request::Parts;
 use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Replies, Reshapes, Split};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::body::ResponseBody;
+use crate::hook::caught;
 use crate::kept::Kept;
-use crate::{Attempt, IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind, ResponseRules, reply};
+use crate::{Attempt, IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind, ReplayHeader, ResponseRules, reply};
 
 /// How [`Http`] answers.
 pub trait HttpRules: 'static {
-    /// Which answers are kept, and what of them.
+    /// Which answers are kept, and what of them. Where this panics an answer counts as done, and is not kept.
     ///
     /// # Default
     /// [`ResponseRules::default`]
@@ -103,36 +106,37 @@ impl<C> Reshapes for Http<C> {
 
 impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
     type Value = Kept<Body>;
-    type Failure = Response;
+    type Failure = axum::http::Response<ResponseBody<Body>>;
 
     // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
-    fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Response>> {
-        reply::judge(reply.into_response(), C::rules(), false)
+    fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Self::Failure>> {
+        reply::judge(reply.into_response(), rules::<C>(), false)
     }
 
     fn value(kept: Kept<Body>) -> Response {
         match kept.into_response() {
             Ok(response) => response.map(Body::new),
-            Err(location) => told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+            Err(location) => gone::<C>(location),
         }
     }
 
     fn replayed(kept: Kept<Body>) -> Response {
         match kept.into_response() {
             Ok(mut response) => {
-                C::rules().replay_header.mark(response.headers_mut());
+                let mark = rules::<C>().map_or_else(ReplayHeader::default, |rules| rules.replay_header.clone());
+                mark.mark(response.headers_mut());
                 response.map(Body::new)
             }
-            Err(location) => told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location)),
+            Err(location) => gone::<C>(location),
         }
     }
 
-    fn failure(response: Response) -> Response {
-        response
+    fn failure(response: Self::Failure) -> Response {
+        response.map(Body::new)
     }
 
     fn policy() -> Option<Policy> {
-        Some(C::rules().policy())
+        Some(rules::<C>().unwrap_or_default().policy())
     }
 
     /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
@@ -140,7 +144,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
         Ok(<Self as Replies<R>>::value(kept))
     }
 
-    fn describe(response: &Response) -> Cow<'static, str> {
+    fn describe(response: &Self::Failure) -> Cow<'static, str> {
         format!("answered {}", response.status().as_u16()).into()
     }
 }
@@ -149,6 +153,15 @@ impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
     fn rejected(rejection: Rejection) -> Response {
         told::<C>(rejection.into())
     }
+}
+
+/// None where they panic: the request is done all the same, or a duplicate of one that is.
+fn rules<C: HttpRules>() -> Option<Arc<ResponseRules>> {
+    caught("HttpRules::rules", C::rules)
+}
+
+fn gone<C: HttpRules>(location: Option<HeaderValue>) -> Response {
+    told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location))
 }
 
 /// A problem is no answer to keep, in whatever words: a layer further out must not take it for one.

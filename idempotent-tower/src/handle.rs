@@ -1,24 +1,24 @@
 //! One request's way: key, principal, body, fingerprint; then the executor's; then the answer's words.
-use std::future::{Future, poll_fn};
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
-use idempotent_core::{Call, Executor, Fingerprint, Handler, Identity, Json, Scene as CoreScene};
+use idempotent_core::__private::Begun;
+use idempotent_core::{Call, Fingerprint, Handler, Identity, Json, Parts as KeyParts, Scene as CoreScene, key_hash};
 use tower_service::Service;
 
-use crate::body::ResponseBody;
+use crate::body::{RequestBody, ResponseBody, Whole};
 use crate::key::InvalidKey;
-use crate::layer::{Scene, Scope, Shared};
+use crate::leftover::Leftover;
 use crate::payload::{self, Unread};
 use crate::reply::{Answer, Replying, Told};
 use crate::service::Answered;
+use crate::shared::{Route, Scene, Scope, Shared};
 use crate::{Attempt, Caller, IdempotencyKey, Idempotent, Problem, ProblemKind};
 
 /// The answer to a request that is not handled.
@@ -49,25 +49,29 @@ impl Shared {
     /// would have room for them once more, and be moved with it.
     pub(crate) async fn handle<S, B, R>(self: Arc<Self>, taken: Box<(S, Parts)>, body: B) -> Answered<R, S::Error>
     where
-        S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Send + 'static> + Send + 'static,
-        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+        S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send + 'static>
+            + Send
+            + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
         R: Body<Data = Bytes, Error: Send> + Send + 'static,
     {
         let (call, body) = match self.call(&taken.1, body).await {
-            Ok(read) => read,
+            // Boxed before anything else is waited for, or the future would keep the room for it.
+            Ok((call, body)) => (call.map(|(call, key)| (Box::new(call), key)), body),
             Err(refused) => return Ok(refused.map(whole)),
         };
         let Some((call, key)) = call else {
             let (mut inner, parts) = *taken;
-            let passed = Box::pin(inner.call(Request::from_parts(parts, body.into()))).await;
+            let passed = Box::pin(inner.call(Request::from_parts(parts, RequestBody::whole(body)))).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
         let (executor, rules) = (self.executor.clone(), self.response.clone());
-        let call = Box::new(call);
+        let begun = Begun::of(Some(&executor), &call);
+        let told = begun.clone();
         let run = async move {
             let handler = async || {
                 let (mut inner, parts) = *taken;
-                let mut request = Request::from_parts(parts, B::from(body));
+                let mut request = Request::from_parts(parts, RequestBody::whole(body));
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
                 }
@@ -76,37 +80,43 @@ impl Shared {
                 }
                 inner.call(request).await.map(|response| Answer { response, rules })
             };
-            executor.run(*call, Handler::<Replying<R, S::Error>, Json, _, _>::new(handler)).await
+            executor.run(call, Handler::<Replying<R, S::Error>, Json, _, _>::new(told.told(handler))).await
         };
         let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
-        let told = if self.detached { detached(run).await } else { run.await };
-        match told {
-            Ok(told) => self.answer(told).await,
+        let told = if self.detached { begun.detached(run).await } else { run.await };
+        let kept = match told {
+            Ok(Told::Replayed(kept)) if kept.is_elsewhere() => kept,
+            Ok(told) => return self.answer(told),
             // The panic hook has told the log.
-            Err(_) => Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(whole)),
-        }
+            Err(_) => return Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(whole)),
+        };
+        let found = Box::pin(kept.fetched(self.response.spill.as_ref())).await;
+        self.answer(Told::Replayed(Box::new(found)))
     }
 
     /// The call that a request makes and its body, or the answer to one that makes none. `None` where it has no key and
     /// needs none.
     #[allow(clippy::type_complexity, reason = "read at one place")]
-    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<(Call, Option<IdempotencyKey>)>, Bytes), Refused>
+    async fn call<B>(&self, parts: &Parts, body: B) -> Result<(Option<(Call, Option<IdempotencyKey>)>, Whole), Refused>
     where
-        B: Body<Data = Bytes>,
+        B: Body<Data = Bytes> + Send + 'static,
     {
-        let claimed = self.claimed(parts)?;
-        let caller = self.principal.of(parts).map_err(|denied| denied.into_response())?;
+        let head = self.claimed(parts).and_then(|claimed| Ok((claimed, self.caller(parts)?)));
+        let (claimed, caller) = match head {
+            Ok(head) => head,
+            Err(refused) => return Err(self.before(refused, parts, Leftover::unread(body))),
+        };
         let mut seen = self.payload.begin(parts);
         let body = payload::whole(body, self.max_body, seen.as_mut()).await.map_err(|unread| match unread {
-            Unread::TooLarge => {
+            Unread::TooLarge(rest) => {
                 let detail = format!("The body is larger than the {} bytes taken. Nothing was done.", self.max_body);
-                self.problem(Problem::new(ProblemKind::BodyTooLarge).detail(detail))
+                self.before(self.problem(Problem::new(ProblemKind::BodyTooLarge).detail(detail)), parts, rest)
             }
             Unread::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)),
         })?;
-        let fingerprint = self.payload.finish(seen, parts, &body);
+        let fingerprint = self.payload.finish(seen, parts, &body.bytes);
         let key = match claimed {
-            Claimed::KeyInBody => self.key_in_body(parts, &body)?.map(Claimed::Key),
+            Claimed::KeyInBody => self.key_in_body(parts, &body.bytes)?.map(Claimed::Key),
             other => Some(other),
         };
         let Some(claimed) = key else { return Ok((None, body)) };
@@ -115,7 +125,24 @@ impl Shared {
         Ok((Some((call, key)), body))
     }
 
+    fn caller(&self, parts: &Parts) -> Result<Caller, Refused> {
+        self.principal.of(parts).map_err(|denied| denied.into_response())
+    }
+
+    /// An answer that comes before the body is in.
+    fn before<B>(&self, mut refused: Refused, parts: &Parts, rest: Leftover<B>) -> Refused
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        rest.behind(&mut refused, parts, self.max_body, self.executor.clock().clone());
+        refused
+    }
+
     fn claimed(&self, parts: &Parts) -> Result<Claimed, Refused> {
+        if let Some(wrong) = &self.wrong {
+            tracing::error!(target: "idempotent", error = %wrong, "a request cannot be handled");
+            return Err(self.problem(Problem::new(ProblemKind::Misconfigured)));
+        }
         match &self.scene {
             Scene::Key { of: Some(_), .. } => Ok(Claimed::KeyInBody),
             Scene::Key { rules, .. } => match rules.read(&parts.headers) {
@@ -156,10 +183,7 @@ impl Shared {
             }
             (Claimed::Key(key), _) => {
                 let call = Call::new(self.identity(parts, caller, key.as_str().as_bytes()));
-                match fingerprint {
-                    Some(fingerprint) => call.fingerprint(Ok(fingerprint)),
-                    None => call,
-                }
+                call.fingerprint(Ok(fingerprint.unwrap_or_else(|| payload::of_target(parts))))
             }
             // What a request says is its key.
             _ => match fingerprint {
@@ -181,10 +205,15 @@ impl Shared {
         let method = parts.method.as_str();
         let identity = match &self.scope {
             Scope::Named(scope) => Identity::new(CoreScene::Rest, scope.clone(), key),
-            Scope::Route(named) => match named.as_ref().map_or_else(|| template(parts), |named| named(parts)) {
-                Some(route) => Identity::new(CoreScene::Rest, format!("{method} {route}"), key),
+            Scope::Route(named) => match route(named.as_deref(), parts) {
+                Some(route) => Identity::new(CoreScene::Rest, [method, " ", &route].concat(), key),
                 // Paths are too many to be names: they count as a part of the key.
-                None => Identity::new(CoreScene::Rest, method.to_owned(), &(payload::target(parts).path(), key)),
+                None => match payload::target(parts).path() {
+                    path if path.len() + key.len() > KeyParts::MAX => {
+                        Identity::new(CoreScene::Rest, method.to_owned(), &("long", key_hash(path), key))
+                    }
+                    path => Identity::new(CoreScene::Rest, method.to_owned(), &(path, key)),
+                },
             },
         };
         let identity = identity.tenant(caller).described("the request's key");
@@ -194,14 +223,14 @@ impl Shared {
         }
     }
 
-    async fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
+    fn answer<R: Body<Data = Bytes>, E>(&self, told: Told<R, E>) -> Answered<R, E> {
         let gone =
             |location| self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(whole);
         Ok(match told {
             Told::Service(error) => return Err(error),
-            Told::Failed(response) => response.map(ResponseBody::passing),
+            Told::Failed(response) => *response,
             Told::Ran(kept) => kept.into_response().unwrap_or_else(gone),
-            Told::Replayed(kept) => match kept.fetched(self.response.spill.as_ref()).await.into_response() {
+            Told::Replayed(kept) => match kept.into_response() {
                 Ok(mut response) => {
                     self.response.replay_header.mark(response.headers_mut());
                     response
@@ -233,17 +262,6 @@ impl Shared {
     }
 }
 
-/// Runs in a task of its own, unless it ends at once: what needs no waiting is not worth one.
-async fn detached<F>(mut run: Pin<Box<F>>) -> F::Output
-where
-    F: Future<Output: Send + 'static> + Send + 'static,
-{
-    match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
-        Poll::Ready(output) => output,
-        Poll::Pending => Executor::detach(run).await,
-    }
-}
-
 /// One line, as it stands.
 fn token(headers: &HeaderMap, header: &http::HeaderName) -> Option<Box<str>> {
     let mut lines = headers.get_all(header).iter();
@@ -251,13 +269,20 @@ fn token(headers: &HeaderMap, header: &http::HeaderName) -> Option<Box<str>> {
     (!token.is_empty()).then(|| token.into())
 }
 
+fn route<'a>(named: Option<&Route>, parts: &'a Parts) -> Option<Cow<'a, str>> {
+    match named {
+        Some(named) => named(parts).map(Cow::Owned),
+        None => template(parts).map(Cow::Borrowed),
+    }
+}
+
 #[cfg(feature = "axum")]
-fn template(parts: &Parts) -> Option<String> {
-    parts.extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().to_owned())
+fn template(parts: &Parts) -> Option<&str> {
+    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-fn template(_: &Parts) -> Option<String> {
+fn template(_: &Parts) -> Option<&str> {
     None
 }
 

@@ -6,25 +6,27 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body;
-use idempotent_core::{Codec, CodecError, Json};
+use idempotent_core::{Codec, CodecError, Fingerprint, Json};
 
 use crate::ResponseRules;
 use crate::body::ResponseBody;
-use crate::response::MAX_HEADERS;
-use crate::spill::Spilled;
+use crate::response::{MAX_HEADERS, Unclean};
+use crate::spill::{self, Elsewhere, Spilled};
 
 /// An answer that counts: the handler's, with a body in memory or one that passes through, or one from the record.
 ///
 /// Its stored form is this version's number, a byte of flags, the status, the headers, the trailers if there are any, and
-/// the body or what stands for it, all lengths ahead of what they measure; header names and values are bytes, and so is the body.
+/// the body, all lengths ahead of what they measure. Header names and values are bytes, and so is the body; the highest
+/// bit of a value's length says that the value is not to be shown. In place of a body that is elsewhere stand its length,
+/// its digest and the name it has there.
 #[derive(Debug)]
 pub struct Kept<B: Body> {
     /// With the extensions, which only the first caller gets.
     pub(crate) parts: Parts,
     pub(crate) body: KeptBody<B>,
-    /// The name its body has elsewhere.
-    pub(crate) spilled: Option<Box<str>>,
-    /// Those it was judged by; none once it comes from a record.
+    /// Where its body is as well.
+    pub(crate) spilled: Option<Box<Elsewhere>>,
+    /// Those it was judged by; none once it comes from a record, or if they panicked.
     pub(crate) rules: Option<Arc<ResponseRules>>,
 }
 
@@ -33,8 +35,7 @@ pub(crate) enum KeptBody<B: Body> {
     Whole(Bytes, Option<HeaderMap>),
     /// The handler's own, unread.
     Passing(ResponseBody<B>),
-    /// Is elsewhere, under this name.
-    Spilled(Box<str>, Option<HeaderMap>),
+    Spilled(Box<Elsewhere>, Option<HeaderMap>),
     /// Was not kept.
     Gone,
 }
@@ -70,11 +71,21 @@ impl<B: Body> Kept<B> {
         }
     }
 
+    /// An answer that is done, and whose body goes to its caller alone.
+    pub(crate) fn passing(response: Response<B>, rules: Option<Arc<ResponseRules>>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self { parts, body: KeptBody::Passing(ResponseBody::passing(body)), spilled: None, rules }
+    }
+
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.body, KeptBody::Spilled(..))
+    }
+
     /// Fetches a body that is elsewhere; without one it is gone.
     pub(crate) async fn fetched(mut self, spill: Option<&Spilled>) -> Self {
-        if let KeptBody::Spilled(name, trailers) = &mut self.body {
-            let (name, trailers) = (std::mem::take(name), trailers.take());
-            let found = if let Some(spill) = spill { spill.get(&name).await } else { None };
+        if let KeptBody::Spilled(elsewhere, trailers) = &mut self.body {
+            let trailers = trailers.take();
+            let found = if let Some(spill) = spill { spill.get(elsewhere).await } else { None };
             self.body = found.map_or(KeptBody::Gone, |bytes| KeptBody::Whole(bytes, trailers));
         }
         self
@@ -94,8 +105,13 @@ impl<B: Body> Kept<B> {
 const VERSION: u8 = 1;
 const GONE: u8 = 1;
 const TRAILERS: u8 = 2;
-/// In place of the body stands the name it has elsewhere.
+/// In place of the body stands where it is.
 const SPILLED: u8 = 4;
+/// In the length of a header's value, which is never as long: the value is not to be shown.
+const SENSITIVE: u32 = 1 << 31;
+
+/// What headers mostly come to.
+const ROOM: usize = 256;
 
 /// A longer one is not told to duplicates.
 const MAX_LOCATION: usize = 8 << 10;
@@ -104,42 +120,31 @@ const MAX_LOCATION: usize = 8 << 10;
 #[diagnostic::do_not_recommend]
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
-        let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("it comes from a record")) };
+        let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("no rules say what to keep")) };
         let (whole, trailers) = match &kept.body {
             KeptBody::Whole(bytes, trailers) => (Some(bytes), trailers.as_ref()),
             KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => (None, None),
         };
-        let stored = rules.kept(&kept.parts, whole.cloned().unwrap_or_default(), trailers.is_some());
-        let fits = size(stored.headers()) <= MAX_HEADERS && trailers.is_none_or(|these| size(these) <= MAX_HEADERS);
-        let body = match (&kept.spilled, whole) {
-            _ if !fits => None,
-            (Some(name), _) => Some((SPILLED, name.as_bytes())),
-            (None, Some(bytes)) if bytes.len() as u64 <= rules.max_response => Some((0, &**stored.body())),
+        let looked_over = rules.sanitized(&kept.parts, whole.cloned().unwrap_or_default(), trailers.is_some());
+        // What is never kept of headers is not kept here either.
+        let behind = trailers.map(|trailers| rules.headers(trailers, false));
+        let body = |bytes| match (&kept.spilled, whole) {
+            (Some(elsewhere), _) => Some(Stored::Elsewhere(elsewhere)),
+            (None, Some(whole)) if whole.len() as u64 <= rules.max_response => Some(Stored::Whole(bytes)),
             (None, _) => None,
         };
-        let mut out = vec![VERSION];
-        out.reserve(16 + size(stored.headers()) + body.map_or(0, |(_, bytes)| bytes.len()));
-        match body {
-            Some((flags, bytes)) => {
-                out.push(if trailers.is_some() { flags | TRAILERS } else { flags });
-                out.extend(stored.status().as_u16().to_be_bytes());
-                put(&mut out, stored.headers())?;
-                if let Some(trailers) = trailers {
-                    put(&mut out, trailers)?;
-                }
-                out.extend(bytes);
+        Ok(Some(match &looked_over {
+            Some(Ok(left)) => {
+                let headers = || rules.headers(left.headers(), trailers.is_some());
+                form(left.status(), headers, behind, body(left.body()))
             }
-            // Where it went is all that a duplicate can still be told.
+            Some(Err(Unclean)) => gone(kept.parts.status, None),
             None => {
-                out.push(GONE);
-                out.extend(stored.status().as_u16().to_be_bytes());
-                let mut location = HeaderMap::new();
-                let told = stored.headers().get(LOCATION).filter(|value| value.len() <= MAX_LOCATION);
-                location.extend(told.map(|value| (LOCATION, value.clone())));
-                put(&mut out, &location)?;
+                let headers = &kept.parts.headers;
+                let bytes = whole.map_or(&[][..], |whole| whole);
+                form(kept.parts.status, || rules.headers(headers, trailers.is_some()), behind, body(bytes))
             }
-        }
-        Ok(Some(out))
+        }))
     }
 
     fn decode(bytes: Option<&[u8]>) -> Result<Kept<B>, CodecError> {
@@ -148,21 +153,78 @@ impl<B: Body> Codec<Kept<B>> for Json {
     }
 }
 
-/// What [`put`] makes of them.
-fn size(headers: &HeaderMap) -> usize {
-    2 + headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum::<usize>()
+enum Stored<'a> {
+    Whole(&'a [u8]),
+    Elsewhere(&'a Elsewhere),
 }
 
-fn put(out: &mut Vec<u8>, headers: &HeaderMap) -> Result<(), CodecError> {
-    let too_many = |_| CodecError::encode::<HeaderMap>("its headers are too many or too long");
-    out.extend(u16::try_from(headers.len()).map_err(too_many)?.to_be_bytes());
-    for (name, value) in headers {
-        out.extend(u16::try_from(name.as_str().len()).map_err(too_many)?.to_be_bytes());
-        out.extend(name.as_str().as_bytes());
-        out.extend(u32::try_from(value.len()).map_err(too_many)?.to_be_bytes());
-        out.extend(value.as_bytes());
+/// The stored form of an answer of which these headers are kept; without its body where it has none or they are too long.
+fn form<'a, 't, I: Iterator<Item = (&'a HeaderName, &'a HeaderValue)>>(
+    status: StatusCode,
+    kept: impl Fn() -> I,
+    trailers: Option<impl Iterator<Item = (&'t HeaderName, &'t HeaderValue)>>,
+    body: Option<Stored<'_>>,
+) -> Vec<u8> {
+    let Some(body) = body else { return gone(status, location(kept())) };
+    let (flags, length) = match &body {
+        Stored::Whole(bytes) => (0, bytes.len()),
+        Stored::Elsewhere(elsewhere) => (SPILLED, elsewhere.name.len()),
+    };
+    let mut out = begun(if trailers.is_some() { flags | TRAILERS } else { flags }, status, ROOM + length);
+    if !put(&mut out, kept()) || trailers.is_some_and(|trailers| !put(&mut out, trailers)) {
+        return gone(status, location(kept()));
     }
-    Ok(())
+    match body {
+        Stored::Whole(bytes) => out.extend_from_slice(bytes),
+        Stored::Elsewhere(Elsewhere { name, length, digest }) => {
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&digest.to_bytes());
+            out.extend_from_slice(name.as_bytes());
+        }
+    }
+    out
+}
+
+fn location<'a>(mut kept: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> Option<&'a HeaderValue> {
+    kept.find(|(name, _)| **name == LOCATION).map(|(_, value)| value).filter(|value| value.len() <= MAX_LOCATION)
+}
+
+/// Where it went is all that a duplicate can still be told.
+fn gone(status: StatusCode, location: Option<&HeaderValue>) -> Vec<u8> {
+    let mut out = begun(GONE, status, 32 + location.map_or(0, HeaderValue::len));
+    put(&mut out, location.into_iter().map(|location| (&LOCATION, location)));
+    out
+}
+
+fn begun(flags: u8, status: StatusCode, room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + room);
+    out.extend_from_slice(&[VERSION, flags]);
+    out.extend_from_slice(&status.as_u16().to_be_bytes());
+    out
+}
+
+/// Writes their number and each of them, unless they are more than is kept.
+fn put<'a>(out: &mut Vec<u8>, headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> bool {
+    let start = out.len();
+    // None takes less than six bytes, so that there are never as many.
+    let mut count = 0_u16;
+    out.extend_from_slice(&count.to_be_bytes());
+    for (name, value) in headers {
+        let (Ok(of_name), Ok(of_value)) = (u16::try_from(name.as_str().len()), u32::try_from(value.len())) else {
+            return false;
+        };
+        if out.len() - start + 6 + name.as_str().len() + value.len() > MAX_HEADERS {
+            return false;
+        }
+        let flag = if value.is_sensitive() { SENSITIVE } else { 0 };
+        out.extend_from_slice(&of_name.to_be_bytes());
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(&(of_value | flag).to_be_bytes());
+        out.extend_from_slice(value.as_bytes());
+        count += 1;
+    }
+    out[start..start + 2].copy_from_slice(&count.to_be_bytes());
+    true
 }
 
 fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
@@ -177,8 +239,9 @@ fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
     let body = match flags & (GONE | SPILLED) {
         0 => KeptBody::Whole(Bytes::copy_from_slice(bytes.0), trailers),
         SPILLED => {
-            let name = std::str::from_utf8(bytes.0).map_err(|_| "its body's name is none")?;
-            KeptBody::Spilled(name.into(), trailers)
+            let (length, digest) = (u64::from_be_bytes(bytes.array()?), Fingerprint::from_bytes(bytes.array()?));
+            let name = spill::name(bytes.0).ok_or("its body's name is none")?.into();
+            KeptBody::Spilled(Box::new(Elsewhere { name, length, digest }), trailers)
         }
         GONE if bytes.0.is_empty() => KeptBody::Gone,
         _ => return Err("it goes on behind its end"),
@@ -212,8 +275,10 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let length = usize::from(u16::from_be_bytes(self.array()?));
             let name = HeaderName::from_bytes(self.take(length)?).map_err(|_| "a header's name is none")?;
-            let length = usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| SHORT)?;
-            let value = HeaderValue::from_bytes(self.take(length)?).map_err(|_| "a header's value is none")?;
+            let length = u32::from_be_bytes(self.array()?);
+            let value = self.take(usize::try_from(length & !SENSITIVE).map_err(|_| SHORT)?)?;
+            let mut value = HeaderValue::from_bytes(value).map_err(|_| "a header's value is none")?;
+            value.set_sensitive(length & SENSITIVE != 0);
             headers.try_append(name, value).map_err(|_| "it has too many headers")?;
         }
         Ok(headers)

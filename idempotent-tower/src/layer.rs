@@ -8,18 +8,13 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
-use idempotent_core::{
-    Executor, OnConsumed, OnInFlight, OnStoreError, Policy, PolicyError, Scene as CoreScene, Tokens,
-};
+use idempotent_core::{Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
 use tower_layer::Layer;
 
 use crate::service::IdempotencyService;
+use crate::setup::SetupError;
+use crate::shared::{Scene, Scope, Shared};
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
-
-type Route = dyn Fn(&Parts) -> Option<String> + Send + Sync;
-type KeyOf = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
-type Words = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
-type Skip = dyn Fn(&Parts) -> bool + Send + Sync;
 
 /// Makes the handlers behind it safe against requests that come twice.
 ///
@@ -49,85 +44,29 @@ pub struct IdempotencyLayer {
     shared: Shared,
 }
 
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) executor: Executor,
-    pub(crate) principal: Principal,
-    pub(crate) scene: Scene,
-    pub(crate) methods: Vec<Method>,
-    pub(crate) skip: Option<Arc<Skip>>,
-    pub(crate) scope: Scope,
-    pub(crate) prefix: Option<Cow<'static, str>>,
-    pub(crate) payload: PayloadCheck,
-    pub(crate) max_body: u64,
-    pub(crate) response: Arc<ResponseRules>,
-    pub(crate) policy: Policy,
-    pub(crate) message: Option<Arc<str>>,
-    pub(crate) detached: bool,
-    pub(crate) base: Cow<'static, str>,
-    pub(crate) docs: Option<HeaderValue>,
-    pub(crate) words: Option<Arc<Words>>,
-}
-
-/// What tells two requests apart.
-#[derive(Clone)]
-pub(crate) enum Scene {
-    Key { rules: KeyRules, of: Option<Arc<KeyOf>>, required: bool },
-    Token { header: HeaderName, tokens: Tokens },
-    Param,
-}
-
-#[derive(Clone)]
-pub(crate) enum Scope {
-    /// By method and route.
-    Route(Option<Arc<Route>>),
-    Named(Cow<'static, str>),
-}
-
 impl IdempotencyLayer {
     /// The window of [`params`](Self::params), unless told otherwise.
     pub const WINDOW: Duration = Duration::from_secs(5);
 
     /// By `Idempotency-Key`, with the records of this executor.
     pub fn new(executor: Executor, principal: Principal) -> Self {
-        Self {
-            shared: Shared {
-                executor,
-                principal,
-                scene: Scene::Key { rules: KeyRules::default(), of: None, required: true },
-                methods: vec![Method::POST, Method::PATCH],
-                skip: None,
-                scope: Scope::Route(None),
-                prefix: None,
-                payload: PayloadCheck::bytes(),
-                max_body: 2 << 20,
-                response: Arc::default(),
-                policy: Policy::new(),
-                message: None,
-                detached: true,
-                base: Cow::Borrowed(Problem::BASE),
-                docs: None,
-                words: None,
-            },
-        }
+        let scene = Scene::Key { rules: KeyRules::default(), of: None, required: true };
+        Self { shared: Shared::new(executor, principal, scene) }
     }
 
     /// By tokens that were issued to the caller before, in `X-Idempotent-Token`: each is good for one request that
-    /// succeeds. The payload does not count.
-    pub fn tokens(tokens: Tokens, executor: Executor, principal: Principal) -> Self {
-        let header = HeaderName::from_static("x-idempotent-token");
-        Self::new(executor, principal).scene(Scene::Token { header, tokens }).refusing()
+    /// succeeds. The payload does not count. Runs are those of the executor that the tokens are of.
+    pub fn tokens(tokens: Tokens, principal: Principal) -> Self {
+        let executor = tokens.executor().clone();
+        let scene = Scene::Token { header: HeaderName::from_static("x-idempotent-token"), tokens };
+        Self { shared: Shared::new(executor, principal, scene) }.refusing()
     }
 
     /// Without any key: two requests of one caller that say the same are one while the first runs, and for
     /// [`WINDOW`](Self::WINDOW) after it is done. Only for routes where two equal requests in a row are a mistake.
     pub fn params(executor: Executor, principal: Principal) -> Self {
-        Self::new(executor, principal).scene(Scene::Param).refusing().window(Self::WINDOW)
-    }
-
-    fn scene(mut self, scene: Scene) -> Self {
-        self.shared.scene = scene;
-        self
+        let layer = Self { shared: Shared::new(executor, principal, Scene::Param) }.refusing();
+        layer.with(Policy::new().window(Self::WINDOW))
     }
 
     fn refusing(mut self) -> Self {
@@ -140,17 +79,25 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Whether what was set makes sense: else every request is answered 500, and the log says why.
-    ///
-    /// # Errors
-    /// [`PolicyError`] with the numbers and the rule.
-    pub fn check(&self) -> Result<(), PolicyError> {
-        self.in_force().check(&CoreScene::Rest)
+    /// Notes a setter that does nothing for some layers, for [`check`](Self::check).
+    fn called(mut self, setter: &'static str) -> Self {
+        self.shared.called.push(setter);
+        self
     }
 
-    /// The layer's over the executor's over what the answers need.
-    fn in_force(&self) -> Policy {
-        self.shared.policy.or(self.shared.executor.policy(&CoreScene::Rest)).or(self.shared.response.policy())
+    /// What was set is what it is without.
+    fn taken_back(mut self, setter: &'static str) -> Self {
+        self.shared.called.retain(|called| *called != setter);
+        self
+    }
+
+    /// Whether what was set makes sense: else every request is answered 500, and the log says why. That is also so
+    /// where something was set that does nothing in this layer, as `payload` does for tokens.
+    ///
+    /// # Errors
+    /// [`SetupError`]: what is wrong, by name and number, and what to do.
+    pub fn check(&self) -> Result<(), SetupError> {
+        self.shared.check()
     }
 
     /// Where the key stands and what it must look like.
@@ -158,7 +105,7 @@ impl IdempotencyLayer {
         if let Scene::Key { rules: current, .. } = &mut self.shared.scene {
             *current = rules;
         }
-        self
+        self.called("key")
     }
 
     /// Takes the key from elsewhere than a header: a field of the body, say. `None` is a missing key; length and format
@@ -167,7 +114,7 @@ impl IdempotencyLayer {
         if let Scene::Key { of, .. } = &mut self.shared.scene {
             *of = Some(Arc::new(key));
         }
-        self
+        self.called("key_from")
     }
 
     /// Whether a request without a key is refused (400), or passes without protection. A malformed key is refused in any
@@ -179,7 +126,7 @@ impl IdempotencyLayer {
         if let Scene::Key { required: current, .. } = &mut self.shared.scene {
             *current = required;
         }
-        self
+        self.called("required")
     }
 
     /// The header that tokens come in.
@@ -190,21 +137,22 @@ impl IdempotencyLayer {
         if let Scene::Token { header, .. } = &mut self.shared.scene {
             *header = name;
         }
-        self
+        self.called("token_header")
     }
 
     /// How long after its end a request that says the same is a duplicate.
     ///
     /// # Default
-    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts
+    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts, in whose place it is
     pub fn window(self, window: Duration) -> Self {
-        self.with(Policy::new().window(window))
+        let layer = self.with(Policy::new().window(window));
+        if window.is_zero() { layer.taken_back("window") } else { layer.called("window") }
     }
 
-    /// Answers a used token, or an equal request within the window, with the recorded answer instead of 409.
+    /// Answers a used key, a used token, or an equal request within the window, with the recorded answer instead of 409.
     ///
     /// # Default
-    /// No; for keys always
+    /// For keys yes, for tokens and params no
     pub fn replay(self, replay: bool) -> Self {
         let on_consumed = if replay { OnConsumed::Replay } else { OnConsumed::Refuse };
         self.with(Policy::new().on_consumed(on_consumed))
@@ -238,14 +186,14 @@ impl IdempotencyLayer {
     /// Each method and route has keys of its own
     pub fn scope(mut self, scope: impl Into<Cow<'static, str>>) -> Self {
         self.shared.scope = Scope::Named(scope.into());
-        self
+        self.called("scope")
     }
 
     /// Names the route a request belongs to, `/orders/{id}` say. With the feature `axum` its route templates are used;
-    /// where nothing names a route it is the path.
+    /// where nothing names a route it is the path, or its hash where it is too long for a key.
     pub fn route(mut self, route: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.shared.scope = Scope::Route(Some(Arc::new(route)));
-        self
+        self.called("route")
     }
 
     /// The namespace of its keys.
@@ -254,7 +202,7 @@ impl IdempotencyLayer {
     /// The executor's
     pub fn namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
         self.shared.prefix = Some(namespace.into());
-        self
+        self.called("namespace")
     }
 
     /// What two requests with one key must have in common.
@@ -263,10 +211,11 @@ impl IdempotencyLayer {
     /// [`PayloadCheck::bytes`]
     pub fn payload(mut self, check: PayloadCheck) -> Self {
         self.shared.payload = check;
-        self
+        self.called("payload")
     }
 
-    /// The largest body taken, in bytes; a larger one is refused (413) before anything is claimed.
+    /// The largest body taken, in bytes; a larger one is refused (413) before anything is claimed. Of a request that is
+    /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
     ///
     /// # Default
     /// 2 MiB
@@ -307,10 +256,11 @@ impl IdempotencyLayer {
     /// # Default
     /// 24 h
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(Policy::new().retain(ttl))
+        self.with(Policy::new().retain(ttl)).called("ttl")
     }
 
-    /// A duplicate of a running request waits this long for its answer, and is told to come back only then.
+    /// A duplicate of a running request waits this long for its answer, and is told to come back only then. It goes with
+    /// its client.
     ///
     /// # Default
     /// It is told at once
@@ -324,7 +274,8 @@ impl IdempotencyLayer {
     /// No: 503
     pub fn fail_open(self, open: bool) -> Self {
         let on_store_error = if open { OnStoreError::RunUnprotected } else { OnStoreError::Fail };
-        self.with(Policy::new().on_store_error(on_store_error))
+        let layer = self.with(Policy::new().on_store_error(on_store_error));
+        if open { layer.called("fail_open") } else { layer.taken_back("fail_open") }
     }
 
     /// Drops the handler with its request when the client goes away. One that had not started frees the key; of one that
@@ -368,7 +319,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService::new(inner, Arc::new(Shared { policy: self.in_force(), ..self.shared.clone() }))
+        IdempotencyService::new(inner, Arc::new(self.shared.in_use()))
     }
 }
 

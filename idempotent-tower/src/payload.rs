@@ -1,17 +1,18 @@
 //! The body of a request: read to its end under a limit, and its fingerprint taken on the way.
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Uri;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use http_body::Body;
 use idempotent_core::{Fingerprint, Fingerprinter};
 use serde_json::Value;
 
+use crate::body::Whole;
 use crate::json::unambiguous;
+use crate::leftover::Leftover;
 
 type By = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
 
@@ -56,7 +57,9 @@ impl PayloadCheck {
         }
     }
 
-    /// By a function of the request's head and body, over method, path and query; `None` lets any request pass.
+    /// By a function of the request's head and body, over method, path and query. Where it says `None` those three alone
+    /// count, and such a request is not the same as one of which it says more. Requests without a key
+    /// ([`params`](crate::IdempotencyLayer::params)) are refused there (400): nothing tells them apart.
     pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
         Self(Check::By(Arc::new(fingerprint)))
     }
@@ -151,28 +154,33 @@ fn leave_out(value: &mut Value, pointer: &str) {
 }
 
 /// Why a body was not read.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Unread {
-    TooLarge,
+pub(crate) enum Unread<B> {
+    TooLarge(Leftover<B>),
     /// The client went away, or sent nonsense.
     Broken,
 }
 
 /// The whole body, if it has at most `max` bytes.
-pub(crate) async fn whole<B>(body: B, max: u64, mut seen: Option<&mut Fingerprinter>) -> Result<Bytes, Unread>
+pub(crate) async fn whole<B>(body: B, max: u64, mut seen: Option<&mut Fingerprinter>) -> Result<Whole, Unread<B>>
 where
     B: Body<Data = Bytes>,
 {
     if body.size_hint().lower() > max {
-        return Err(Unread::TooLarge);
+        return Err(Unread::TooLarge(Leftover::unread(body)));
     }
-    let mut body = pin!(body);
+    let mut body = Box::pin(body);
     // Most bodies come in one piece, which need not be copied.
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    let (mut first, mut all, mut trailers) = (Bytes::new(), Vec::new(), None::<HeaderMap>);
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let Ok(piece) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        let piece = match frame.map_err(|_| Unread::Broken)?.into_data() {
+            Ok(piece) => piece,
+            Err(other) => {
+                trailers = other.into_trailers().ok().or(trailers);
+                continue;
+            }
+        };
         if (first.len() + all.len() + piece.len()) as u64 > max {
-            return Err(Unread::TooLarge);
+            return Err(Unread::TooLarge(Leftover::begun(body)));
         }
         if let Some(seen) = &mut seen {
             seen.push(&piece);
@@ -186,5 +194,5 @@ where
             (true, false) => all.extend_from_slice(&piece),
         }
     }
-    Ok(if all.is_empty() { first } else { all.into() })
+    Ok(Whole::new(if all.is_empty() { first } else { all.into() }, trailers))
 }

@@ -329,6 +329,7 @@ impl From<Rejection> for Problem {
             Rejection::Mismatch => Self::new(Kind::KeyReused),
             Rejection::Key(KeyError::Fingerprint { .. }) => Self::new(Kind::InvalidBody),
             Rejection::Key(KeyError::Empty { what, .. }) if what.starts_with("tenant") => Self::new(Kind::NoPrincipal),
+            Rejection::Key(KeyError::Empty { missing: true, .. }) => Self::new(Kind::MissingKey),
             Rejection::Key(error @ (KeyError::Empty { .. } | KeyError::TooLong { .. })) => {
                 let detail = match error {
                     KeyError::TooLong { bytes, limit, .. } => format!("The key has {bytes} bytes, {limit} are taken."),

@@ -4,39 +4,64 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 use idempotent_core::{Rejection, Rejects, Replies, Reshapes, Split};
 
-use crate::ResponseRules;
 use crate::body::{Read, ResponseBody};
+use crate::hook::caught;
 use crate::kept::{Kept, KeptBody};
+use crate::response::Unclean;
+use crate::{Idempotent, ResponseRules};
 
-/// Judges one answer by the rules that apply to it; `spills` where a spilled body can be fetched again.
+/// Judges one answer by the rules that apply to it; `spills` where a spilled body can be fetched again. What the user's
+/// code has no word on, since it panicked, is done: the handler may have had its effect.
 pub(crate) async fn judge<B: Body<Data = Bytes>>(
-    response: Response<B>,
-    rules: Arc<ResponseRules>,
+    mut response: Response<B>,
+    rules: Option<Arc<ResponseRules>>,
     spills: bool,
-) -> Split<Kept<B>, Response<B>> {
-    if !rules.stores(&response) {
-        return Split::Transient(response);
-    }
+) -> Split<Kept<B>, Response<ResponseBody<B>>> {
+    let stores = match &rules {
+        Some(rules) => {
+            rules.replay_header.unmark(response.headers_mut());
+            rules.stores(&response)
+        }
+        None => Idempotent::stores(&response),
+    };
+    let rules = match (stores, rules) {
+        (Some(false), _) => return Split::Transient(response.map(ResponseBody::passing)),
+        (Some(true), Some(rules)) => rules,
+        (_, rules) => return Split::Value(Kept::passing(response, rules)),
+    };
+    let Some(hint) = caught("the body of an answer", || response.body().size_hint()) else {
+        return Split::Value(Kept::passing(response, Some(rules)));
+    };
     let (parts, body) = response.into_parts();
-    let hint = body.size_hint();
     let spill = rules.spill.as_ref().filter(|_| spills);
     let most = spill.map_or(rules.max_response, |spill| spill.max.max(rules.max_response));
     let buffered = match hint.upper() {
         // The connection goes on as something else: there is nothing to give to anybody but this client.
         _ if parts.status.is_informational() => false,
         Some(upper) => upper <= most,
-        None => rules.buffer_unknown && hint.lower() <= most,
+        None => rules.buffers_unknown(&parts) && hint.lower() <= most,
     };
     let body = if buffered { buffer(body, most).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
+    let body = match body {
+        KeptBody::Whole(bytes, trailers) if !rules.stores_behind(&parts, trailers.as_ref()) => {
+            return Split::Transient(Response::from_parts(parts, ResponseBody::whole(bytes, trailers)));
+        }
+        body => body,
+    };
     let large = match (&body, spill) {
         (KeptBody::Whole(bytes, trailers), Some(spill)) if bytes.len() as u64 > rules.max_response => {
-            Some((spill, rules.kept(&parts, bytes.clone(), trailers.is_some()).into_body()))
+            match rules.sanitized(&parts, bytes.clone(), trailers.is_some()) {
+                Some(Ok(left)) => Some((spill, left.into_body())),
+                Some(Err(Unclean)) => None,
+                None => Some((spill, bytes.clone())),
+            }
         }
         _ => None,
     };
@@ -44,15 +69,22 @@ pub(crate) async fn judge<B: Body<Data = Bytes>>(
     Split::Value(Kept { parts, body, spilled, rules: Some(rules) })
 }
 
-/// Reads a body that should be small. One that is not, or breaks, goes to its caller as it came: the handler is done.
+/// Reads a body that should be small. One that is not, or breaks or panics, goes to its caller as it came: the handler is
+/// done.
 async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> KeptBody<B> {
     let mut rest = Box::pin(body);
     let (mut frames, mut size, mut trailers) = (VecDeque::<Frame<Bytes>>::new(), 0, None::<HeaderMap>);
     loop {
-        let broke = match poll_fn(|cx| rest.as_mut().poll_frame(cx)).await {
-            None => break,
-            Some(Err(error)) => Some(error),
-            Some(Ok(frame)) => {
+        let polled = poll_fn(|cx| match caught("the body of an answer", || rest.as_mut().poll_frame(cx)) {
+            Some(polled) => polled.map(Some),
+            None => Poll::Ready(None),
+        });
+        let broke = match polled.await {
+            // Its caller gets what was read, and then whatever it does when it is asked again.
+            None => return KeptBody::Passing(ResponseBody::resumed(Read { frames, broke: None, rest })),
+            Some(None) => break,
+            Some(Some(Err(error))) => Some(error),
+            Some(Some(Ok(frame))) => {
                 size += frame.data_ref().map_or(0, |data| data.len() as u64);
                 match frame.into_trailers() {
                     Ok(these) => trailers.get_or_insert_default().extend(these),
@@ -81,16 +113,17 @@ pub(crate) struct Answer<B> {
 }
 
 /// What does not count as done.
-pub(crate) enum Failure<B, E> {
-    Response(Response<B>),
+pub(crate) enum Failure<B: Body, E> {
+    Response(Response<ResponseBody<B>>),
     Service(E),
 }
 
 /// The caller's answer, before the layer puts it into words.
 pub(crate) enum Told<B: Body, E> {
-    Ran(Kept<B>),
-    Replayed(Kept<B>),
-    Failed(Response<B>),
+    // Boxed: the task it was made in and every future on the way out have room for it, also while the handler runs.
+    Ran(Box<Kept<B>>),
+    Replayed(Box<Kept<B>>),
+    Failed(Box<Response<ResponseBody<B>>>),
     Rejected(Rejection),
     Service(E),
 }
@@ -111,30 +144,31 @@ impl<B: Body<Data = Bytes>, E> Replies<Result<Answer<B>, E>> for Replying<B, E> 
             Ok(answer) => answer,
             Err(error) => return Split::Transient(Failure::Service(error)),
         };
-        match judge(response, rules, true).await {
+        // Boxed: while the handler runs there is no need of it.
+        match Box::pin(judge(response, Some(rules), true)).await {
             Split::Value(kept) => Split::Value(kept),
             Split::Transient(response) | Split::Permanent(response) => Split::Transient(Failure::Response(response)),
         }
     }
 
     fn value(kept: Kept<B>) -> Told<B, E> {
-        Told::Ran(kept)
+        Told::Ran(Box::new(kept))
     }
 
     fn replayed(kept: Kept<B>) -> Told<B, E> {
-        Told::Replayed(kept)
+        Told::Replayed(Box::new(kept))
     }
 
     fn failure(failure: Failure<B, E>) -> Told<B, E> {
         match failure {
-            Failure::Response(response) => Told::Failed(response),
+            Failure::Response(response) => Told::Failed(Box::new(response)),
             Failure::Service(error) => Told::Service(error),
         }
     }
 
     /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
     fn unrecorded(kept: Kept<B>, _: Rejection) -> Result<Told<B, E>, Rejection> {
-        Ok(Told::Ran(kept))
+        Ok(Told::Ran(Box::new(kept)))
     }
 
     fn describe(failure: &Failure<B, E>) -> Cow<'static, str> {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http::{Response, StatusCode};
-use idempotent_core::{OnLeaseLost, Policy};
+use idempotent_core::{Executor, OnLeaseLost, Policy, SystemClock};
 
+use crate::hook::caught;
 use crate::spill::{Spill, Spilled};
 
 /// Which statuses end a request for good. Any other frees the key: a retry runs the handler again.
@@ -22,20 +23,37 @@ pub enum StorePolicy {
     Final,
     /// All, also 500: a passing failure is then replayed until its retention ends.
     All,
-    /// What this function says, by status and headers.
+    /// 2xx and 3xx, and of gRPC's answers only those whose `grpc-status` is 0, in trailers or headers: a call that fails is
+    /// 200 all the same. Their bodies of unknown length are read as with [`ResponseRules::buffer_unknown`], since trailers
+    /// stand behind them; of one that is too large to be read the headers alone count.
+    Grpc,
+    /// What this function says, by status and headers. Where it panics the request counts as done, and its answer is not
+    /// kept.
     By(fn(StatusCode, &HeaderMap) -> bool),
 }
 
 impl StorePolicy {
-    fn stores(self, status: StatusCode, headers: &HeaderMap) -> bool {
+    /// `None` where the user's function panics.
+    fn stores(self, status: StatusCode, headers: &HeaderMap) -> Option<bool> {
         let success = status.is_success() || status.is_redirection();
         match self {
-            Self::Success => success,
-            Self::Final => success || matches!(status.as_u16(), 402 | 404 | 409 | 410 | 422),
-            Self::All => true,
-            Self::By(stores) => stores(status, headers),
+            Self::Success => Some(success),
+            Self::Final => Some(success || matches!(status.as_u16(), 402 | 404 | 409 | 410 | 422)),
+            Self::All => Some(true),
+            Self::Grpc => Some(success && grpc_status(headers).is_none_or(|code| code == "0")),
+            Self::By(stores) => caught("StorePolicy::By", || stores(status, headers)),
         }
     }
+}
+
+fn grpc_status(headers: &HeaderMap) -> Option<&header::HeaderValue> {
+    headers.get("grpc-status")
+}
+
+/// Not gRPC-Web, whose status is a part of the body.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// A handler's own decision, over the [`StorePolicy`]: put it among the extensions of the response. With the feature
@@ -57,9 +75,15 @@ impl Idempotent {
     pub fn release() -> Self {
         Self { store: false }
     }
+
+    /// What the handler of this answer decided, if it did.
+    pub(crate) fn stores<B>(response: &Response<B>) -> Option<bool> {
+        response.extensions().get::<Self>().map(|decided| decided.store)
+    }
 }
 
-/// How a replayed answer is marked.
+/// How a replayed answer is marked. An answer that is none does not have the mark: what the handler itself puts there, as
+/// a proxy does that passes on another service's, is taken out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ReplayHeader {
@@ -76,24 +100,30 @@ pub enum ReplayHeader {
 
 impl ReplayHeader {
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
-        let mut set = |name| headers.insert(name, header::HeaderValue::from_static("true"));
+        for name in self.names().into_iter().flatten() {
+            headers.insert(name, HeaderValue::from_static("true"));
+        }
+    }
+
+    /// An answer of the handler's own must not read as a replay of ours.
+    pub(crate) fn unmark(&self, headers: &mut HeaderMap) {
+        for name in self.names().into_iter().flatten() {
+            headers.remove(name);
+        }
+    }
+
+    fn names(&self) -> [Option<&HeaderName>; 2] {
         match self {
-            Self::Replayed => {
-                set(IDEMPOTENT_REPLAYED);
-            }
-            Self::Named(name) => {
-                set(name.clone());
-            }
-            Self::Both => {
-                set(IDEMPOTENT_REPLAYED);
-                set(HeaderName::from_static("idempotency-replayed"));
-            }
-            Self::None => {}
+            Self::Replayed => [Some(&MARKS[0]), None],
+            Self::Named(name) => [Some(name), None],
+            Self::Both => [Some(&MARKS[0]), Some(&MARKS[1])],
+            Self::None => [None, None],
         }
     }
 }
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+static MARKS: [HeaderName; 2] =
+    [HeaderName::from_static("idempotent-replayed"), HeaderName::from_static("idempotency-replayed")];
 
 /// True of one connection only (RFC 9110, section 7.6.1); the length is counted anew.
 static OF_CONNECTION: [HeaderName; 10] = [
@@ -125,13 +155,14 @@ type Sanitizer = dyn Fn(&mut Response<Bytes>) + Send + Sync;
 #[must_use]
 pub struct ResponseRules {
     pub(crate) max_response: u64,
-    pub(crate) buffer_unknown: bool,
-    pub(crate) store: StorePolicy,
+    buffer_unknown: bool,
+    store: StorePolicy,
     pub(crate) replay_header: ReplayHeader,
     dropped: Vec<HeaderName>,
     kept: Vec<HeaderName>,
     sanitizer: Option<Arc<Sanitizer>>,
     pub(crate) spill: Option<Spilled>,
+    spill_within: Duration,
 }
 
 impl Default for ResponseRules {
@@ -145,6 +176,7 @@ impl Default for ResponseRules {
             kept: Vec::new(),
             sanitizer: None,
             spill: None,
+            spill_within: Self::SPILL_WITHIN,
         }
     }
 }
@@ -160,8 +192,12 @@ impl fmt::Debug for ResponseRules {
 }
 
 impl ResponseRules {
+    /// How long a [`Spill`] may take, unless told otherwise.
+    pub const SPILL_WITHIN: Duration = Duration::from_secs(10);
+
     /// The largest body kept, in bytes. A larger one passes through, and duplicates learn that the request is done.
-    /// The layer sets `max_result` by it, unless its own policy says otherwise.
+    /// The layer sets `max_result` by it, unless its own policy or the executor's for REST says otherwise: what is larger
+    /// than that is not kept at all, not even its `Location`.
     ///
     /// # Default
     /// 1 MiB
@@ -177,12 +213,24 @@ impl ResponseRules {
     /// # Default
     /// None are kept
     pub fn spill(mut self, to: impl Spill, max: u64) -> Self {
-        self.spill = Some(Spilled { to: Arc::new(to), max });
+        let (to, clock) = (Arc::new(to), Arc::new(SystemClock::new()));
+        self.spill = Some(Spilled { to, max, within: self.spill_within, clock });
+        self
+    }
+
+    /// How long the [`spill`](Self::spill) may take to keep a body, and to give one back: meanwhile a request holds its
+    /// lease, and a client waits. After it the request is done and its answer not kept.
+    ///
+    /// # Default
+    /// [`SPILL_WITHIN`](Self::SPILL_WITHIN), 10 s
+    pub fn spill_within(mut self, most: Duration) -> Self {
+        self.spill_within = most;
+        self.spill = self.spill.map(|spill| Spilled { within: most, ..spill });
         self
     }
 
     /// Buffers bodies that do not say how long they are, up to the same limit: for services that answer in streams
-    /// that end soon, such as unary gRPC. A body that never ends would be held back until it exceeds the limit.
+    /// that end soon; [`StorePolicy::Grpc`] does so by itself. A body that never ends would be held back until it exceeds the limit.
     ///
     /// # Default
     /// No: they pass through as they come, and are not kept
@@ -215,23 +263,55 @@ impl ResponseRules {
         self
     }
 
-    /// Keeps this header of no answer.
+    /// Keeps this header of no answer, nor this trailer.
     pub fn drop(mut self, name: HeaderName) -> Self {
         self.dropped.push(name);
         self
     }
 
-    /// Looks over what is about to be kept; the first caller gets the answer as it was.
+    /// Looks over what is about to be kept; the first caller gets the answer as it was. It does not
+    /// see trailers: of them, [`drop`](Self::drop) takes what must not be kept. Where it panics nothing is kept.
     pub fn sanitize(mut self, sanitizer: impl Fn(&mut Response<Bytes>) + Send + Sync + 'static) -> Self {
         self.sanitizer = Some(Arc::new(sanitizer));
         self
     }
 
-    pub(crate) fn stores<B>(&self, response: &Response<B>) -> bool {
-        match response.extensions().get::<Idempotent>() {
-            Some(decided) => decided.store,
-            None => self.store.stores(response.status(), response.headers()),
+    /// Whether an answer ends its request for good; `None` where the user's function panics.
+    pub(crate) fn stores<B>(&self, response: &Response<B>) -> Option<bool> {
+        Idempotent::stores(response).or_else(|| self.store.stores(response.status(), response.headers()))
+    }
+
+    /// What it takes is kept in records already.
+    pub(crate) fn spills_nothing(&self) -> bool {
+        self.spill.as_ref().is_some_and(|spill| spill.max <= self.max_response)
+    }
+
+    /// These rules, with this executor's clock.
+    pub(crate) fn timed(rules: &Arc<Self>, executor: &Executor) -> Arc<Self> {
+        match &rules.spill {
+            None => rules.clone(),
+            Some(spill) => {
+                let spill = Spilled { clock: executor.clock().clone(), ..spill.clone() };
+                Arc::new(Self { spill: Some(spill), ..Self::clone(rules) })
+            }
         }
+    }
+
+    /// As [`stores`](Self::stores) said yes, with what stands behind the body.
+    pub(crate) fn stores_behind(&self, parts: &Parts, trailers: Option<&HeaderMap>) -> bool {
+        if parts.extensions.get::<Idempotent>().is_some() || !matches!(self.store, StorePolicy::Grpc) {
+            return true;
+        }
+        match trailers.and_then(grpc_status).or_else(|| grpc_status(&parts.headers)) {
+            Some(code) => code == "0",
+            // One that has no status has not ended well.
+            None => !is_grpc(&parts.headers),
+        }
+    }
+
+    /// Whether a body of unknown length is read.
+    pub(crate) fn buffers_unknown(&self, parts: &Parts) -> bool {
+        self.buffer_unknown || (matches!(self.store, StorePolicy::Grpc) && is_grpc(&parts.headers))
     }
 
     /// What these rules need of the executor: room for all that they keep, and a run that goes on without its lease, since
@@ -242,25 +322,38 @@ impl ResponseRules {
         Policy::new().max_result(room).max_run(MAX_RUN).on_lease_lost(OnLeaseLost::Finish)
     }
 
-    /// What is kept of an answer; a list of trailers only with the trailers.
-    pub(crate) fn kept(&self, parts: &Parts, body: Bytes, trailers: bool) -> Response<Bytes> {
-        let Parts { status, headers, .. } = parts;
-        let mut kept = Response::new(body);
-        *kept.status_mut() = *status;
+    /// The headers that are kept; a list of trailers only with the trailers.
+    pub(crate) fn headers<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        trailers: bool,
+    ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
         // Hop-by-hop is also what `Connection` names.
         let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
         let hops: Vec<&str> = named.flat_map(|list| list.split(',')).map(str::trim).collect();
-        for (name, value) in headers {
-            let hop = (OF_CONNECTION.contains(name) && !(trailers && name == header::TRAILER))
+        headers.iter().filter(move |(name, _)| {
+            let hop = (OF_CONNECTION.contains(name) && !(trailers && *name == header::TRAILER))
                 || hops.iter().any(|hop| name.as_str().eq_ignore_ascii_case(hop));
             let moment = OF_MOMENT.contains(name) && !self.kept.contains(name);
-            if !hop && !moment && !self.dropped.contains(name) {
-                kept.headers_mut().append(name, value.clone());
-            }
+            !hop && !moment && !self.dropped.contains(name)
+        })
+    }
+
+    /// What a sanitizer leaves of an answer; `None` where there is none.
+    pub(crate) fn sanitized(&self, parts: &Parts, body: Bytes, trailers: bool) -> Option<Sanitized> {
+        let sanitizer = self.sanitizer.as_ref()?;
+        let mut kept = Response::new(body);
+        *kept.status_mut() = parts.status;
+        for (name, value) in self.headers(&parts.headers, trailers) {
+            kept.headers_mut().append(name, value.clone());
         }
-        if let Some(sanitizer) = &self.sanitizer {
-            sanitizer(&mut kept);
-        }
-        kept
+        let looked_over = caught("ResponseRules::sanitize", || sanitizer(&mut kept));
+        Some(looked_over.map(|()| kept).ok_or(Unclean))
     }
 }
+
+/// What a sanitizer left, if it came to its end.
+pub(crate) type Sanitized = Result<Response<Bytes>, Unclean>;
+
+/// A sanitizer panicked over it: nothing of it may be kept.
+pub(crate) struct Unclean;

@@ -11,10 +11,11 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::body::ResponseBody;
-use crate::layer::Shared;
+use crate::body::{RequestBody, ResponseBody};
+use crate::shared::Shared;
 
-/// A service behind an [`IdempotencyLayer`](crate::IdempotencyLayer).
+/// A service behind an [`IdempotencyLayer`](crate::IdempotencyLayer). It takes requests of any body whose data is
+/// [`Bytes`], hyper's `Incoming` too, and gives the inner service a [`RequestBody`].
 #[derive(Clone)]
 pub struct IdempotencyService<S> {
     inner: S,
@@ -39,8 +40,8 @@ pin_project! {
     /// The answer to come.
     ///
     /// # Cancellation
-    /// Dropped before the request's body is in, nothing has happened. After that the request goes on in its own task,
-    /// unless the layer says otherwise.
+    /// Dropped before the request's body is in, or while it waits for a run in flight, nothing has happened. After that
+    /// the request goes on in its own task, unless the layer says otherwise.
     pub struct ResponseFuture<F, R: Body, E> {
         #[pin]
         way: Way<F, R, E>,
@@ -80,8 +81,11 @@ impl<F, R: Body, E> fmt::Debug for ResponseFuture<F, R, E> {
 
 impl<S, B, R> Service<Request<B>> for IdempotencyService<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send + 'static>
+        + Clone
+        + Send
+        + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
     R: Body<Data = Bytes, Error: Send> + Send + 'static,
 {
     type Response = Response<ResponseBody<R>>;
@@ -95,7 +99,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         if self.shared.passes(&parts) {
-            let inner = self.inner.call(Request::from_parts(parts, body));
+            let inner = self.inner.call(Request::from_parts(parts, RequestBody::new(body)));
             return ResponseFuture { way: Way::Passing { inner } };
         }
         // The one that was asked whether it is ready goes; its clone waits for the next.

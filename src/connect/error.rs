@@ -45,17 +45,6 @@ pub enum ConnectError {
         /// The feature to enable.
         feature: &'static str,
     },
-    /// The scheme is known, its store comes with a later version.
-    #[error(
-        "no store for `{scheme}` yet: the feature `{feature}` will serve it, and version {} does not have it; there is \
-         {}", env!("CARGO_PKG_VERSION"), there_is()
-    )]
-    NotYet {
-        /// The URL's scheme.
-        scheme: &'static str,
-        /// The feature that will serve it.
-        feature: &'static str,
-    },
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -63,8 +52,12 @@ pub enum ConnectError {
 
 /// What this program can open, and what a feature would add.
 fn there_is() -> String {
-    let stores =
-        [("`sqlite:PATH`", "sqlite", cfg!(feature = "sqlite")), ("`redis://HOST`", "redis", cfg!(feature = "redis"))];
+    let stores = [
+        ("`sqlite:PATH`", "sqlite", cfg!(feature = "sqlite")),
+        ("`redis://HOST`", "redis", cfg!(feature = "redis")),
+        ("`postgres://HOST/DATABASE`", "postgres", cfg!(feature = "postgres")),
+        ("`mysql://HOST/DATABASE`", "mysql", cfg!(feature = "mysql")),
+    ];
     let built_in = stores.iter().filter(|(.., on)| *on).map(|(place, ..)| *place);
     let built_in: Vec<_> = ["`memory:`"].into_iter().chain(built_in).collect();
     let off = stores.iter().filter(|(.., on)| !on);

@@ -55,13 +55,6 @@ fn n49_an_unknown_scheme_lists_what_there_is() {
 
 #[test]
 fn n49_a_known_scheme_names_its_feature() {
-    for (url, scheme, feature) in [
-        ("postgres://u:hunter2@h/db", "postgres", "postgres"),
-        ("postgresql://h/db", "postgres", "postgres"),
-        ("MySQL://h/db", "mysql", "mysql"),
-    ] {
-        says(url, &[&format!("no store for `{scheme}` yet"), &format!("feature `{feature}`"), "`memory:`"]);
-    }
     let off = ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" }.to_string();
     let line = "say `idempotent = { package = \"idempotent-rs\", version = \"0.1.0\", features = [\"sqlite\"] }`";
     assert!(off.ends_with(line), "{off}");
@@ -114,6 +107,33 @@ fn n52_a_password_that_is_not_encoded_is_told_how() {
         says(url, &["invalid store url", "percent-encode", "***@"]);
     }
     says("redis+sentinel://a,b", &["the name of the primary is missing"]);
+}
+
+/// By each of these URLs once its table is there.
+async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
+    let error = connect(&urls[0]).await.unwrap_err().to_string();
+    assert!(error.contains("is missing") && error.contains("idempotent migrate"), "{error}");
+    create().await;
+    for url in urls {
+        let store = connect(url).await.unwrap();
+        assert!(store.abilities().batch.is_some());
+    }
+}
+
+#[tokio::test]
+async fn postgres_opens_where_its_table_is() {
+    let server = idempotent_testkit::servers::PostgresServer::start();
+    let url = server.url();
+    let urls = [url.clone(), url.replace("postgres://", "postgresql://"), url.replace("postgres:", "POSTGRES:")];
+    opens(&urls, async || drop(crate::PostgresStore::builder(url).create(true).open().await.unwrap())).await;
+}
+
+#[tokio::test]
+async fn mysql_opens_where_its_table_is() {
+    let server = idempotent_testkit::servers::MariaDbServer::start();
+    let url = server.url();
+    let urls = [url.clone(), url.replace("mysql://", "mariadb://"), url.replace("mysql:", "MySQL:")];
+    opens(&urls, async || drop(crate::MySqlStore::builder(url).create(true).open().await.unwrap())).await;
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ pub(super) enum Scheme {
     Memory,
     Sqlite,
     Redis { name: &'static str, tls: bool },
-    Later { name: &'static str, feature: &'static str },
+    Postgres,
+    MySql,
 }
 
 /// Every scheme by all its names.
@@ -31,10 +32,10 @@ const SCHEMES: [(&str, Scheme); 13] = [
     ("rediss+sentinel", redis("rediss+sentinel", true)),
     ("redis+cluster", redis("redis+cluster", false)),
     ("rediss+cluster", redis("rediss+cluster", true)),
-    ("postgres", later("postgres", "postgres")),
-    ("postgresql", later("postgres", "postgres")),
-    ("mysql", later("mysql", "mysql")),
-    ("mariadb", later("mysql", "mysql")),
+    ("postgres", Scheme::Postgres),
+    ("postgresql", Scheme::Postgres),
+    ("mysql", Scheme::MySql),
+    ("mariadb", Scheme::MySql),
 ];
 
 /// What people write for them.
@@ -51,10 +52,6 @@ const MEANT: [(&str, &str); 8] = [
 
 const fn redis(name: &'static str, tls: bool) -> Scheme {
     Scheme::Redis { name, tls }
-}
-
-const fn later(name: &'static str, feature: &'static str) -> Scheme {
-    Scheme::Later { name, feature }
 }
 
 impl<'a> Url<'a> {

@@ -42,7 +42,8 @@ fn everything_to_use_has_a_role_and_a_name() {
     ] {
         let element = browser.find(selector);
         let (known, named) = (element.get("computedrole"), element.get("computedlabel"));
-        assert_eq!((known.as_str(), named.as_str()), (role, name), "{selector}");
+        // Some versions of Chromium keep the blank that stands between a box and its label.
+        assert_eq!((known.as_str(), named.trim()), (role, name), "{selector}");
     }
     assert_eq!(browser.script("return document.documentElement.lang"), "en");
 }

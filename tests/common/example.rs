@@ -1,17 +1,18 @@
-//! An example as `cargo test` has built it, beside the tests.
+//! An example as `cargo test` has built it, beside the tests; or, where `IDEMPOTENT_EXAMPLES` names a folder, the one
+//! in there, such as a release build.
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Its program, which is no older than its sources.
 pub(crate) fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let binary = test.parent().unwrap().parent().unwrap().join("examples").join(name);
-    let binary = binary.with_extension(std::env::consts::EXE_EXTENSION);
+    let folder = std::env::var_os("IDEMPOTENT_EXAMPLES").map_or_else(beside_the_tests, PathBuf::from);
+    let binary = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
     let built = binary.metadata().and_then(|about| about.modified()).unwrap_or_else(|error| {
-        panic!("{}: {error}: run `cargo build --example {name}` in the profile of the tests", binary.display())
+        panic!("{}: {error}: run `cargo build --example {name}` in its profile", binary.display())
     });
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for source in [examples.join(format!("{name}.rs")), examples.join(name)] {
+    let sources = [examples.join(format!("{name}.rs")), examples.join(name)];
+    for source in sources.into_iter().filter(|source| source.exists()) {
         let changed = newest(&source);
         assert!(
             changed <= built,
@@ -21,6 +22,11 @@ pub(crate) fn binary(name: &str) -> PathBuf {
         );
     }
     binary
+}
+
+fn beside_the_tests() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().parent().unwrap().join("examples")
 }
 
 /// Of a file, or of all files in a folder.

@@ -56,10 +56,14 @@ pub struct Worker {
 }
 
 impl World {
+    /// Over a store that lives by this clock.
+    pub fn over(store: impl Store, clock: VirtualClock) -> Self {
+        Self { store: FaultStore::new(store, &clock), clock, workers: AtomicU32::new(0), _dir: None }
+    }
+
     pub fn memory() -> Self {
         let clock = VirtualClock::new();
-        let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        Self { store: FaultStore::new(store, &clock), clock, workers: AtomicU32::new(0), _dir: None }
+        Self::over(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), clock)
     }
 
     pub async fn sqlite() -> Self {
@@ -68,7 +72,7 @@ impl World {
         let path = dir.path().join("world.db");
         let builder = idempotent::SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone()));
         let store = builder.open().await.unwrap();
-        Self { store: FaultStore::new(store, &clock), clock, workers: AtomicU32::new(0), _dir: Some(dir) }
+        Self { _dir: Some(dir), ..Self::over(store, clock) }
     }
 
     /// An executor of its own over the one store, with hints that are not spread.
@@ -220,7 +224,7 @@ pub fn on_sqlite<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
     runtime().block_on(async { test(World::sqlite().await).await });
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 

@@ -4,8 +4,14 @@
 mod crash;
 #[path = "../common/example.rs"]
 mod example;
+mod fleet;
 mod job;
 mod malformed;
 mod options;
+mod queues;
 mod redis;
+mod shared;
+mod sources;
+mod sql;
 mod support;
+mod transactional;

@@ -55,7 +55,9 @@ impl Job {
         let mut command = Command::new(binary());
         command.current_dir(self.folder.path()).args(arguments);
         for (name, value) in [("--input", "in.jsonl"), ("--store", "store.db"), ("--effects", "effects.db")] {
-            if !arguments.contains(&name) {
+            let elsewhere = name == "--input" && arguments.contains(&"--source");
+            let beside = name == "--effects" && arguments.contains(&"--level");
+            if !arguments.contains(&name) && !elsewhere && !beside {
                 command.args([name, value]);
             }
         }
@@ -89,9 +91,13 @@ impl Job {
 
     /// None while the job has not made the table.
     pub(crate) fn try_effects(&self) -> Option<Vec<String>> {
+        self.try_rows("effects.db")
+    }
+
+    /// As [`try_effects`](Self::try_effects), of another file.
+    pub(crate) fn try_rows(&self, file: &str) -> Option<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let options =
-            SqliteConnectOptions::new().filename(self.path("effects.db")).busy_timeout(Duration::from_secs(10));
+        let options = SqliteConnectOptions::new().filename(self.path(file)).busy_timeout(Duration::from_secs(10));
         runtime.block_on(async {
             let mut connection = SqliteConnection::connect_with(&options).await.ok()?;
             sqlx::query_scalar("SELECT key FROM effects").fetch_all(&mut connection).await.ok()

@@ -8,7 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use idempotent_core::{Codec, Executor, Json, MemoryStore};
-use idempotent_tower::{IdempotencyLayer, Kept, Principal, ReplayHeader, ResponseRules, StorePolicy};
+use idempotent_tower::{IdempotencyLayer, Kept, Principal, ReplayHeader, RequestBody, ResponseRules, StorePolicy};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt};
 
@@ -17,12 +17,12 @@ use tower::{Layer, ServiceExt};
 pub struct Seen {
     /// Of the answer.
     pub status: u16,
-    /// In their order.
-    pub headers: Vec<(String, Vec<u8>)>,
+    /// In their order, and whether they must not be shown.
+    pub headers: Vec<(String, Vec<u8>, bool)>,
     /// `None` where it was not kept.
     pub body: Option<Vec<u8>>,
-    /// In their order.
-    pub trailers: Option<Vec<(String, Vec<u8>)>>,
+    /// Likewise.
+    pub trailers: Option<Vec<(String, Vec<u8>, bool)>>,
 }
 
 /// What is under test.
@@ -49,8 +49,11 @@ fn decode(bytes: &[u8]) -> Result<Seen, String> {
     })
 }
 
-fn lines(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
-    headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect()
+fn lines(headers: &HeaderMap) -> Vec<(String, Vec<u8>, bool)> {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.to_string(), value.as_bytes().to_vec(), value.is_sensitive())
+    };
+    headers.iter().map(line).collect()
 }
 
 /// The input as bytes in a store, and as the lines and body of an answer.
@@ -101,10 +104,11 @@ fn written(seen: &Seen) -> Vec<u8> {
     out.extend(seen.status.to_be_bytes());
     for lines in [Some(&seen.headers), seen.trailers.as_ref()].into_iter().flatten() {
         out.extend(u16::try_from(lines.len()).expect("a header map has fewer").to_be_bytes());
-        for (name, value) in lines {
+        for (name, value, sensitive) in lines {
             out.extend(u16::try_from(name.len()).expect("a name is shorter").to_be_bytes());
             out.extend(name.as_bytes());
-            out.extend(u32::try_from(value.len()).expect("a value is shorter").to_be_bytes());
+            let length = u32::try_from(value.len()).expect("a value is shorter") | u32::from(*sensitive) << 31;
+            out.extend(length.to_be_bytes());
             out.extend(value);
         }
     }
@@ -120,7 +124,9 @@ fn answer(input: &[u8]) -> Option<Seen> {
         let (&[name, length], more) = rest.split_first_chunk::<2>()?;
         let (value, more) = more.split_at_checked(usize::from(length % 32))?;
         let name = HeaderName::from_static(NAMES[usize::from(name) % NAMES.len()]);
-        headers.append(name, HeaderValue::from_bytes(value).ok()?);
+        let mut value = HeaderValue::from_bytes(value).ok()?;
+        value.set_sensitive(length & 0x80 != 0);
+        headers.append(name, value);
         rest = more;
     }
     let status = 200 + u16::from(status);
@@ -132,13 +138,13 @@ const NAMES: [&str; 8] = ["x-a", "x-b", "location", "vary", "set-cookie", "conne
 /// Decisions 15 and 16: as it was, but for what is never kept.
 fn replayed(form: &Form, answer: &Seen) {
     let found = (form.replay)(answer);
-    let named = answer.headers.iter().filter(|(name, _)| name == "connection");
-    let named = named.filter_map(|(_, value)| HeaderValue::from_bytes(value).ok()?.to_str().ok().map(str::to_owned));
+    let named = answer.headers.iter().filter(|(name, ..)| name == "connection");
+    let named = named.filter_map(|(_, value, _)| HeaderValue::from_bytes(value).ok()?.to_str().ok().map(str::to_owned));
     let hops: Vec<String> = named
         .flat_map(|list| list.split(',').map(|hop| hop.trim().to_ascii_lowercase()).collect::<Vec<_>>())
         .chain(["connection", "set-cookie", "date"].map(str::to_owned))
         .collect();
-    let kept = answer.headers.iter().filter(|(name, _)| !hops.contains(name)).cloned().collect();
+    let kept = answer.headers.iter().filter(|(name, ..)| !hops.contains(name)).cloned().collect();
     assert_eq!(found, Seen { headers: kept, ..answer.clone() });
 }
 
@@ -151,7 +157,7 @@ fn replay(answer: &Seen) -> Seen {
         let rules = ResponseRules::default().store(StorePolicy::All).replay_header(ReplayHeader::None);
         let layer = IdempotencyLayer::new(Executor::new(MemoryStore::new()), Principal::none()).response(rules);
         let answer = Arc::new(answer.clone());
-        let service = layer.layer(tower::service_fn(move |_: Request<Full<Bytes>>| {
+        let service = layer.layer(tower::service_fn(move |_: Request<RequestBody<Full<Bytes>>>| {
             let response = response(&answer);
             async move { Ok::<_, Infallible>(response) }
         }));
@@ -174,9 +180,11 @@ fn replay(answer: &Seen) -> Seen {
 fn response(answer: &Seen) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer.body.clone().unwrap_or_default().into()));
     *response.status_mut() = StatusCode::from_u16(answer.status).expect("a status");
-    for (name, value) in &answer.headers {
+    for (name, value, sensitive) in &answer.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
-        response.headers_mut().append(name, HeaderValue::from_bytes(value).expect("a value"));
+        let mut value = HeaderValue::from_bytes(value).expect("a value");
+        value.set_sensitive(*sensitive);
+        response.headers_mut().append(name, value);
     }
     response
 }

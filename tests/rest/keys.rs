@@ -35,6 +35,14 @@ fn n111_malformed_and_long_keys_are_refused_and_never_shown() {
     assert_eq!(service.executions("tea"), 0);
 }
 
+/// What is not there is no request that a key could help.
+#[test]
+fn a_route_that_is_not_there_is_told_as_such_and_asks_for_no_key() {
+    let service = Service::start();
+    assert_eq!(service.post("/nowhere", &[], TEA).status, 404);
+    assert_eq!(service.post("/executions", &[], TEA).status, 405);
+}
+
 #[test]
 fn n109_a_key_that_comes_twice_is_refused_also_where_both_are_equal() {
     let service = Service::start();

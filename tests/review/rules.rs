@@ -46,6 +46,23 @@ fn r72_taking_back_a_dropped_claim_is_given_up_some_day() {
     });
 }
 
+/// Runs that end at once share one heartbeat's task, which ends when none has come for a while.
+#[test]
+fn r79_short_runs_share_a_driver_that_ends_when_they_do() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let tasks = tokio::runtime::Handle::current().metrics();
+        let before = tasks.num_alive_tasks();
+        for n in 0..50 {
+            assert_eq!(worker.outcome(&n.to_string(), &Job::takes(ms(0))).await, Outcome::Ran);
+            world.clock.settle().await;
+            assert_eq!(tasks.num_alive_tasks() - before, 1, "after run {n}");
+        }
+        world.clock.advance(secs(3)).await;
+        assert_eq!(tasks.num_alive_tasks(), before);
+    });
+}
+
 #[test]
 fn r73_waiters_that_are_dropped_leave_nothing() {
     on_memory(async |_| {

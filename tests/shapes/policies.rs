@@ -34,6 +34,19 @@ async fn the_attribute_goes_over_the_executors_policy_over_the_scenes_default() 
 }
 
 #[tokio::test]
+async fn what_the_attribute_retains_is_not_cut_by_the_executors_window() {
+    #[idempotent(key = ONE, with = e, retain = "1h")]
+    async fn kept(e: &Executor) -> Result<u32, AppError> {
+        Ok(ran())
+    }
+    let (world, worker) = world(Policy::new().window(secs(5)));
+    assert_eq!(kept(&worker.executor).await.unwrap(), 1);
+    world.clock.advance(secs(3599)).await;
+    assert_eq!(kept(&worker.executor).await.unwrap(), 1);
+    assert_runs(1);
+}
+
+#[tokio::test]
 async fn a_policy_that_makes_no_sense_with_the_attribute_runs_nothing() {
     #[idempotent(key = ONE, with = e, lease = "2h", max_run = "3h")]
     async fn long(e: &Executor) -> Result<u32, AppError> {

@@ -12,6 +12,7 @@ on_both_stores! {
     while_the_store_is_down_no_token_is_spent_not_even_unprotected
     a_call_that_is_dropped_while_it_looks_for_its_token_asks_for_nothing_more
     a_token_that_may_be_replayed_gives_its_result_again
+    a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_other_calls
 }
 
 async fn b38_a_second_use_is_told_that_it_is_one(world: World) {
@@ -34,6 +35,16 @@ async fn b38_a_second_use_is_told_that_it_is_one(world: World) {
     assert_eq!(job.runs(), 1);
     let counts = worker.executor.counts();
     assert_eq!((counts.of("ran"), counts.of("duplicate"), counts.deliveries(), counts.ended()), (1, 3, 5, 5));
+}
+
+async fn a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_other_calls(world: World) {
+    let (worker, tokens) = desk(&world, "a", Policy::new().window(secs(5)));
+    let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
+    worker.deliver_call(tokens.call(&token, "u"), &job).await.1.unwrap();
+    world.clock.advance(secs(23 * 3600)).await;
+    let (outcome, answer) = worker.deliver_call(tokens.call(&token, "u"), &job).await;
+    assert!(matches!(rejection(answer), Rejection::Duplicate { retry_after: None, .. }), "{outcome:?}");
+    assert_eq!(job.runs(), 1);
 }
 
 /// K7: others delete whatever key the client names. Even one of the very scope, scene and tenant is no token.

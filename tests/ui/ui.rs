@@ -25,6 +25,7 @@ macro_rules! pass {
 }
 pass! {
     arguments in "pass/arguments.rs"
+    http_imports in "pass/http_imports.rs"
     lints in "pass/lints.rs"
     n17_instrument in "pass/n17_instrument.rs"
     n17_shapes in "pass/n17_shapes.rs"
@@ -32,6 +33,7 @@ pass! {
     n21_option_key in "pass/n21_option_key.rs"
     reply in "pass/reply.rs"
     scenes in "pass/scenes.rs"
+    transaction in "pass/transaction.rs"
 }
 
 const PINNED: &str = "rustc 1.95.";

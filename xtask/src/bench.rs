@@ -22,6 +22,8 @@ pub(crate) const CORE: Bench = Bench { name: "core", package: "idempotent-rs", t
 pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-rs", targets: &["redis"] };
 pub(crate) const HTTP: Bench =
     Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
+pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench", targets: &["mq"] };
+pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 
 /// What is asked for beside the name.
 #[derive(Debug, Default, PartialEq)]
@@ -108,7 +110,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP] {
+        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL] {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
             let anew = page::with_table(&page, name, &figures).unwrap();

@@ -5,8 +5,7 @@ use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
 
-use serde_json::Value;
-
+use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
 use crate::tools::{Done, capture, cargo};
 
@@ -30,8 +29,10 @@ pub(crate) fn all() -> Done {
         report.check(name, || check().map(Outcome::of));
     }
     let lints = ["--", "-D", "warnings"];
-    let workspace = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features"];
-    report.command("clippy, everything", cargo(&[&workspace[..], &lints].concat())?);
+    let everything = heavy::everything_else()?;
+    let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
+    clippy.args(&everything).args(lints);
+    report.command("clippy, everything", clippy);
     for package in [STORE, FUZZ] {
         report.command(&format!("fmt, {package}"), outside(package, "fmt", &["--check"])?);
     }
@@ -41,8 +42,8 @@ pub(crate) fn all() -> Done {
     report.command("fuzz targets", outside(FUZZ, "check", &["--locked", "--no-default-features"])?);
     let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
     report.command("clippy, facade without features", cargo(&[&bare[..], &lints].concat())?);
-    let mut docs = cargo(&["doc", "--locked", "--no-deps", "--workspace", "--all-features"])?;
-    docs.env("RUSTDOCFLAGS", "-D warnings");
+    let mut docs = cargo(&["doc", "--locked", "--no-deps"])?;
+    docs.args(&everything).env("RUSTDOCFLAGS", "-D warnings");
     report.command("docs", docs);
     // A link to what a feature brings is broken where the feature is off.
     for (name, features) in
@@ -60,17 +61,12 @@ pub(crate) fn all() -> Done {
     Ok(report.summary())
 }
 
-/// The facade's, without `default`, which is the others.
+/// The facade's, without `default`, which is the others, and what takes too long to build.
 fn features() -> Result<Vec<String>, Box<dyn Error>> {
-    let output = cargo(&["metadata", "--locked", "--no-deps", "--format-version", "1"])?.output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into());
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().ok_or("cargo metadata without packages")?;
+    let packages = heavy::packages()?;
     let facade = packages.iter().find(|package| package["name"] == FACADE).ok_or("the facade is not a package")?;
     let features = facade["features"].as_object().ok_or("the facade has no features")?;
-    Ok(features.keys().filter(|name| *name != "default").cloned().collect())
+    Ok(features.keys().filter(|name| !["default", heavy::FEATURE].contains(&name.as_str())).cloned().collect())
 }
 
 /// Bans, licenses and sources; no advisories, since there is no database of them offline.

@@ -4,6 +4,7 @@ mod bench;
 mod chaos;
 mod check;
 mod fix;
+mod heavy;
 mod outside;
 mod setup;
 mod sim;
@@ -17,14 +18,19 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       what needs more than `test`: the demo's page in Chromium, Redis' tests on the flavours of
-                    `setup --flavours`
+  test extras       what needs more than `test`: the demo's page in Chromium, a minute of hostile headers, 100,000
+                    messages through four processes, Redis' tests on the flavours of `setup --flavours`, RocketMQ
   check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
+  chaos postgres    likewise, with effect and record in one transaction
+  chaos rabbitmq    likewise, as consumers of a real broker, which is killed, too; also `redis-streams`, `rocketmq`
   soak model        what takes too long for CI: the largest variants of the model check
-  soak chaos        likewise: a minute of chaos on each topology, and on each weakened script
+  soak chaos        likewise: a minute of chaos on each topology and each broker, and all weaknesses
+  soak mq [N]       likewise: whether a worker's memory is flat over a million messages (or N) through RabbitMQ
   soak fire         likewise: 2,000 rounds of each race over HTTP, and 300,000 hostile keys
+  soak sql          likewise: how PostgreSQL carries out each statement over 10 million rows, plans printed
+  soak released     likewise: the demo and `consume` as they are released, asked from outside
   fix               what of that a machine can put right
   bench core [FILTER] [--json | --write]
                     what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
@@ -32,15 +38,23 @@ cargo xtask COMMAND
                     what a run over Redis costs beside the bare commands, on a private server
   bench http [FILTER] [--json | --write]
                     what REST costs beside the bare route, and beside axum-idempotent; driven by wrk
+  bench mq [FILTER] [--json | --write]
+                    what messages cost through RabbitMQ beside the bare client, without keys and with two stores
+  bench sql [FILTER] [--json | --write]
+                    what a run over PostgreSQL and SQLite costs beside statements by hand
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
   setup --browser   install Chromium and its driver, for the tests of the demo's page
+  setup --brokers   build RocketMQ's name server and broker out of published crates into the target folder
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
-const SOAKS: [&str; 3] = ["model", "chaos", "fire"];
-const BENCHES: [&str; 3] = ["core", "redis", "http"];
+const SOAKS: [&str; 6] = ["model", "chaos", "fire", "mq", "sql", "released"];
+const BENCHES: [&str; 5] = ["core", "redis", "http", "mq", "sql"];
+
+/// Messages of `soak mq`.
+const MILLION: u64 = 1_000_000;
 
 /// A command that was not understood; why goes to stderr.
 const MISUSED: u8 = 2;
@@ -86,19 +100,27 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
         ["soak", "fire"] => soak::fire(),
+        ["soak", "mq"] => soak::mq(MILLION),
+        ["soak", "mq", messages] => soak::mq(soak::messages(messages)?),
+        ["soak", "sql"] => soak::sql(),
+        ["soak", "released"] => soak::released(),
         ["soak"] => return Err(incomplete("soak", &SOAKS)),
-        ["soak", "model" | "chaos" | "fire", other, ..] => return Err(unknown(other, &[])),
+        ["soak", "mq", _, other, ..] => return Err(unknown(other, &[])),
+        ["soak", "model" | "chaos" | "fire" | "sql" | "released", other, ..] => return Err(unknown(other, &[])),
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
+        ["bench", "mq", ref options @ ..] => bench::run(bench::MQ, &bench::Options::parse(options)?),
+        ["bench", "sql", ref options @ ..] => bench::run(bench::SQL, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
         ["setup", "--flavours"] => setup::flavours::all(),
         ["setup", "--browser"] => setup::browser::all(),
-        ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser"])),
+        ["setup", "--brokers"] => setup::brokers::all(),
+        ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser", "--brokers"])),
         ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };
@@ -151,9 +173,10 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, sql"),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
+            (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),

@@ -1,4 +1,5 @@
 //! Installs what the tests need.
+pub(crate) mod brokers;
 pub(crate) mod browser;
 pub(crate) mod flavours;
 
@@ -11,7 +12,7 @@ use crate::tools::{Done, stream};
 /// A program and Debian's packages that bring it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 7] = [
+const NEEDED: [Needed; 10] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -22,6 +23,9 @@ const NEEDED: [Needed; 7] = [
     ("python3", &["python3"]),
     // Drives `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
+    ("rabbitmqctl", &["rabbitmq-server"]),
+    ("psql", &["postgresql"]),
+    ("mariadb-install-db", &["mariadb-server"]),
 ];
 
 /// For all tests but the extras.

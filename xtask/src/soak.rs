@@ -1,5 +1,5 @@
 //! What takes too long for CI.
-use crate::tools::{Done, cargo, stream};
+use crate::tools::{Done, cargo, stream, target};
 
 /// The largest variants of the model check, one after the other: each uses all cores it is given.
 pub(crate) fn model() -> Done {
@@ -11,7 +11,7 @@ pub(crate) fn model() -> Done {
     Ok(status.success() && checked > 0)
 }
 
-/// A minute of chaos on each topology, and every weakness of the scripts that chaos has to find.
+/// A minute of chaos on each topology and on each broker, and every weakness that chaos has to find.
 pub(crate) fn chaos() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-chaos", "--test", "smoke"])?;
     command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -26,4 +26,54 @@ pub(crate) fn fire() -> Done {
     command.env("IDEMPOTENT_FIRE_ROUNDS", "2000").env("FUZZ_INPUTS", "300000");
     let status = stream(&mut command, |_| {})?;
     Ok(status.success())
+}
+
+/// The demo and `consume` as they are released, asked from outside; `test` and `test extras` ask those that were built with
+/// the tests.
+pub(crate) fn released() -> Done {
+    let package = ["--locked", "--package", "idempotent-rs"];
+    let mut build = cargo(&["build", "--release", "--example", "rest_axum", "--example", "consume"])?;
+    if !stream(build.args(package), |_| {})?.success() {
+        return Ok(false);
+    }
+    let mut all = true;
+    for filter in [&["rest"][..], &["consume", "--", "fleet::", "--include-ignored", "--nocapture"]] {
+        let mut command = cargo(&["test"])?;
+        command.args(package).arg("--test").args(filter);
+        command.env("IDEMPOTENT_EXAMPLES", target()?.join("release/examples"));
+        let mut some = false;
+        let status = stream(&mut command, |line| {
+            some |= line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ");
+        })?;
+        all &= status.success() && some;
+    }
+    Ok(all)
+}
+
+/// PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000.
+pub(crate) fn sql() -> Done {
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "postgres"])?;
+    command.args(["--", "over_10_million_rows", "--ignored", "--nocapture"]);
+    let mut passed = false;
+    let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;
+    Ok(status.success() && passed)
+}
+
+/// The number of messages for [`mq`].
+///
+/// # Errors
+/// It is none, or too few to judge by.
+pub(crate) fn messages(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 100_000;
+    match text.parse() {
+        Ok(messages) if messages >= LEAST => Ok(messages),
+        _ => Err(format!("`{text}` is no number of messages from {LEAST} on; fewer say nothing")),
+    }
+}
+
+/// One worker over a private RabbitMQ and Redis: whether its memory stays as it is.
+pub(crate) fn mq(messages: u64) -> Done {
+    let mut command = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-mq-bench", "--bench", "soak"])?;
+    command.args(["--", &messages.to_string()]);
+    Ok(stream(&mut command, |_| {})?.success())
 }

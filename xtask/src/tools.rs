@@ -13,6 +13,12 @@ pub(crate) fn root() -> Result<PathBuf, Box<dyn Error>> {
     Ok(Path::new(&own).parent().ok_or("xtask has no parent folder")?.to_owned())
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> Result<PathBuf, Box<dyn Error>> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    Ok(root()?.join(target))
+}
+
 /// cargo, the one this was started by, in the workspace's folder.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

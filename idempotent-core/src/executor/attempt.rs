@@ -6,16 +6,16 @@ use std::time::Instant;
 use futures_util::FutureExt;
 
 use super::cancel::OnDrop;
-use super::claim::Prepared;
 use super::heartbeat::Ticket;
 use super::judge::judge;
+use super::prepare::Prepared;
 use super::report::Report;
 use super::{Executor, Handler};
 use crate::clock::unless;
 use crate::context::Frame;
 use crate::outcome::Slot;
 use crate::policy::{OnLeaseLost, Terms};
-use crate::{Codec, Lease, Outcome, Rejection, Replies, Verdict};
+use crate::{Codec, Lease, Outcome, Rejection, Replies, Store, Verdict};
 
 pub(super) struct Attempt<'e> {
     pub(super) executor: &'e Executor,
@@ -49,6 +49,11 @@ impl<'e> Attempt<'e> {
         &self.prepared.terms
     }
 
+    /// Where this run is settled.
+    pub(super) fn store(&self) -> &dyn Store {
+        self.prepared.store(self.executor)
+    }
+
     /// Runs the handler under the lease and puts the run down by what it answers.
     pub(super) async fn proceed<P, C, R, F, Fut>(
         mut self,
@@ -79,7 +84,7 @@ impl<'e> Attempt<'e> {
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
         match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
-            Ok(judged) => Box::pin(self.put_down(report, judged, inner.take(), &handler)).await.output,
+            Ok(judged) => Box::pin(self.put_down(report, judged, None, inner.take_outcome(), &handler)).await.output,
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)
@@ -99,10 +104,10 @@ impl<'e> Attempt<'e> {
     /// Nothing ran: the attempt is not counted.
     pub(super) async fn give_back(&mut self) {
         self.stop_heartbeat();
-        let release = self.terms().release(Verdict::Refund, "not started");
+        let release = self.releasing(Verdict::Refund, "not started").await;
         // Whether or not it is confirmed, and not for long: the lease ends by itself.
         let until = self.executor.0.clock.now() + self.lease.length() / 10;
-        let _ = self.executor.before(until, self.executor.0.store.release(self.lease.held(), &release)).await;
+        let _ = self.executor.before(until, self.store().release(self.lease.held(), &release)).await;
         self.guard.disarm();
         self.tell_waiters();
     }

@@ -1,5 +1,6 @@
 //! Many deliveries, one handler: each item is claimed and settled on its own.
 mod answers;
+mod together;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,11 +13,13 @@ use futures_util::future::join_all;
 use self::answers::{Answers, Ended};
 use super::attempt::{Attempt, Dropped};
 use super::cancel::OnDrop;
-use super::claim::{Asked, Prepared, Turned};
+use super::claim::{Asked, Turned};
+use super::prepare::Prepared;
 use super::report::Report;
 use super::{Call, Executor, Handler};
 use crate::context::Frame;
 use crate::outcome::Slot;
+use crate::transaction::Via;
 use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
 /// An item that is this run's to handle.
@@ -27,6 +30,14 @@ pub struct BatchItem<T> {
     pub item: T,
     /// Its own lease: fencing number, attempt, and whether it is lost.
     pub lease: Lease,
+}
+
+impl<T> BatchItem<T> {
+    /// An item with its lease, for a handler around another and for tests of handlers.
+    #[must_use]
+    pub fn new(item: T, lease: Lease) -> Self {
+        Self { item, lease }
+    }
 }
 
 /// What an item of a batch came to.
@@ -112,7 +123,7 @@ impl Executor {
         if !given.is_empty() {
             let inner = Slot::default();
             let ended = self.proceed_batch::<P, R, T, F, Fut>(&frame, &inner, run, given, &mine).await;
-            answers.settle(ended, mine, inner.take()).await;
+            answers.settle(ended, mine, inner.take_outcome()).await;
         }
         for (at, place) in others {
             match place {
@@ -133,7 +144,8 @@ impl Executor {
     async fn claim_batch<'e, T>(&'e self, items: Vec<(Call, T)>, frame: &Frame) -> Vec<(usize, Place<'e, T>)> {
         let mut seen: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
         let (mut asked, mut places) = (Vec::new(), Vec::new());
-        for (at, (call, item)) in items.into_iter().enumerate() {
+        for (at, (mut call, item)) in items.into_iter().enumerate() {
+            call.via = call.via.map(Via::in_a_batch);
             let mut report = Report::begin(self, &call.identity, frame);
             match self.prepare(call, frame, &mut report) {
                 Err(rejection) => places.push((at, Place::Away(rejection, report))),

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::transaction::Via;
 use crate::{Fingerprint, Identity, KeyError, Policy};
 
 /// What makes a call the same as another, and how it is to be treated.
@@ -13,12 +14,14 @@ pub struct Call {
     pub(super) policy: Policy,
     pub(super) message: Option<Arc<str>>,
     pub(super) issued: Option<Duration>,
+    /// A store of its own.
+    pub(crate) via: Option<Via>,
 }
 
 impl Call {
     /// A call of this identity, by the executor's policy.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None, issued: None }
+        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None, issued: None, via: None }
     }
 
     /// Refuses the key with another payload.
@@ -45,5 +48,12 @@ impl Call {
     pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.message = Some(message.into());
         self
+    }
+}
+
+/// For [`Executor::run`](super::Executor::run), whose future is smaller by it.
+impl From<Box<Call>> for Call {
+    fn from(call: Box<Call>) -> Self {
+        *call
     }
 }

@@ -1,11 +1,14 @@
 //! What a dropped run leaves behind.
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Executor;
-use super::claim::Prepared;
+use super::prepare::Prepared;
+use super::take_back::sparing_steps;
 use crate::clock::{before, later};
 use crate::policy::Terms;
-use crate::{Fencing, Held, Verdict};
+use crate::transaction::OneRun;
+use crate::{Fencing, Held, Store, Verdict};
 
 /// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
 /// drop while the answer is under way takes the claim back.
@@ -15,6 +18,9 @@ pub(super) struct OnDrop<'e> {
     /// A release that takes longer than the lease is of no use.
     lease: Duration,
     memory: Duration,
+    /// Whether attempts are counted.
+    limit: bool,
+    via: Option<Arc<dyn OneRun>>,
 }
 
 struct Armed {
@@ -30,7 +36,8 @@ impl<'e> OnDrop<'e> {
         // Whether there is something to remember the store knows: the claim may have taken over unheard.
         let armed =
             Some(Armed { held: prepared.held(None), verdict: Verdict::Refund, error: "cancelled before it started" });
-        Self { executor, armed, lease: terms.lease, memory: terms.memory }
+        let (lease, memory, limit) = (terms.lease, terms.memory, terms.max_attempts() > 0);
+        Self { executor, armed, lease, memory, limit, via: prepared.via.clone() }
     }
 
     /// From here on it is this grant that is given back, and no other of the same token.
@@ -58,14 +65,21 @@ impl<'e> OnDrop<'e> {
 impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
         let Some(Armed { held, verdict, error }) = self.armed.take() else { return };
-        let (executor, lease) = (self.executor.clone(), self.lease);
+        let (executor, lease, limit, via) = (self.executor.clone(), self.lease, self.limit, self.via.take());
         let release = super::settle::release(verdict, self.memory, error);
         // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 // Whether it worked or not, there is nobody left to tell; the lease ends in any case.
                 let clock = &*executor.0.clock;
-                let _ = before(clock, later(clock.now(), lease), executor.0.store.release(&held, &release)).await;
+                let store = via.as_deref().map_or(&*executor.0.store, |own| own as &dyn Store);
+                let freed = async {
+                    // Without a limit no run that never began deletes what another has left.
+                    let known = (verdict == Verdict::Refund && !limit).then_some(false);
+                    let release = sparing_steps(store, &held, known, release, limit).await;
+                    store.release(&held, &release).await
+                };
+                let _ = before(clock, later(clock.now(), lease), freed).await;
                 executor.0.waiters.wake(held.key.hash());
             });
         }

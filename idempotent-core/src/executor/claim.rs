@@ -2,20 +2,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Executor;
 use super::attempt::Attempt;
 use super::cancel::OnDrop;
 use super::drain::Phase;
+use super::prepare::Prepared;
 use super::report::Report;
-use super::{Call, Executor};
 use crate::backoff::delay;
 use crate::clock::{later, pause};
 use crate::context::Frame;
 use crate::lease::Span;
-use crate::policy::Terms;
-use crate::{
-    Claim, ClaimRequest, Event, Fencing, Grant, Held, Identity, InFlight, Key, Lease, OnConsumed, OnInFlight,
-    OnStoreError, OwnerToken, Rejection, StoreError, StoreErrorKind,
-};
+use crate::policy::{OnInFlight, Terms};
+use crate::{Claim, Event, Grant, InFlight, Key, Lease, OnStoreError, Rejection, StoreError, StoreErrorKind};
 
 /// What a claim that was not won leads to.
 pub(super) enum Turned {
@@ -30,38 +28,6 @@ pub(super) enum Turned {
 impl<T: Into<Rejection>> From<T> for Turned {
     fn from(rejection: T) -> Self {
         Self::Away(rejection.into())
-    }
-}
-
-/// A call made ready to be claimed.
-pub(super) struct Prepared {
-    pub(super) request: ClaimRequest,
-    pub(super) terms: Terms,
-    message: Option<Arc<str>>,
-    /// The key must have been issued before.
-    pub(super) issued: bool,
-    /// Inside another run: that one may finish while the executor drains, and so may this.
-    pub(super) inside: bool,
-}
-
-impl Prepared {
-    pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
-        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
-    }
-
-    pub(super) fn refuses_duplicates(&self) -> bool {
-        self.terms.on_consumed == OnConsumed::Refuse
-    }
-
-    /// What a duplicate in flight is told.
-    pub(super) fn in_flight(&self, retry_after: Duration) -> Rejection {
-        Rejection::InFlight { retry_after, message: self.message.clone() }
-    }
-
-    /// What a duplicate that gets no result is told, with this much left of the window.
-    pub(super) fn duplicate(&self, rest: Duration) -> Rejection {
-        let retry_after = (!self.terms.window.is_zero()).then_some(rest);
-        Rejection::Duplicate { retry_after, message: self.message.clone() }
     }
 }
 
@@ -164,39 +130,6 @@ impl Executor {
         }
     }
 
-    /// Everything that can be refused without asking the store.
-    pub(super) fn prepare(
-        &self,
-        call: Call,
-        frame: &Frame,
-        report: &mut Report<'_>,
-    ) -> Result<Box<Prepared>, Rejection> {
-        let Call { identity, fingerprint, policy, message, issued } = call;
-        let key = identity.key(&self.0.namespace)?;
-        report.keyed(&key);
-        let mut terms = self.terms(&identity.scene, policy)?;
-        if let Some(ttl) = issued {
-            terms.of_token(ttl);
-        }
-        if let Some(scope) = frame.runs(&key) {
-            return Err(Rejection::Nested { scope: scope.into() });
-        }
-        // What runs may finish, with the runs inside it.
-        let inside = frame.is_inside();
-        if self.is_draining() && !inside {
-            return Err(self.draining());
-        }
-        let fingerprint = fingerprint?;
-        // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
-        let owner = OwnerToken(self.0.entropy.bits()?.max(1));
-        let mut request = request(&identity, key, owner, fingerprint, &terms);
-        if issued.is_some() {
-            // Its issue is on record as an attempt.
-            request.max_attempts = request.max_attempts.saturating_add(1);
-        }
-        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside }))
-    }
-
     /// Makes the grant a lease: only here it is known when the claim was sent.
     fn lease(
         &self,
@@ -207,8 +140,18 @@ impl Executor {
         trip: (Instant, Instant),
     ) -> Lease {
         let held = prepared.held(Some(grant.fencing));
-        let span = Span { heartbeat: prepared.terms.heartbeat(), max_run: prepared.terms.max_run };
-        Lease::new(held, grant, report.names(), frame.lease.clone(), self.0.clock.clone(), trip, &span)
+        let terms = &prepared.terms;
+        let keep = terms.max_run.saturating_add(terms.lease).saturating_add(terms.memory);
+        let renews = prepared.via.as_ref().is_none_or(|own| own.renews());
+        let span = Span {
+            heartbeat: terms.heartbeat(),
+            max_run: terms.max_run,
+            keep,
+            renews,
+            transaction: prepared.via.is_some(),
+        };
+        let with = (self.0.clock.clone(), self.0.store.clone());
+        Lease::new(held, grant, report.names(), frame.lease.clone(), with, trip, &span)
     }
 
     /// Asks, and asks again by the same token where the answer may have got lost.
@@ -240,7 +183,7 @@ impl Executor {
     ) -> Result<Claim, StoreError> {
         let until = sent + prepared.terms.lease / 3;
         let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let answer = self.before(until, self.0.store.claim(&prepared.request)).await;
+        let answer = self.before(until, prepared.store(self).claim(&prepared.request)).await;
         answer.unwrap_or_else(|| Err(unanswered()))
     }
 
@@ -359,23 +302,4 @@ impl Executor {
 
 pub(super) fn unanswered() -> StoreError {
     StoreError::new(StoreErrorKind::Ambiguous).because("no answer within a third of the lease")
-}
-
-fn request(
-    identity: &Identity,
-    key: Key,
-    owner: OwnerToken,
-    fingerprint: Option<crate::Fingerprint>,
-    terms: &Terms,
-) -> ClaimRequest {
-    ClaimRequest {
-        key,
-        owner,
-        lease: terms.lease,
-        fingerprint,
-        max_attempts: terms.max_attempts(),
-        on_expiry: terms.on_expiry,
-        memory: terms.memory,
-        display: identity.display(terms.display_key),
-    }
 }

@@ -30,6 +30,8 @@ struct Turns {
     free: Vec<usize>,
     /// What the driver sleeps for.
     next: Option<Instant>,
+    /// Whether a lease has come since the driver last looked.
+    used: bool,
     /// Which driver is at it, if one is. A driver that finds another number has been replaced.
     driver: Option<u64>,
     drivers: u64,
@@ -61,18 +63,20 @@ impl Wheel {
             turns.places.len() - 1
         });
         turns.places[place] = Some(Turn { lease: lease.clone(), due, rested: now });
-        let sooner = turns.next.is_none_or(|next| due < next);
+        turns.used = true;
+        // A driver that is late by now may belong to a runtime that stands still.
+        let late = turns.next.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
+        let sooner = late || turns.next.is_none_or(|next| due < next);
         if sooner {
             // Promised here, so that a driver that never gets to it is found out.
             turns.next = Some(due);
         }
-        let driven = turns.driver.is_some();
+        let driven = turns.driver.is_some() && !late;
         drop(turns);
-        if sooner {
-            self.nudge.notify_one();
-        }
         if !driven {
             self.drive();
+        } else if sooner {
+            self.nudge.notify_one();
         }
         Ticket { wheel: self, place }
     }
@@ -130,13 +134,20 @@ impl Wheel {
             let renewed = turn.due <= now + heartbeat / 8 && turn.rested <= now && turn.lease.may_renew(now);
             if renewed {
                 turn.rested = now + heartbeat / 2;
-                renew.push(turn.lease.clone());
+                match turn.lease.renews_in_store() {
+                    true => renew.push(turn.lease.clone()),
+                    false => turn.lease.renewed(now),
+                }
             }
             if renewed || turn.due <= now {
                 // Due again before the answer is in: a renewal that hangs hides neither the guard nor the next one.
                 turn.due = (now + heartbeat).min(guard);
             }
             next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
+        }
+        // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
+        if std::mem::take(&mut turns.used) && next.is_none() {
+            next = Some(now + IDLE);
         }
         turns.next = next;
         drop(turns);
@@ -237,13 +248,13 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// The task that turns the wheel; it ends when there is nothing left to turn, or another took over.
+/// The task that turns the wheel; it ends when there was nothing to turn for a while, or another took over.
 struct Driver {
     wheel: Arc<Wheel>,
     number: u64,
 }
 
-/// While the last renewals are under way and nothing else is due.
+/// While nothing is due: for the last renewals, or for runs to come.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Driver {

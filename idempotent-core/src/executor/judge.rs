@@ -23,6 +23,8 @@ pub(super) enum Judged<V, F> {
 pub(super) enum Worth {
     AnotherRun,
     NoMore,
+    /// Nobody can tell what another run would do: left as it is, for a person.
+    Parked,
 }
 
 /// The rules and the codec are the user's code: a panic in them is the handler's panic, and comes back as one.

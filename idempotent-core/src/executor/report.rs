@@ -8,7 +8,7 @@ use super::Executor;
 use crate::context::Frame;
 use crate::lease::Names;
 use crate::observe::{self, Run};
-use crate::outcome::Slot;
+use crate::outcome::{Captured, Slot};
 use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Scene, Tracing};
 
 /// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
@@ -108,7 +108,7 @@ impl<'e> Report<'e> {
         let elapsed = inner.clock.now().saturating_duration_since(self.began);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {
-            slot.tell(outcome);
+            slot.tell(Captured { outcome, key: self.key.clone(), attempt: self.attempt });
         }
     }
 }
@@ -128,6 +128,6 @@ pub(super) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let run = Run::new(&identity.scene, &identity.scope, None);
     Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
     if let Some(slot) = &Frame::current().slot {
-        slot.tell(outcome);
+        slot.tell(Captured::without_run(outcome));
     }
 }

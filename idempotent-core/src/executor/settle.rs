@@ -9,6 +9,7 @@ use super::drain::Phase;
 use super::handler::Handler;
 use super::judge::{Judged, Worth};
 use super::report::Report;
+use super::take_back::{known_steps, sparing_steps};
 use crate::backoff::delay;
 use crate::clock::pause;
 use crate::policy::Terms;
@@ -24,24 +25,40 @@ pub(super) struct PutDown<O> {
     pub(super) kept: Option<Arc<[u8]>>,
 }
 
+/// What the store said to a completion that went with others.
+pub(super) struct Told {
+    pub(super) answer: Result<Settled, StoreError>,
+    /// There is no time for another try.
+    pub(super) is_last: bool,
+}
+
 impl Attempt<'_> {
-    /// Settles the run by what its handler's answer came to. `inner` is what the runs inside it came to.
+    /// Settles the run by what its handler's answer came to. `told`: what the store said to its completion, where that
+    /// went with others. `inner` is what the runs inside it came to.
     pub(super) async fn put_down<P: Replies<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
         judged: Judged<P::Value, P::Failure>,
+        told: Option<Told>,
         inner: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
     ) -> PutDown<P::Output<R>> {
         let mut flipped = None;
         let (output, outcome) = match judged {
             Judged::Done(value, kept) => {
-                // From here on a drop leaves the key to its lease: it is done, recorded or not.
-                self.guard.disarm();
-                match self.flip(report, kept.clone()).await {
+                match self.flip(report, kept.clone(), told).await {
                     Ok(()) => {
                         flipped = kept;
                         (P::value(value), Outcome::Ran)
+                    }
+                    Err(Rejection::RolledBack { cause, .. }) => {
+                        // Nothing of the run is there: it failed, whatever it answered.
+                        let worth = Worth::AnotherRun;
+                        let outcome =
+                            Box::pin(self.delete(report, worth, "its transaction was rolled back".into(), None));
+                        let outcome = outcome.await;
+                        let retry_after = outcome.retry_after().unwrap_or_default();
+                        (rules.reject(Rejection::RolledBack { retry_after, cause }), outcome)
                     }
                     Err(rejection) => {
                         let outcome = Outcome::of(&rejection);
@@ -70,18 +87,38 @@ impl Attempt<'_> {
         outcome
     }
 
-    /// Consuming → consumed, by the same token until the guard as it stood when the handler ended: the heartbeat
-    /// stops here, so that refused completions cannot prolong the lease for ever. A handler that finished late
-    /// still gets a try: the token guards it, and nobody may have taken over.
-    async fn flip(&mut self, report: &Report<'_>, value: Option<Arc<[u8]>>) -> Result<(), Rejection> {
+    /// What completes the run. From here on a drop leaves the key to its lease: it is done, recorded or not. The heartbeat
+    /// stops here, so that refused completions cannot prolong the lease for ever.
+    pub(super) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
+        self.guard.disarm();
         self.stop_heartbeat();
-        let done = Completion { value, retain: self.terms().retain };
-        let settled =
-            self.insist(report, "complete", || self.executor.0.store.complete(self.lease.held(), &done)).await;
+        Completion { value, retain: self.terms().retain }
+    }
+
+    /// Consuming → consumed, by the same token until the guard as it stood when the handler ended. A handler that
+    /// finished late still gets a try: the token guards it, and nobody may have taken over.
+    async fn flip(
+        &mut self,
+        report: &Report<'_>,
+        value: Option<Arc<[u8]>>,
+        told: Option<Told>,
+    ) -> Result<(), Rejection> {
+        let done = self.completion(value);
+        if let Some(Told { answer: Err(error), .. }) = &told {
+            report.event(&Event::StoreFailed { step: "complete", error });
+        }
+        let settled = match told {
+            Some(Told { answer, is_last }) if is_last || answer.is_ok() => answer,
+            // What failed for all may go well for one, whatever it was.
+            _ => self.insist(report, "complete", || self.store().complete(self.lease.held(), &done)).await.0,
+        };
         self.tell_waiters();
-        match settled.0 {
+        match settled {
             Ok(Settled::Done) => Ok(()),
             Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
+            Err(cause) if cause.kind() == StoreErrorKind::RolledBack => {
+                Err(Rejection::RolledBack { retry_after: Duration::ZERO, cause: Some(cause) })
+            }
             Err(cause) => Err(Rejection::Unrecorded { cause: Some(cause) }),
         }
     }
@@ -95,18 +132,20 @@ impl Attempt<'_> {
         error: Cow<'static, str>,
         inner: Option<Outcome>,
     ) -> Outcome {
+        let (worth, error) = Box::pin(self.look_at_steps(worth, error, inner.as_ref())).await;
         self.stop_heartbeat();
-        let max = self.terms().max_attempts();
-        let last = max > 0 && self.lease.attempt() >= max;
+        let dead = || (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() });
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
+            _ if worth == Worth::Parked => dead(),
             _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
             Some(inner) => (Verdict::Refund, inner),
-            None if last => (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() }),
+            None if self.is_last() => dead(),
             None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
         };
-        let release = self.terms().release(verdict, &error);
+        let release = self.releasing(verdict, &error).await;
+        let verdict = release.verdict;
         let (settled, unheard) =
-            self.insist(report, "release", || self.executor.0.store.release(self.lease.held(), &release)).await;
+            self.insist(report, "release", || self.store().release(self.lease.held(), &release)).await;
         self.tell_waiters();
         match settled {
             Ok(Settled::Done) => outcome,
@@ -115,6 +154,30 @@ impl Attempt<'_> {
             Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
             Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }
+    }
+
+    /// The release of a verdict, so that no steps are lost that another run is to replay.
+    pub(super) async fn releasing(&self, verdict: Verdict, error: &str) -> Release {
+        let (release, limit) = (self.terms().release(verdict, error), self.terms().max_attempts() > 0);
+        let (lease, store) = (&self.lease, &*self.executor.0.store);
+        match known_steps(lease, limit) {
+            // What costs nothing is not boxed.
+            Some(false) => release,
+            known => {
+                let sparing = Box::pin(sparing_steps(store, lease.held(), known, release.clone(), limit));
+                let until = self.executor.0.clock.now() + lease.length() / 10;
+                self.executor.before(until, sparing).await.unwrap_or(release)
+            }
+        }
+    }
+
+    /// When one try is given up that is made now.
+    pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
+        patience(now, self.insists_until(now))
+    }
+
+    fn insists_until(&self, now: Instant) -> Instant {
+        self.lease.guard().max(now + self.lease.length() / 10)
     }
 
     /// Tries a settling step until it is answered, or until the guard (but at least for a tenth of the lease), or
@@ -129,7 +192,7 @@ impl Attempt<'_> {
         Fut: Future<Output = Result<Settled, StoreError>>,
     {
         let now = self.executor.0.clock.now();
-        let until = self.lease.guard().max(now + self.lease.length() / 10);
+        let until = self.insists_until(now);
         let first = patience(now, until);
         let clock = &self.executor.0.clock;
         match self.executor.before(first, again()).await {
@@ -229,6 +292,6 @@ fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     }
 }
 
-fn no_answer(when: &str) -> StoreError {
+pub(super) fn no_answer(when: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
 }

@@ -47,7 +47,7 @@ impl Executor {
             Ok(Judged::Done(value, _)) => (P::value(value), Outcome::Unprotected),
             Ok(Judged::NotDone(value)) => (P::value(value), self.again(terms)),
             Ok(Judged::Failed(failure, Worth::AnotherRun, _)) => (P::failure(failure), self.again(terms)),
-            Ok(Judged::Failed(failure, Worth::NoMore, _)) => (P::failure(failure), Outcome::Failed),
+            Ok(Judged::Failed(failure, Worth::NoMore | Worth::Parked, _)) => (P::failure(failure), Outcome::Failed),
             Err(panic) => {
                 report.end(self.again(terms));
                 resume_unwind(panic)

@@ -16,7 +16,8 @@ use crate::KeyError;
 pub struct Parts {
     bytes: Vec<u8>,
     count: usize,
-    blank: Option<usize>,
+    /// The first that is empty, and whether it is missing.
+    blank: Option<(usize, bool)>,
     size: usize,
 }
 
@@ -28,7 +29,7 @@ impl Parts {
     pub fn push(&mut self, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         if part.is_empty() {
-            self.blank.get_or_insert(self.count);
+            self.blank.get_or_insert((self.count, false));
         }
         self.count += 1;
         self.size = self.size.saturating_add(part.len());
@@ -40,18 +41,23 @@ impl Parts {
         }
     }
 
+    /// Adds a part that is not there, which makes the whole key an error as an empty one does.
+    pub fn push_missing(&mut self) {
+        self.blank.get_or_insert((self.count, true));
+        self.push("");
+    }
+
     pub(super) fn encoded(&self) -> &[u8] {
         &self.bytes
     }
 
     pub(super) fn check(&self, scene: &str, what: &str) -> Result<(), KeyError> {
         let scene = || scene.into();
+        let empty = |what: Box<str>, missing| Err(KeyError::Empty { scene: scene(), what, missing });
         match self.blank {
-            Some(at) if self.count > 1 => {
-                Err(KeyError::Empty { scene: scene(), what: format!("{what}, part {}", at + 1).into() })
-            }
-            Some(_) => Err(KeyError::Empty { scene: scene(), what: what.into() }),
-            None if self.count == 0 => Err(KeyError::Empty { scene: scene(), what: what.into() }),
+            Some((at, missing)) if self.count > 1 => empty(format!("{what}, part {}", at + 1).into(), missing),
+            Some((_, missing)) => empty(what.into(), missing),
+            None if self.count == 0 => empty(what.into(), true),
             None if self.size > Self::MAX => {
                 Err(KeyError::TooLong { scene: scene(), what: what.into(), bytes: self.size, limit: Self::MAX })
             }
@@ -143,7 +149,7 @@ impl<T: KeyPart> KeyPart for Option<T> {
     fn feed(&self, parts: &mut Parts) {
         match self {
             Some(part) => part.feed(parts),
-            None => parts.push(""),
+            None => parts.push_missing(),
         }
     }
 }
@@ -187,8 +193,8 @@ where
 impl KeyPart for Parts {
     fn feed(&self, parts: &mut Parts) {
         parts.bytes.extend(&self.bytes);
-        if let Some(at) = self.blank {
-            parts.blank.get_or_insert(parts.count + at);
+        if let Some((at, missing)) = self.blank {
+            parts.blank.get_or_insert((parts.count + at, missing));
         }
         parts.count += self.count;
         parts.size = parts.size.saturating_add(self.size);

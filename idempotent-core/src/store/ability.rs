@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, Record, Settled, StoreError};
+use crate::{
+    Claim, ClaimRequest, Completion, Fencing, Held, Journaled, Key, Micros, Record, Settled, StepRecord, StoreError,
+    Transact,
+};
 
 /// The abilities of a store, each as `Option<&dyn …>`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +27,10 @@ pub struct Abilities<'a> {
     pub admin: Option<&'a dyn Admin>,
     /// Shows a record with the store's own time.
     pub inspect: Option<&'a dyn Inspect>,
+    /// Keeps the steps of runs.
+    pub journal: Option<&'a dyn Journal>,
+    /// Begins transactions that runs are claimed and completed in.
+    pub transact: Option<&'a dyn Transact>,
 }
 
 impl<'a> Abilities<'a> {
@@ -68,10 +75,24 @@ impl<'a> Abilities<'a> {
         self
     }
 
+    /// Adds [`Transact`].
+    #[must_use]
+    pub fn with_transact(mut self, transact: &'a dyn Transact) -> Self {
+        self.transact = Some(transact);
+        self
+    }
+
     /// Adds [`Inspect`].
     #[must_use]
     pub fn with_inspect(mut self, inspect: &'a dyn Inspect) -> Self {
         self.inspect = Some(inspect);
+        self
+    }
+
+    /// Adds [`Journal`].
+    #[must_use]
+    pub fn with_journal(mut self, journal: &'a dyn Journal) -> Self {
+        self.journal = Some(journal);
         self
     }
 }
@@ -156,7 +177,8 @@ pub trait Browse: fmt::Debug + Send + Sync {
 /// `fencing_rises_over_purge_within_one_instant`.
 #[async_trait]
 pub trait Purge: fmt::Debug + Send + Sync {
-    /// Removes at most `at_most` of them; says how many. Never removes a record that still counts.
+    /// Removes at most `at_most` of them; says how many. Never removes a record that still counts. Where steps lie beside
+    /// the records, those of at most `at_most` records that are gone go too; they are not counted.
     ///
     /// # Errors
     /// As [`Store::release`](super::Store::release).
@@ -203,4 +225,38 @@ pub struct Inspected {
     pub record: Record,
     /// The store's time.
     pub now: Micros,
+}
+
+/// Keeps the steps of runs beside their records: [`step`](crate::step()).
+///
+/// Steps are noted under the key and the beginning of its record ([`Record::first_seen`]), so that those of a record that
+/// is gone are not taken for those of the next one: [`protocol::begun`](crate::protocol::begun) and
+/// [`protocol::note`](crate::protocol::note) are the same as pure functions. They go with their record, at the latest when
+/// that is purged.
+///
+/// # Laws
+/// `steps_come_back_as_they_were_noted`, `a_step_only_goes_on`, `nobody_but_the_owner_reads_or_notes_steps`,
+/// `a_superseded_owner_notes_no_step`, `steps_outlive_release_and_takeover`, `a_record_that_begins_anew_has_no_steps`,
+/// `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed`.
+#[async_trait]
+pub trait Journal: fmt::Debug + Send + Sync {
+    /// The steps noted under the key since its record began, by this owner or those before it. `keep` is how long they
+    /// are needed from now on at the least, for a store whose entries end by themselves.
+    ///
+    /// # Errors
+    /// As [`Store::peek`](super::Store::peek).
+    ///
+    /// # Cancellation
+    /// Reads only: nothing is left behind.
+    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError>;
+
+    /// Notes one step, guarded as a completion is: one atomic step with the look at owner, number and state. Said twice
+    /// it is meant once. `keep` is as for [`steps`](Self::steps).
+    ///
+    /// # Errors
+    /// As [`Store::complete`](super::Store::complete).
+    ///
+    /// # Cancellation
+    /// As [`Store::complete`](super::Store::complete).
+    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError>;
 }

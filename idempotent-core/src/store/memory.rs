@@ -11,13 +11,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::shard::Shard;
-use super::{Abilities, Admin, Inspect, Inspected, Purge, Store, Watch, Watching};
+use super::{Abilities, Admin, Inspect, Inspected, Journal, Purge, Store, Watch, Watching};
 use crate::protocol::{self, Write};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
 use crate::{
-    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Key, Micros, Record, Release, Settled, StateKind,
-    StoreError, StoreErrorKind, SystemClock,
+    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Journaled, Key, Micros, Record, Release, Settled, StateKind,
+    StepRecord, StoreError, StoreErrorKind, SystemClock,
 };
 
 /// Records in a sharded map of this process; they end with it. Cheap to clone: clones share the records.
@@ -26,7 +26,7 @@ use crate::{
 /// that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few at a
 /// time with every step, without a scan; [`Purge`] removes the rest.
 ///
-/// Abilities: watch, purge, admin, inspect.
+/// Abilities: watch, purge, admin, inspect, journal.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -173,6 +173,14 @@ impl MemoryStore {
         settled
     }
 
+    /// Under the shard's lock: whoever takes over afterwards finds what was noted.
+    fn held<T>(&self, held: &Held, then: impl FnOnce(&mut Shard, Micros) -> T) -> Result<T, StateKind> {
+        let mut shard = self.shard(held.key.hash());
+        let found = shard.place(held.key.hash()).and_then(|place| shard.record(place));
+        let begun = protocol::begun(found.as_ref(), held, self.0.clock.wall())?;
+        Ok(then(&mut shard, begun))
+    }
+
     fn full(&self) -> StoreError {
         let max = self.0.max_entries;
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
@@ -223,7 +231,7 @@ impl Store for MemoryStore {
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_watch(self).with_purge(self).with_admin(self).with_inspect(self)
+        Abilities::none().with_watch(self).with_purge(self).with_admin(self).with_inspect(self).with_journal(self)
     }
 }
 
@@ -254,5 +262,18 @@ impl Inspect for MemoryStore {
         let look =
             |found: Option<&Record>, now| (protocol::live(found, now).map(|record| seen(record, now)), Write::Keep);
         Ok(self.update(key, look).flatten())
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryStore {
+    async fn steps(&self, held: &Held, _: Duration) -> Result<Journaled, StoreError> {
+        let steps = self.held(held, |shard, begun| shard.steps(held.key.hash(), begun));
+        Ok(steps.map_or_else(|now| Journaled::Lost { now }, Journaled::Steps))
+    }
+
+    async fn note(&self, held: &Held, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
+        let noted = self.held(held, |shard, begun| shard.note(held.key.hash(), begun, step));
+        Ok(noted.map_or_else(|now| Settled::Lost { now }, |()| Settled::Done))
     }
 }

@@ -79,6 +79,15 @@ fn a_key_settled_twice_wakes_who_came_in_between() {
     check_random(world, RANDOM);
 }
 
+#[test]
+fn all_are_woken_whatever_they_wait_for() {
+    let settle_unheard = |world: &World| {
+        *world.settled.lock().unwrap() = true;
+        world.waiters.wake_all();
+    };
+    check_random(move || assert!(side_by_side([World::wait, World::wait, settle_unheard]).is_empty()), RANDOM);
+}
+
 /// That these can go red: who looks first and watches then misses what happens in between.
 #[test]
 #[should_panic(expected = "deadlock")]

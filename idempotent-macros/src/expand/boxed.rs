@@ -5,7 +5,7 @@ use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprAsync, Local, Pat, Result, Stmt, Type, parse_quote};
 
-use super::wrap;
+use super::{Returned, wrap};
 use crate::item::Function;
 use crate::normalise::Plan;
 
@@ -30,7 +30,9 @@ pub(super) fn expand(
         boxed.block.stmts.splice(place..place, before);
     } else {
         let inner = &boxed.block.stmts;
-        let run = wrap(plan, private, &parse_quote!(_), false, boxed.block.span(), &quote!(#(#inner)*));
+        let hole = parse_quote!(_);
+        let returned = Returned { ty: &hole, named: false, bounded: None };
+        let run = wrap(plan, private, &returned, boxed.block.span(), &quote!(#(#inner)*));
         boxed.block.stmts = Block::parse_within.parse2(quote!(#setup #run))?;
     }
     function.body = quote!(#(#body)*);
@@ -87,7 +89,7 @@ fn wrap_local(plan: &Plan, private: &TokenStream, local: &mut Local) {
     let ret: &Type = &typed.ty;
     let inner = &block.block.stmts;
     let braces = block.block.brace_token.span.join();
-    let run = wrap(plan, private, ret, true, braces, &quote!(#(#inner)*));
+    let run = wrap(plan, private, &Returned::named(ret), braces, &quote!(#(#inner)*));
     block.block.stmts = vec![Stmt::Expr(Expr::Verbatim(run), None)];
 }
 

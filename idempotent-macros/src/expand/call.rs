@@ -9,12 +9,14 @@ use crate::names::arguments;
 use crate::normalise::{By, Knob, Plan, Scene, Setting};
 use crate::text::tidy;
 
-/// Two statements. Both values are owned before the body runs, so the body may move the arguments.
+/// The call, and its executor. Both values are owned before the body runs, so the body may move the arguments.
 pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
     let (call, with) = (call(plan, private, function)?, with(plan, private));
+    let within = plan.transaction.iter().map(|transaction| transaction.setup(private)).collect::<TokenStream>();
     Ok(quote_spanned!(Span::mixed_site()=>
         let __idempotent_call = #call;
         let __idempotent_with = #with;
+        #within
     ))
 }
 

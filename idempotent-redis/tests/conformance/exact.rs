@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected, Key,
-    Page, Purge, Record, Release, Settled, Store, StoreError, Watch, Watching,
+    Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected,
+    Journal, Journaled, Key, Page, Purge, Record, Release, Settled, StepRecord, Store, StoreError, Watch, Watching,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
@@ -88,6 +88,7 @@ impl Store for OnClock {
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
+            .with_journal(self)
     }
 }
 
@@ -135,5 +136,15 @@ impl Admin for OnClock {
 impl Inspect for OnClock {
     async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
         self.timed().inspect(key).await
+    }
+}
+
+#[async_trait]
+impl Journal for OnClock {
+    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+        self.timed().steps(held, keep).await
+    }
+    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+        self.timed().note(held, step, keep).await
     }
 }

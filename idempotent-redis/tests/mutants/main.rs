@@ -7,6 +7,7 @@ mod damage;
 mod exact;
 mod lua;
 mod own;
+mod steps;
 mod traces;
 
 use std::cell::Cell;
@@ -26,13 +27,15 @@ use idempotent_testkit::servers::RedisServer;
 use self::damage::Values;
 use self::lua::{Edit, edits};
 
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("claim", include_str!("../../src/scripts/claim.lua")),
     ("complete", include_str!("../../src/scripts/complete.lua")),
     ("renew", include_str!("../../src/scripts/renew.lua")),
     ("release", include_str!("../../src/scripts/release.lua")),
     ("forget", include_str!("../../src/scripts/forget.lua")),
     ("purge", include_str!("../../src/scripts/purge.lua")),
+    ("note", include_str!("../../src/scripts/note.lua")),
+    ("steps", include_str!("../../src/scripts/steps.lua")),
 ];
 
 /// A script with one guard less.
@@ -163,6 +166,10 @@ cases! {
     own::attempts_of_any_number_are_kept
     own::a_completion_without_a_value_keeps_its_payload_and_its_owner
     own::a_delay_of_months_ends
+    steps::steps_are_those_of_a_record_that_is_held
+    steps::what_is_in_the_way_of_steps_is_told_and_left
+    steps::steps_of_the_record_before_are_not_read_and_go_with_the_first_note
+    steps::of_joined_notes_and_readings_each_has_its_own_answer
     traces::what_the_server_refuses_is_told_and_not_done
     traces::a_record_is_as_short_as_it_can_be
     traces::long_retentions_are_spread_and_short_ones_are_not

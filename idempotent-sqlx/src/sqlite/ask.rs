@@ -243,7 +243,7 @@ impl SqliteStore {
     }
 }
 
-fn held_query(sql: &Arc<str>, held: &Held) -> Query {
+pub(super) fn held_query(sql: &Arc<str>, held: &Held) -> Query {
     // A number that no column holds is no grant's.
     let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::Write;
 use idempotent_core::{
-    Batch, Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Settled, State, StoreError, StoreErrorKind,
+    Batch, Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Settled, StoreError, StoreErrorKind,
 };
 
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use super::job::{self, Asked, Job};
 use super::lane::{Query, Turn, query};
 use super::{SqliteStore, id, now, owner};
 use crate::answer;
-use crate::row::{self, VERSION, signed};
+use crate::row::{self, Parts, VERSION, signed};
 
 /// Keys or records in one statement: a full batch is prepared once, and 64 records are far below the most
 /// parameters that SQLite takes.
@@ -177,33 +177,23 @@ impl Slot {
 }
 
 /// Binds a record, in the order of [`COLUMNS`](row::COLUMNS).
-fn put_record(query: Query, key: &Key, record: &Record) -> Query {
-    let (mut held, mut until, mut before, mut kept, mut why) = (None, Micros(0), None, None, None);
-    match &record.state {
-        State::Vacant { not_before, error, taken_over } => {
-            (until, before, why) = (*not_before, *taken_over, Some(error.clone()));
-        }
-        State::Consuming { owner, until: end, taken_over } => {
-            (held, until, before) = (Some(*owner), *end, *taken_over);
-        }
-        State::Consumed { owner, value } => (held, kept) = (Some(*owner), value.clone()),
-        State::Failed { error } | State::Dead { error } => why = Some(error.clone()),
-    }
+pub(super) fn put_record(query: Query, key: &Key, record: &Record) -> Query {
+    let parts = Parts::of(record);
     query
         .bind(id(key))
         .bind(VERSION)
         .bind(key.name().to_owned())
         .bind(row::code(record.state.kind()))
-        .bind(held.map(|token| owner(token.0)))
+        .bind(parts.owner.map(|token| owner(token.0)))
         .bind(signed(Micros(record.fencing.0)))
         .bind(i64::from(record.attempt))
-        .bind(signed(until))
-        .bind(before.map(|fencing| signed(Micros(fencing.0))))
+        .bind(signed(parts.until.unwrap_or(Micros(0))))
+        .bind(parts.taken_over.map(|fencing| signed(Micros(fencing.0))))
         .bind(record.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
         .bind(signed(record.expires_at))
         .bind(signed(record.first_seen))
         .bind(signed(record.updated_at))
-        .bind(kept)
-        .bind(why)
+        .bind(parts.value)
+        .bind(parts.error)
         .bind(record.display.clone())
 }

@@ -11,9 +11,10 @@ use crate::table::Table;
 
 /// All steps there are. STRICT, so that a column holds what it says; without rowid, so that a look-up is one
 /// search in one tree. No index on `expires_at`: it would make every write a second one, and the purge walks.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    name: "record table",
-    sql: "CREATE TABLE {table} (
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "record table",
+        sql: "CREATE TABLE {table} (
  id BLOB NOT NULL PRIMARY KEY,
  v INTEGER NOT NULL,
  name TEXT NOT NULL,
@@ -31,7 +32,21 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
  error TEXT,
  display TEXT
 ) STRICT, WITHOUT ROWID",
-}];
+    },
+    Migration {
+        name: "steps of runs",
+        // What is left of a store that was dropped by hand is no harm: its steps belong to no record.
+        sql: "CREATE TABLE IF NOT EXISTS {steps} (
+ id BLOB NOT NULL,
+ name BLOB NOT NULL,
+ begun INTEGER NOT NULL,
+ place INTEGER NOT NULL,
+ state INTEGER NOT NULL,
+ value BLOB,
+ PRIMARY KEY (id, name)
+) STRICT, WITHOUT ROWID",
+    },
+];
 
 /// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second
 /// process waits at the transaction's begin, then finds nothing to do.

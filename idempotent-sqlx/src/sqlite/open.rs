@@ -1,5 +1,5 @@
 //! Opening: checks, connections, the journal, the schema.
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -7,6 +7,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Row};
 
 use super::error::{self, Place};
+use super::inbox::Transactions;
 use super::lane::Lane;
 use super::migrate::{self, MIGRATIONS};
 use super::options::{self, SqliteStoreBuilder, Synchronous, Target};
@@ -43,10 +44,14 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         use_wal(&mut connection, &place).await?;
     }
     let readers = (0..readers).map(|_| Lane::new(reading.clone(), place.clone(), None)).collect();
+    let options = (target != Target::Memory).then(|| writing.clone());
     let writer = Lane::new(writing, place.clone(), Some(connection));
+    let transactions = Transactions { options, patience: writer.patience(), pool: OnceLock::new() };
     let sql = Sql::new(&table, builder.clock.is_some());
+    let steps = Sql::of_steps(&table, builder.clock.is_some());
     Ok(SqliteStore(Arc::new(Inner {
         sql,
+        steps,
         place,
         writer,
         readers,
@@ -56,6 +61,7 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         next_job: 0.into(),
         lately: 0.into(),
         clock: builder.clock,
+        transactions,
     })))
 }
 

@@ -13,7 +13,8 @@ const STEP: i64 = 500;
 
 #[async_trait]
 impl Purge for SqliteStore {
-    /// Each call starts at the smallest id. A record is kept for 2 ms past its time.
+    /// Each call starts at the smallest id. A record is kept for 2 ms past its time. Steps of
+    /// as many records that are gone go too, and are not counted.
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {
@@ -30,6 +31,7 @@ impl Purge for SqliteStore {
             }
             after = last;
         }
+        self.purge_steps(at_most).await?;
         Ok(removed)
     }
 }

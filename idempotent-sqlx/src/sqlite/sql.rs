@@ -10,6 +10,7 @@ use idempotent_core::protocol::{CRASHED, PARKED};
 
 use super::sight::Sight;
 use crate::row::{COLUMNS, FENCING_END, VERSION};
+use crate::steps::{Dialect, StepsSql};
 use crate::table::Table;
 
 /// Milliseconds is the finest that SQLite tells.
@@ -57,6 +58,14 @@ impl Sql {
             purge: maker.purge().into(),
             maker,
         }
+    }
+
+    /// Those about the steps of runs.
+    pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
+        let maker = Maker { table: table.quoted(), bound_clock };
+        let now = |place| maker.now(place);
+        // SQLite lets one write at a time.
+        StepsSql::new(table, &Dialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
     }
 
     /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.

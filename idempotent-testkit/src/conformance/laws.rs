@@ -56,6 +56,7 @@
 //! | records that cannot be read | `a_damaged_record_is_corrupt_to_every_step`, `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`, `what_cannot_be_read_is_never_overwritten_or_deleted`, `browsing_leaves_what_it_cannot_read`, `a_batch_refuses_only_what_it_cannot_read` |
 //! | clocks | `the_store_lives_by_the_clock_it_was_given`, `a_client_with_a_wrong_clock_gives_spans_of_the_same_length` |
 //! | connections and errors | `what_one_connection_wrote_the_other_sees`, `a_lost_reply_is_ambiguous_and_a_refused_call_is_not` |
+//! | steps | `steps_come_back_as_they_were_noted`, `a_step_only_goes_on`, `nobody_but_the_owner_reads_or_notes_steps`, `a_superseded_owner_notes_no_step`, `steps_outlive_release_and_takeover`, `a_record_that_begins_anew_has_no_steps`, `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed` |
 //! | abilities | `abilities_that_are_reported_work`, `a_batch_answers_as_if_each_request_had_come_alone`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`, `browsing_lists_each_live_key_once` |
 #![allow(
     missing_docs,
@@ -74,6 +75,7 @@ pub mod damage;
 pub mod ends;
 pub mod equality;
 pub mod fencing;
+pub mod journal;
 pub mod keys;
 pub mod owners;
 pub mod payloads;

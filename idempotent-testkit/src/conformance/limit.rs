@@ -13,7 +13,7 @@ const LIMIT: &str = "IDEMPOTENT_KIT_LIMIT";
 const USUALLY: Duration = Duration::from_secs(300);
 
 /// Runs the law on a runtime of its own.
-pub(super) fn run(name: &str, threads: Threads, law: impl Future<Output = ()>) {
+pub(crate) fn run(name: &str, threads: Threads, law: impl Future<Output = ()>) {
     run_within(limit(), name, threads, law);
 }
 

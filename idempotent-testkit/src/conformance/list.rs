@@ -138,6 +138,16 @@ macro_rules! __laws {
                 a_batch_answers_as_if_each_request_had_come_alone;
             One abilities [watch]:
                 watchers_are_woken_by_completion_and_release;
+            One journal [journal]:
+                steps_come_back_as_they_were_noted
+                a_step_only_goes_on
+                nobody_but_the_owner_reads_or_notes_steps
+                a_superseded_owner_notes_no_step
+                steps_outlive_release_and_takeover
+                a_record_that_begins_anew_has_no_steps
+                steps_of_two_keys_are_kept_apart;
+            Many journal [journal]:
+                of_a_late_note_and_a_takeover_nothing_noted_is_missed;
             One abilities [browse]:
                 browsing_lists_each_live_key_once;
             One abilities [purge]:

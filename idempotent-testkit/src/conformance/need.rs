@@ -56,6 +56,8 @@ needs! {
     Purge purge "implement `Purge` and report it in `abilities`",
     /// [`Admin`](idempotent_core::Admin).
     Admin admin "implement `Admin` and report it in `abilities`",
+    /// [`Journal`](idempotent_core::Journal).
+    Journal journal "implement `Journal` and report it in `abilities`",
 }
 
 impl fmt::Display for Need {
@@ -108,6 +110,9 @@ macro_rules! __law_test {
     };
     (@among admin [admin $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @left "not shown: without admin" $($law)+ }
+    };
+    (@among journal [journal $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without journal" $($law)+ }
     };
     (@among $need:ident [$other:ident $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @among $need [$($rest)*] $($law)+ }
@@ -175,12 +180,15 @@ macro_rules! __need {
     (admin) => {
         $crate::conformance::Need::Admin
     };
+    (journal) => {
+        $crate::conformance::Need::Journal
+    };
     ($other:ident) => {
         compile_error!(concat!(
             "`",
             stringify!($other),
             "` is nothing a law needs; known are clock, second, clients, losing, planting, \
-             foreign, batch, watch, browse, purge, admin"
+             foreign, batch, watch, browse, purge, admin, journal"
         ))
     };
 }

@@ -1,9 +1,11 @@
-//! Asks again as long as the store says that nothing was done: under contention it may.
+//! Asks again as long as the store says that nothing was done, or that others are at it: under contention it may.
 #![allow(clippy::panic, reason = "a store that never answers has broken the law")]
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Completion, Held, Release, Settled, Store, StoreError, StoreErrorKind};
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Held, InFlight, Release, Settled, Store, StoreError, StoreErrorKind,
+};
 
 use super::subject::must;
 
@@ -19,6 +21,14 @@ macro_rules! again {
         }
         panic!("refused {PATIENCE} times in a row")
     }};
+}
+
+/// Somebody else's claim is over in a moment; then its key can be told about.
+fn told(claim: Result<Claim, StoreError>) -> Result<Claim, StoreError> {
+    match claim {
+        Ok(Claim::InFlight(InFlight::Busy)) => Err(StoreError::new(StoreErrorKind::NotApplied)),
+        told => told,
+    }
 }
 
 async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
@@ -37,7 +47,7 @@ pub(crate) struct Patient(pub(crate) Arc<dyn Store>);
 
 impl Patient {
     pub(crate) async fn claim(&self, ask: &ClaimRequest) -> Claim {
-        again!(self.0.claim(ask))
+        again!(async { told(self.0.claim(ask).await) })
     }
 
     pub(crate) async fn renew(&self, held: &Held, lease: Duration) -> Settled {

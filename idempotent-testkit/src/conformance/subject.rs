@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Key, OnExpiry, OwnerToken, Purge,
-    Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Journal, Key, OnExpiry, OwnerToken,
+    Purge, Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
 };
 
 use super::damage::{Damage, Plant};
@@ -129,6 +129,7 @@ impl Subject {
             Need::Browse => abilities.browse.is_some(),
             Need::Purge => abilities.purge.is_some(),
             Need::Admin => abilities.admin.is_some(),
+            Need::Journal => abilities.journal.is_some(),
         }
     }
 
@@ -180,6 +181,10 @@ impl Subject {
 
     pub(crate) fn admin(&self) -> &dyn Admin {
         self.needed(Need::Admin, self.store.abilities().admin)
+    }
+
+    pub(crate) fn journal(&self) -> &dyn Journal {
+        self.needed(Need::Journal, self.store.abilities().journal)
     }
 
     /// The same records over the second connection.

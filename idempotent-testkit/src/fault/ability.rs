@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Browse, Fencing, Inspect, Inspected, Key, Page, Purge, Settled, StoreError, StoreErrorKind,
-    Watch, Watching,
+    Abilities, Admin, Browse, Fencing, Held, Inspect, Inspected, Journal, Journaled, Key, Page, Purge, Settled,
+    StepRecord, StoreError, StoreErrorKind, Watch, Watching,
 };
 
 use super::{Answer, FaultStore, Verb};
@@ -29,6 +29,9 @@ impl FaultStore {
         }
         if inner.inspect.is_some() {
             abilities = abilities.with_inspect(self);
+        }
+        if inner.journal.is_some() {
+            abilities = abilities.with_journal(self);
         }
         abilities
     }
@@ -94,5 +97,28 @@ impl Inspect for FaultStore {
             Answer::Peeked(seen.as_ref().map(|seen| seen.record.clone()))
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Journal for FaultStore {
+    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+        let call = async {
+            let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
+            journal.steps(held, keep).await
+        };
+        let count = |answer: &Journaled| match answer {
+            Journaled::Steps(steps) => Answer::Count(steps.len()),
+            Journaled::Lost { now } => Answer::Settled(Settled::Lost { now: *now }),
+        };
+        self.call(Verb::Steps, Some(&held.key), Some(held.owner), call, count).await
+    }
+
+    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+        let call = async {
+            let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
+            journal.note(held, step, keep).await
+        };
+        self.call(Verb::Note, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
     }
 }

@@ -37,11 +37,11 @@ pub struct Call {
 pub enum Answer {
     /// To a claim.
     Claim(Claim),
-    /// To a renewal, completion, release or forget.
+    /// To a renewal, completion, release, forget or note.
     Settled(Settled),
     /// To a peek.
     Peeked(Option<Record>),
-    /// To a purge or browse: how many.
+    /// To a purge, a browse or a look at steps: how many.
     Count(usize),
     /// An error, of the store or injected.
     Error(StoreErrorKind),

@@ -27,6 +27,10 @@ pub enum Verb {
     Purge,
     /// [`Admin::forget`](idempotent_core::Admin::forget)
     Forget,
+    /// [`Journal::steps`](idempotent_core::Journal::steps)
+    Steps,
+    /// [`Journal::note`](idempotent_core::Journal::note)
+    Note,
 }
 
 impl Verb {

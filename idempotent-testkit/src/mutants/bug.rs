@@ -206,4 +206,20 @@ bugs! {
     ForgetHeld,
     /// Wakes at completion only.
     ReleaseWakesNobody,
+
+    // Steps.
+    /// A step is noted for whoever asks.
+    StepNotedForAnybody,
+    /// A note looks at the owner, lets others in, and writes without comparing.
+    StepNotedWithoutCompare,
+    /// The last note of a step stands, whatever it says.
+    LastStepStands,
+    /// Steps come back in the order of their names.
+    StepsByName,
+    /// Steps go with the grant they were noted under.
+    StepsEndWithTheGrant,
+    /// Steps stay when their record is gone.
+    StepsOutliveTheRecord,
+    /// Steps of all keys lie together.
+    StepsOfAllKeys,
 }

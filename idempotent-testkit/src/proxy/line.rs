@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::plan::Plan;
-use super::{Fault, frame};
+use super::{Fault, frame, mysql, postgres};
 
 /// Passes bytes until either side ends, a fault ends it, or `cuts` changes.
 pub(super) async fn serve(client: TcpStream, target: String, plan: Arc<Plan>, mut cuts: watch::Receiver<u64>) {
@@ -21,7 +21,8 @@ pub(super) async fn serve(client: TcpStream, target: String, plan: Arc<Plan>, mu
         from_server: Vec::new(),
         awaited: VecDeque::new(),
         subscribed: false,
-        opaque: false,
+        wire: Wire::Redis,
+        answered: false,
         begun: false,
         silent: false,
     };
@@ -35,6 +36,16 @@ pub(super) async fn serve(client: TcpStream, target: String, plan: Arc<Plan>, mu
             let _ = stream.set_zero_linger();
         }
     }
+}
+
+/// How a connection began.
+#[derive(Clone, Copy)]
+enum Wire {
+    Redis,
+    Postgres,
+    MySql,
+    /// As neither: what arrives at once is one request, or one reply.
+    Opaque,
 }
 
 enum End {
@@ -51,8 +62,9 @@ struct Line {
     /// One for each request whose reply has not come: what is to happen to it.
     awaited: VecDeque<Option<Fault>>,
     subscribed: bool,
-    /// It did not begin as the protocol does: what arrives at once is one request, or one reply.
-    opaque: bool,
+    wire: Wire,
+    /// Whether a reply has come.
+    answered: bool,
     begun: bool,
     /// Nothing passes any more, and the connection stays.
     silent: bool,
@@ -74,7 +86,17 @@ impl Line {
             if read == 0 {
                 return Ok(End::Closed);
             }
-            self.opaque |= of_client && !self.begun && self.from_client.first() != Some(&b'*');
+            if of_client && !self.begun {
+                self.wire = match &self.from_client[..] {
+                    [b'*', ..] => Wire::Redis,
+                    bytes if postgres::begins(bytes) => Wire::Postgres,
+                    _ => Wire::Opaque,
+                };
+            }
+            if !of_client && !self.begun && mysql::greets(&self.from_server) {
+                self.wire = Wire::MySql;
+                self.begun = true;
+            }
             self.begun |= of_client;
             self.silent |= self.plan.silent.load(SeqCst);
             if self.silent {
@@ -90,8 +112,27 @@ impl Line {
         }
     }
 
-    fn length(&self, bytes: &[u8]) -> Option<usize> {
-        if self.opaque { (!bytes.is_empty()).then_some(bytes.len()) } else { frame::length(bytes) }
+    fn request(&self, bytes: &[u8]) -> Option<usize> {
+        match self.wire {
+            Wire::Redis => frame::length(bytes),
+            Wire::Postgres => postgres::request(bytes),
+            Wire::MySql => mysql::request(bytes),
+            Wire::Opaque => (!bytes.is_empty()).then_some(bytes.len()),
+        }
+    }
+
+    fn reply(&mut self, bytes: &[u8]) -> Option<usize> {
+        let length = match self.wire {
+            Wire::Redis => frame::length(bytes),
+            Wire::Postgres => postgres::reply(bytes, !self.answered),
+            Wire::MySql | Wire::Opaque => (!bytes.is_empty()).then_some(bytes.len()),
+        }?;
+        if let (Wire::Postgres, false, b"S") = (self.wire, self.answered, &bytes[..length]) {
+            // TLS from here on.
+            self.wire = Wire::Opaque;
+        }
+        self.answered = true;
+        Some(length)
     }
 
     /// Sends on what is complete.
@@ -99,7 +140,7 @@ impl Line {
         let bytes = std::mem::take(&mut self.from_client);
         // Up to `sent` it is with the server, up to `at` it has been looked at.
         let (mut sent, mut at) = (0, 0);
-        while let Some(length) = self.length(&bytes[at..]) {
+        while let Some(length) = self.request(&bytes[at..]) {
             let request = &bytes[at..at + length];
             let fault = self.plan.fault(request);
             if fault.is_some() || !self.plan.delay().is_zero() {
@@ -140,7 +181,7 @@ impl Line {
     async fn replies(&mut self) -> io::Result<Option<End>> {
         let bytes = std::mem::take(&mut self.from_server);
         let mut at = 0;
-        while let Some(length) = self.length(&bytes[at..]) {
+        while let Some(length) = self.reply(&bytes[at..]) {
             let message = frame::is_message(&bytes[at..at + length], self.subscribed);
             let fault = if message { None } else { self.awaited.pop_front().flatten() };
             let passes = match fault {

@@ -1,6 +1,6 @@
 //! The proxy's thread: it accepts, and does what it is told.
 use std::io;
-use std::net::TcpListener as Blocking;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as Blocking};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc as blocking};
 
@@ -26,7 +26,7 @@ pub(super) enum Order {
 
 pub(super) struct Task {
     target: String,
-    port: u16,
+    at: SocketAddr,
     plan: Arc<Plan>,
     listener: Option<Blocking>,
     inbox: mpsc::UnboundedReceiver<Order>,
@@ -34,11 +34,11 @@ pub(super) struct Task {
 
 /// # Errors
 /// Where no port is free.
-pub(super) fn bind() -> Result<(Blocking, u16), String> {
+pub(super) fn bind() -> Result<(Blocking, SocketAddr), String> {
     for _ in 0..TRIES {
-        let port = port::free(false)?;
-        if let Ok(listener) = Blocking::bind(("127.0.0.1", port)) {
-            return Ok((listener, port));
+        let at = (Ipv4Addr::LOCALHOST, port::free(false)?).into();
+        if let Ok(listener) = Blocking::bind(at) {
+            return Ok((listener, at));
         }
     }
     Err(format!("{TRIES} ports were free and then taken"))
@@ -47,12 +47,12 @@ pub(super) fn bind() -> Result<(Blocking, u16), String> {
 impl Task {
     pub(super) fn new(
         target: String,
-        port: u16,
+        at: SocketAddr,
         plan: Arc<Plan>,
         listener: Blocking,
         inbox: mpsc::UnboundedReceiver<Order>,
     ) -> Self {
-        Self { target, port, plan, listener: Some(listener), inbox }
+        Self { target, at, plan, listener: Some(listener), inbox }
     }
 
     /// Until nobody can send orders any more.
@@ -85,7 +85,7 @@ impl Task {
                     }
                     Some(Order::Listen(done)) if listener.is_some() => drop(done.send(Ok(()))),
                     Some(Order::Listen(done)) => {
-                        let again = Blocking::bind(("127.0.0.1", self.port)).and_then(adopt);
+                        let again = Blocking::bind(self.at).and_then(adopt);
                         drop(done.send(again.map(|again| listener = Some(again)).map_err(|e| e.to_string())));
                     }
                 },

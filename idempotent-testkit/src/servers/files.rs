@@ -27,7 +27,13 @@ impl Folder {
     /// # Errors
     /// Where none can be made.
     pub(super) fn new(name: &str) -> Result<Self, String> {
-        let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir();
+        Self::new_in(&std::env::temp_dir(), name)
+    }
+
+    /// # Errors
+    /// Where none can be made.
+    pub(super) fn new_in(place: &Path, name: &str) -> Result<Self, String> {
+        let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(place);
         Ok(Self { folder: folder.map_err(|e| format!("no temporary folder: {e}"))?, name: name.to_owned() })
     }
 

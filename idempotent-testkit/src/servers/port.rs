@@ -21,6 +21,11 @@ pub(crate) fn free(with_bus: bool) -> Result<u16, String> {
         .ok_or_else(|| format!("no free port from {FIRST} to {}", FIRST + PORTS))
 }
 
+/// Whether somebody listens there now.
+pub(crate) fn is_taken(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_err()
+}
+
 /// Each new state of the standard library's hasher differs.
 fn random() -> u64 {
     RandomState::new().hash_one(())

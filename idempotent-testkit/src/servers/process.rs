@@ -11,8 +11,15 @@ use super::{LOOK, missing, until};
 /// How long it may take to end in good order.
 const ORDERLY: Duration = Duration::from_secs(2);
 
-/// It waits for its stdin to end. A line before that says: no longer needed.
-const WATCHDOG: &str = r#"read -r _ || { kill -KILL "$1"; rm -rf -- "$2"; }"#;
+/// It waits for its stdin to end. A line before that says: no longer needed. Then it ends the process, in the order it
+/// was told, with a second for each.
+const WATCHDOG: &str = r#"read -r _ || {
+    for signal in $3; do
+        kill -s "$signal" "$1"
+        for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$1" || break 2; sleep 0.1; done
+    done 2>/dev/null
+    rm -rf -- "$2"
+}"#;
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -26,7 +33,15 @@ impl Process {
     ///
     /// # Errors
     /// Where it or its watchdog cannot be started.
-    pub(super) fn start(mut command: Command, folder: &Path, log: &Path) -> Result<Self, String> {
+    pub(super) fn start(command: Command, folder: &Path, log: &Path) -> Result<Self, String> {
+        Self::start_with(command, folder, log, "KILL")
+    }
+
+    /// One that the watchdog is to end by these signals, with blanks between them.
+    ///
+    /// # Errors
+    /// Where it or its watchdog cannot be started.
+    pub(super) fn start_with(mut command: Command, folder: &Path, log: &Path, signals: &str) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let out = fs::OpenOptions::new().create(true).append(true).open(log).map_err(|e| e.to_string())?;
         let err = out.try_clone().map_err(|e| e.to_string())?;
@@ -34,7 +49,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         let mut child = command.spawn().map_err(|e| missing(&program, &e))?;
         let mut watchdog = Command::new("sh");
-        watchdog.args(["-c", WATCHDOG, "sh", &child.id().to_string()]).arg(folder).process_group(0);
+        watchdog.args(["-c", WATCHDOG, "sh", &child.id().to_string()]).arg(folder).arg(signals).process_group(0);
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match watchdog.spawn() {
             Ok(watchdog) => Ok(Self { child, watchdog, ended: None }),
@@ -100,12 +115,70 @@ impl Process {
         self.kill();
     }
 
+    /// SIGSTOP to it and to its children, which may be sessions of their own; all have stopped when this returns.
+    ///
+    /// # Errors
+    /// Where one has not stopped.
+    pub(super) fn pause_all(&mut self) -> Result<(), String> {
+        self.pause()?;
+        // It makes no more of them.
+        let children = self.children();
+        send("STOP", &children);
+        // One that ended meanwhile stays there as a zombie: its parent, which would take note, is stopped.
+        until("stopped", || children.iter().all(|pid| matches!(state(*pid), None | Some('T' | 'Z'))))
+    }
+
+    /// SIGCONT to all that [`pause_all`](Self::pause_all) stopped.
+    ///
+    /// # Errors
+    /// Where one stays stopped.
+    pub(super) fn resume_all(&mut self) -> Result<(), String> {
+        let children = self.children();
+        send("CONT", &children);
+        until("resumed", || children.iter().all(|pid| state(*pid) != Some('T')))?;
+        self.resume()
+    }
+
+    /// SIGKILL to it and to its children; all are gone when this returns.
+    ///
+    /// # Errors
+    /// Where one is left.
+    pub(super) fn kill_all(&mut self) -> Result<(), String> {
+        if self.ended().is_some() {
+            return Ok(());
+        }
+        self.pause()?;
+        let children = self.children();
+        self.kill();
+        send("KILL", &children);
+        until("killed", || children.iter().all(|pid| matches!(state(*pid), None | Some('Z'))))
+    }
+
+    /// Ends it by this signal, or, where that does not help, with all of its children by SIGKILL.
+    pub(super) fn end_by(&mut self, signal: &str) {
+        self.signal(signal);
+        let start = Instant::now();
+        while self.ended().is_none() && start.elapsed() < ORDERLY {
+            std::thread::sleep(LOOK);
+        }
+        let _ = self.kill_all();
+    }
+
+    fn children(&mut self) -> Vec<u32> {
+        if self.ended().is_some() {
+            return Vec::new();
+        }
+        let own = self.pid();
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| parent(*pid) == Some(own)).collect()
+    }
+
     /// Only as long as the process has not been waited for, so that the number cannot be another's by now. By the
     /// shell, whose `kill` is everywhere: the standard library has SIGKILL only.
     fn signal(&mut self, signal: &str) {
         if self.ended().is_none() {
-            let pid = self.pid().to_string();
-            let _ = Command::new("sh").args(["-c", r#"kill -s "$1" "$2""#, "sh", signal, &pid]).status();
+            send(signal, &[self.pid()]);
         }
     }
 
@@ -123,8 +196,43 @@ impl Drop for Process {
     }
 }
 
-/// The letter behind the program's name, which may itself contain brackets.
+fn send(signal: &str, pids: &[u32]) {
+    if !pids.is_empty() {
+        let pids = pids.iter().map(u32::to_string);
+        let _ = Command::new("sh").args(["-c", r#"kill -s "$@""#, "sh", signal]).args(pids).status();
+    }
+}
+
 fn state(pid: u32) -> Option<char> {
+    fields(pid)?.chars().next()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    fields(pid)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// What stands behind the program's name, which may itself contain brackets: first its state's letter.
+fn fields(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    Some(stat.rsplit_once(')')?.1.trim_start().to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::files::Folder;
+    use super::*;
+
+    #[test]
+    fn a_child_that_ended_does_not_keep_its_parent_from_being_paused_and_resumed() {
+        let folder = Folder::new("process").unwrap();
+        let mut command = Command::new("sh");
+        // The shell becomes a program that takes no note of its children.
+        command.args(["-c", "true & exec sleep 600"]);
+        let mut process = Process::start(command, folder.path(), &folder.log()).unwrap();
+        until("a child has ended", || process.children().iter().any(|pid| state(*pid) == Some('Z'))).unwrap();
+        process.pause_all().unwrap();
+        process.resume_all().unwrap();
+        assert!(process.ended().is_none());
+    }
 }

@@ -61,6 +61,16 @@ impl Certificates {
         self.folder.join("client.key")
     }
 
+    /// Those that [`make`](Self::make) made there.
+    pub(super) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// All keys, which their server has to own.
+    pub(super) fn keys(&self) -> [PathBuf; 2] {
+        [self.server_key(), self.client_key()]
+    }
+
     /// By the `openssl` program.
     ///
     /// # Errors
@@ -73,7 +83,7 @@ impl Certificates {
         for name in ["server", "client"] {
             certificate(folder, name, name, &["-CA", "ca.crt", "-CAkey", "ca.key"])?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self::of(folder))
     }
 }
 

@@ -130,6 +130,13 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
         Bug::ForgetAnyNumber => &["a_settled_key_can_be_forgotten_by_its_number_only"],
         Bug::ForgetHeld => &["a_held_key_is_forgotten_by_force_only"],
         Bug::ReleaseWakesNobody => &["watchers_are_woken_by_completion_and_release"],
+        Bug::StepNotedForAnybody => &["nobody_but_the_owner_reads_or_notes_steps", "a_superseded_owner_notes_no_step"],
+        Bug::StepNotedWithoutCompare => &["of_a_late_note_and_a_takeover_nothing_noted_is_missed"],
+        Bug::LastStepStands => &["a_step_only_goes_on"],
+        Bug::StepsByName => &["steps_come_back_as_they_were_noted"],
+        Bug::StepsEndWithTheGrant => &["steps_outlive_release_and_takeover"],
+        Bug::StepsOutliveTheRecord => &["a_record_that_begins_anew_has_no_steps"],
+        Bug::StepsOfAllKeys => &["steps_of_two_keys_are_kept_apart"],
         other => panic!("{other:?} is new: which laws are about it?"),
     }
 }

@@ -107,6 +107,13 @@ const UNSEEN: &[(Bug, &str)] = &[
     (Bug::BrowseShowsExpired, "nobody lists records"),
     (Bug::BrowseRepeats, "nobody lists records"),
     (Bug::PurgeWithoutBound, "what a purge may take, it may take at once"),
+    (Bug::StepNotedForAnybody, "no handler of a world has steps"),
+    (Bug::StepNotedWithoutCompare, "no handler of a world has steps"),
+    (Bug::LastStepStands, "no handler of a world has steps"),
+    (Bug::StepsByName, "no handler of a world has steps"),
+    (Bug::StepsEndWithTheGrant, "no handler of a world has steps"),
+    (Bug::StepsOutliveTheRecord, "no handler of a world has steps"),
+    (Bug::StepsOfAllKeys, "no handler of a world has steps"),
 ];
 
 /// Which of these no seed shows.

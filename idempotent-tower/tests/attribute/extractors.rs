@@ -94,7 +94,7 @@ async fn optional(State(app): State<App>, key: Option<IdempotencyKey>) -> String
 async fn a_key_that_may_be_missing_is_refused_where_it_is_missing_and_never_runs_unprotected() {
     let app = App::new();
     let service = at(&app, "/orders", optional);
-    order(&service, "", 1).await.assert_problem(400, "invalid-key");
+    order(&service, "", 1).await.assert_problem(400, "missing-key");
     order(&service, "a b", 1).await.assert_problem(400, "invalid-key");
     app.assert_runs(0);
     once(&app, &service).await;

@@ -1,6 +1,7 @@
 //! What a client reads where the handler did not run, or did not count.
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use idempotent_testkit::{FOREVER, FaultStore, Verb, VirtualClock};
 
 use super::*;
@@ -31,6 +32,21 @@ async fn held(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Ord
 )]
 async fn waiting(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
     app.ran();
+}
+
+#[idempotent(
+    scene = rest,
+    scope = "held",
+    key = key,
+    with = app,
+    reply = Http,
+    on_in_flight = wait("30s"),
+    detach,
+    crate = ::idempotent_core,
+)]
+async fn waiting_detached(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
+    let run = app.held().await;
+    if run == 1 { Err(StatusCode::BAD_GATEWAY) } else { Ok(format!("run {run}")) }
 }
 
 /// Begins an order and returns once its handler runs.
@@ -87,6 +103,27 @@ async fn b18_a_client_that_goes_away_does_not_stop_a_detached_run_and_its_retry_
     };
     assert_eq!((replayed.status, &*replayed.body, replayed.is_replayed()), (201, &b"run 1"[..], true));
     app.assert_runs(1);
+}
+
+#[tokio::test]
+async fn b18_a_detached_call_that_waits_goes_with_its_client_until_it_runs() {
+    let app = App::new();
+    let service = at(&app, "/orders", waiting_detached);
+    let first = begin(&app, &service).await;
+    // Polled once, as far as it goes: it waits.
+    assert!(order(&service, "k", 1).now_or_never().is_none());
+    assert_eq!(app.executor.counts().of("cancelled"), 1);
+    app.door.notify_one();
+    assert_eq!(first.await.unwrap().status, 502);
+    // The one that waited is not there to take over: this one runs, and runs on.
+    let second = begin(&app, &service).await;
+    app.assert_runs(2);
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    app.door.notify_one();
+    let replayed = order(&service, "k", 1).await;
+    assert_eq!((replayed.status, &*replayed.body, replayed.is_replayed()), (200, &b"run 2"[..], true));
+    app.assert_runs(0);
 }
 
 #[idempotent(scene = rest, scope = "panic", key = key, with = app, reply = Http, crate = ::idempotent_core)]

@@ -76,7 +76,7 @@ async fn d18_the_limit_is_an_option() {
 }
 
 #[tokio::test]
-async fn d18_a_body_that_says_it_is_too_large_is_not_read() {
+async fn n93_d18_a_body_that_says_it_is_too_large_is_not_read() {
     let world = World::new();
     let shop = world.shop();
     let body = Body::new(Told { frames: vec![broken()], length: 1 << 40 });
@@ -196,4 +196,20 @@ async fn d15_trailers_are_replayed() {
     let (first, second) = (read(&shop).await, read(&shop).await);
     assert_eq!(first, second);
     assert_eq!(first.2.unwrap()["grpc-status"], "0");
+}
+
+#[tokio::test]
+async fn d16_what_is_never_kept_is_not_kept_of_trailers_either() {
+    fn frames() -> Vec<Result<Frame<Bytes>, std::io::Error>> {
+        let trailers = [("x-sum", "1"), ("x-debug", "2"), ("set-cookie", "3"), ("authorization", "4")];
+        let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        vec![data("ab"), Ok(Frame::trailers(HeaderMap::from_iter(trailers)))]
+    }
+    let world = World::new();
+    let rules = ResponseRules::default().drop("x-debug".parse().unwrap());
+    let shop = answering(&world, rules, frames, 2);
+    let (first, second) = (read(&shop).await, read(&shop).await);
+    assert_eq!((first.0, first.2.unwrap().len()), (second.0, 4));
+    let told: Vec<_> = second.2.unwrap().keys().map(ToString::to_string).collect();
+    assert_eq!(told, ["x-sum"]);
 }

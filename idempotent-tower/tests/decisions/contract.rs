@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::handler::Handler;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
@@ -15,7 +15,8 @@ use futures_util::FutureExt;
 use futures_util::future::{Ready, ready};
 use idempotent_core::Fingerprint;
 use idempotent_tower::{
-    Attempt, IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, Problem, ResponseRules,
+    Attempt, IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, Problem, RequestBody,
+    ResponseRules,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -34,7 +35,10 @@ impl Clone for Strict {
     }
 }
 
-impl Service<Request> for Strict {
+/// What a service behind the layer is called with.
+type Handed = http::Request<RequestBody<Body>>;
+
+impl Service<Handed> for Strict {
     type Response = Response;
     type Error = Infallible;
     type Future = Ready<Result<Response, Infallible>>;
@@ -44,7 +48,7 @@ impl Service<Request> for Strict {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request) -> Self::Future {
+    fn call(&mut self, _: Handed) -> Self::Future {
         assert!(std::mem::take(&mut self.ready), "called before it was ready");
         self.calls.fetch_add(1, SeqCst);
         ready(Ok(Response::new(Body::empty())))
@@ -71,7 +75,7 @@ async fn a_service_that_fails_fails_for_its_caller_and_frees_the_key() {
     let world = World::new();
     let fails = Arc::new(AtomicBool::new(true));
     let failing = fails.clone();
-    let inner = tower::service_fn(move |_: Request| {
+    let inner = tower::service_fn(move |_: Handed| {
         let fails = failing.load(SeqCst);
         async move { if fails { Err(std::io::Error::other("no")) } else { Ok(Response::new(Body::empty())) } }
     });
@@ -105,14 +109,8 @@ async fn panics_of_the_users_closures_before_the_run_claim_nothing() {
 }
 
 #[tokio::test]
-async fn panics_of_the_users_closures_behind_the_run_leave_no_claim() {
+async fn a_panic_of_the_users_words_behind_the_run_leaves_no_claim() {
     let world = World::new();
-    let sanitizer = ResponseRules::default().sanitize(|_| panic!("sanitizer"));
-    let shop = world.shop_behind(world.layer().response(sanitizer));
-    order_by("a").send(&shop).await.problem(500, "handler-panicked");
-    let store = ResponseRules::default().store(idempotent_tower::StorePolicy::By(|_, _| panic!("store")));
-    let shop = world.shop_behind(world.layer().response(store));
-    order_by("a").send(&shop).await.problem(500, "handler-panicked");
     let shop = world.shop_behind(world.layer().problem(|_| panic!("words")));
     let sent = AssertUnwindSafe(order_by("a").with("x-panic", "1").send(&shop)).catch_unwind().await;
     assert!(sent.is_err());
@@ -165,6 +163,8 @@ async fn a_layer_further_out_never_keeps_a_problem_of_one_further_in() {
         slow.send(&both).await.problem(409, "in-flight");
         world.clock.advance(secs(1)).await;
         first.await.unwrap().ran(1);
+        // The inner one's replay is the outer one's first answer, which has no mark of its own.
+        slow.send(&both).await.ran(1);
         slow.send(&both).await.replays(1);
     }
 }
@@ -207,4 +207,26 @@ fn what_is_shown_of_a_layer_names_no_secrets() {
         .payload(PayloadCheck::by(|_, _| Some(Fingerprint::of_bytes(""))));
     let shown = format!("{layer:?}");
     assert!(shown.contains("Principal::from_fn") && shown.contains("PayloadCheck::by"), "{shown}");
+}
+
+#[tokio::test]
+async fn wherever_axum_takes_a_layer_it_takes_this_one() {
+    let world = World::new();
+    let handler = async |body: Bytes| format!("1:{}", body.len());
+    let layer = || world.layer();
+    let routers = [
+        Router::new().route("/orders", post(handler)).layer(layer()),
+        Router::new().route("/orders", post(handler)).route_layer(layer()),
+        Router::new().route("/orders", post(handler).layer(layer())),
+        Router::new().route("/orders", post(handler).route_layer(layer())),
+        Router::new().route("/orders", post(handler.layer(layer()))),
+        Router::new().route_service("/orders", layer().layer(post(handler))),
+        Router::new().fallback_service(layer().layer(Router::new().route("/orders", post(handler)))),
+        Router::new().merge(Router::new().route("/orders", post(handler)).layer(layer())).layer(layer().skip(|_| true)),
+    ];
+    for (number, router) in routers.into_iter().enumerate() {
+        let (shop, ask) = (Shop::of(router), order_by(&format!("k{number}")));
+        ask.send(&shop).await.ran(1);
+        ask.send(&shop).await.replays(1);
+    }
 }

@@ -116,6 +116,22 @@ async fn d9_without_a_route_template_it_is_the_path() {
     assert!(keys.iter().all(|name| name == "idempotent:rest:POST"), "no path, which may be personal: {keys:?}");
 }
 
+/// The executor takes 1,024 bytes of key and path together.
+#[tokio::test]
+async fn d9_paths_without_a_template_may_be_longer_than_a_key() {
+    let world = World::new();
+    let count = Shop::of(Router::new().fallback(async || "1:").layer(world.layer()));
+    let key = "k".repeat(255);
+    for length in [760, 768, 769, 1_023, 1_024, 3_000] {
+        let path = format!("/{}", "x".repeat(length - 1));
+        let to = |path: &str| order_by(&key).to(Method::POST, path);
+        to(&path).send(&count).await.ran(1);
+        to(&path).send(&count).await.replays(1);
+        to(&format!("{path}y")).send(&count).await.ran(1);
+        to(&path.replacen('x', "y", 1)).send(&count).await.ran(1);
+    }
+}
+
 #[tokio::test]
 async fn d9_the_route_may_be_named_by_hand() {
     let world = World::new();

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use idempotent_core::Policy;
 use idempotent_tower::{IdempotencyLayer, ReplayHeader, ResponseRules, StorePolicy};
 
@@ -86,6 +86,54 @@ async fn d15_the_mark_is_an_option() {
             assert_eq!(second.header(name), marks.contains(&name).then_some("true"), "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn d15_a_mark_of_the_handlers_own_is_not_passed_on_as_ours() {
+    let marks = ["idempotent-replayed", "idempotency-replayed", "x-again"];
+    for (header, ours) in [
+        (ReplayHeader::Replayed, &marks[..1]),
+        (ReplayHeader::Both, &marks[..2]),
+        (ReplayHeader::Named(named("x-again")), &marks[2..]),
+        (ReplayHeader::None, &[][..]),
+    ] {
+        for status in [200, 500] {
+            let world = World::new();
+            let (shop, _) =
+                answering(world.layer().response(ResponseRules::default().replay_header(header.clone())), move || {
+                    let response = Response::builder().status(status);
+                    marks
+                        .iter()
+                        .fold(response, |response, name| response.header(*name, "upstream"))
+                        .body(Body::empty())
+                        .unwrap()
+                });
+            let (first, second) = twice(&shop).await;
+            for name in marks {
+                let (of_first, of_second) = match (ours.contains(&name), status) {
+                    (true, 200) => (None, Some("true")),
+                    (true, _) => (None, None),
+                    (false, _) => (Some("upstream"), Some("upstream")),
+                };
+                assert_eq!((first.header(name), second.header(name)), (of_first, of_second), "{name} {status}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn d15_what_must_not_be_shown_is_replayed_as_such() {
+    let world = World::new();
+    let (shop, _) = answering(world.layer(), || {
+        let mut secret = HeaderValue::from_static("s3cret");
+        secret.set_sensitive(true);
+        let response = Response::builder().header("x-token", secret.clone()).header("x-token", "plain");
+        response.header("location", secret).body(Body::empty()).unwrap()
+    });
+    let (_, second) = twice(&shop).await;
+    assert!(second.is_replay());
+    let shown = second.headers.get_all("x-token").iter().map(HeaderValue::is_sensitive).collect::<Vec<_>>();
+    assert_eq!((shown, second.headers["location"].is_sensitive()), (vec![true, false], true));
 }
 
 #[tokio::test]
@@ -184,6 +232,23 @@ async fn d16_a_sanitizer_looks_over_what_is_kept_only() {
 }
 
 #[tokio::test]
+async fn d16_what_is_never_kept_no_sanitizer_brings_back() {
+    let world = World::new();
+    let rules = ResponseRules::default().drop(named("x-private")).sanitize(|response| {
+        for name in ["content-length", "transfer-encoding", "set-cookie", "x-private", "x-looked-over"] {
+            response.headers_mut().insert(name, HeaderValue::from_static("7"));
+        }
+    });
+    let shop = world.shop_behind(world.layer().response(rules));
+    let (_, second) = twice(&shop).await;
+    assert!(second.is_replay());
+    let has = |name: &str| second.header(name);
+    // The length is counted anew.
+    assert_eq!((has("content-length"), has("transfer-encoding"), has("set-cookie")), (Some("2"), None, None));
+    assert_eq!((has("x-private"), has("x-looked-over")), (None, Some("7")));
+}
+
+#[tokio::test]
 async fn d17_up_to_a_mebibyte_is_kept_to_the_byte() {
     const MIB: usize = 1 << 20;
     for (size, kept) in [(MIB - 1, true), (MIB, true), (MIB + 1, false)] {
@@ -226,6 +291,16 @@ async fn d17_a_policys_own_limit_stands() {
     ask.send(&shop).await.ran(1);
     ask.send(&shop).await.problem(409, "response-not-retained");
     assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
+async fn d17_a_location_that_is_never_kept_is_not_told_of_a_large_answer_either() {
+    let world = World::new();
+    let rules = ResponseRules::default().max_response(10).drop(named("location"));
+    let shop = world.shop_behind(world.layer().response(rules));
+    let ask = order_by("a").with("x-size", "20");
+    assert_eq!(ask.send(&shop).await.ran(1).header("location"), Some("/orders/1"));
+    assert_eq!(ask.send(&shop).await.problem(409, "response-not-retained").header("location"), None);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use http::Method;
 use idempotent_core::{Policy, Tokens};
 use idempotent_testkit::{FOREVER, Verb};
-use idempotent_tower::IdempotencyLayer;
+use idempotent_tower::{IdempotencyLayer, ResponseRules};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -89,14 +89,27 @@ async fn d24_no_key_token_caller_or_body_is_in_any_line_of_a_log() {
 
     let tokens = Tokens::new(&world.executor);
     let token = tokens.issue(SECRET).await.unwrap();
-    let form = world.shop_behind(IdempotencyLayer::tokens(tokens, world.executor.clone(), by_user()));
+    let form = world.shop_behind(IdempotencyLayer::tokens(tokens, by_user()));
     ask(Method::POST, "/orders").with("x-idempotent-token", token.as_str()).send(&form).await;
     ask(Method::POST, "/orders").with("x-idempotent-token", SECRET).send(&form).await;
     let wrong = world.shop_behind(world.layer().policy(Policy::new().heartbeat(secs(100))));
     secret("i").to(Method::POST, &format!("/orders/{SECRET}")).send(&wrong).await.problem(500, "misconfigured");
+    let hook = ResponseRules::default().sanitize(|_| panic!("{SECRET}"));
+    let panics = world.shop_behind(world.layer().scope("log-test-hook").response(hook));
+    secret("j").send(&panics).await;
+    let idle = world.shop_behind(world.layer().token_header(http::HeaderName::from_static("x-form")));
+    secret("k").send(&idle).await.problem(500, "misconfigured");
 
     let said = SAID.lock().unwrap().clone();
-    for wanted in ["log-test", "taken over", "the store failed", "not kept", "a request cannot be handled"] {
+    for wanted in [
+        "log-test",
+        "taken over",
+        "the store failed",
+        "not kept",
+        "a request cannot be handled",
+        "a hook panicked",
+        "`token_header`",
+    ] {
         assert!(said.contains(wanted), "{wanted}: the listener hears");
     }
     for line in said.lines() {

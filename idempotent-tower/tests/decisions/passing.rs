@@ -1,5 +1,12 @@
 //! Decision 7: what it looks at, and what passes untouched.
-use http::Method;
+use std::convert::Infallible;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use idempotent_tower::RequestBody;
+use tower::{Layer, ServiceExt};
 
 use crate::support::{World, ask, order_by};
 
@@ -47,4 +54,22 @@ async fn d7_the_methods_are_an_option_and_so_is_a_predicate() {
     put.send(&shop).await.ran(3);
     put.send(&shop).await.replays(3);
     put.with("x-internal", "1").send(&shop).await.ran(4);
+}
+
+#[tokio::test]
+async fn d7_no_body_is_copied_whether_it_passes_or_is_handled() {
+    let world = World::new();
+    let at = async |request: Request<RequestBody<Body>>| {
+        let Some(Ok(frame)) = request.into_body().frame().await else { panic!("it has a body") };
+        // Where its one piece lies in memory.
+        let at = frame.into_data().unwrap().as_ptr() as usize;
+        Ok::<_, Infallible>(Response::new(Body::from(at.to_string())))
+    };
+    let service = world.layer().layer(tower::service_fn(at));
+    for method in [Method::PUT, Method::POST] {
+        let body = Bytes::from(vec![b'x'; 1 << 16]);
+        let ask = order_by("a").to(method, "/").body(body.clone());
+        let told = service.clone().oneshot(ask.request()).await.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(told.to_bytes(), (body.as_ptr() as usize).to_string());
+    }
 }

@@ -110,7 +110,20 @@ async fn d11_a_function_may_say_what_counts_beside_method_and_path() {
     by(r#"{"sku":"tea","qty":2}"#).send(&shop).await.replays(1);
     by(r#"{"sku":"salt"}"#).send(&shop).await.problem(422, "key-reused");
     by(r#"{"sku":"tea"}"#).to(Method::PATCH, "/orders/2").send(&shop).await.problem(422, "key-reused");
-    by("no JSON: anything passes").send(&shop).await.replays(1);
+    // One that has no fingerprint is not the same as one that has.
+    by("no JSON").send(&shop).await.problem(422, "key-reused");
+}
+
+#[tokio::test]
+async fn d11_where_the_function_says_nothing_method_path_and_query_still_count() {
+    let world = World::new();
+    let shop = checking(&world, PayloadCheck::by(|_, _| None));
+    let first = order_by("a").to(Method::PATCH, "/orders/1?b=1");
+    first.clone().send(&shop).await.ran(1);
+    first.clone().body("another body").send(&shop).await.replays(1);
+    for other in ["/orders/2?b=1", "/orders/1?b=2", "/orders/1"] {
+        first.clone().to(Method::PATCH, other).send(&shop).await.problem(422, "key-reused");
+    }
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ fn d24_every_problem_has_the_form_of_rfc_9457() {
 async fn d24_no_key_token_or_body_is_ever_echoed() {
     let world = World::new();
     let tokens = Tokens::new(&world.executor);
-    let by_token = world.shop_behind(IdempotencyLayer::tokens(tokens, world.executor.clone(), by_user()));
+    let by_token = world.shop_behind(IdempotencyLayer::tokens(tokens, by_user()));
     let shop = world.shop_behind(world.layer().max_body(100));
     let secret = "SECRET-4111";
     let mut told = vec![
@@ -109,7 +109,8 @@ fn d24_nothing_said_can_become_a_header() {
 #[test]
 fn d24_every_rejection_has_its_problem() {
     let scope = || std::sync::Arc::<str>::from("SECRET");
-    let key = |what: &str| KeyError::Empty { scene: "rest".into(), what: what.into() };
+    let empty = |what: &str, missing| KeyError::Empty { scene: "rest".into(), what: what.into(), missing };
+    let key = |what: &str| empty(what, false);
     let table: Vec<(Rejection, u16, &str)> = vec![
         (Rejection::InFlight { retry_after: secs(1), message: None }, 409, "in-flight"),
         (Rejection::Delayed { retry_after: secs(1) }, 409, "not-due"),
@@ -121,7 +122,9 @@ fn d24_every_rejection_has_its_problem() {
         (Rejection::Dead { attempts: 1, fencing: idempotent_core::Fencing(1), error: scope() }, 409, "failed-before"),
         (Rejection::Mismatch, 422, "key-reused"),
         (key("the request's key").into(), 400, "invalid-key"),
+        (empty("the request's key", true).into(), 400, "missing-key"),
         (key("tenant").into(), 401, "no-principal"),
+        (empty("tenant", true).into(), 401, "no-principal"),
         (key("tenant, part 2").into(), 401, "no-principal"),
         (KeyError::NoName { part: "scope" }.into(), 500, "misconfigured"),
         (KeyError::Fingerprint { error: "SECRET".into() }.into(), 400, "invalid-body"),

@@ -43,7 +43,7 @@ async fn basics(store: impl Store) {
 
     let tokens = Tokens::new(&executor);
     let token = tokens.issue(idempotent_tower::Caller::anonymous()).await.unwrap();
-    let form = Shop::behind(IdempotencyLayer::tokens(tokens, executor, by_user()), SystemClock::default());
+    let form = Shop::behind(IdempotencyLayer::tokens(tokens, by_user()), SystemClock::default());
     let submit = ask(http::Method::POST, "/orders").with("x-idempotent-token", token.as_str());
     submit.clone().with("x-status", "500").send(&form).await;
     submit.send(&form).await.ran(2);

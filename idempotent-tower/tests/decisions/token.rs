@@ -7,7 +7,7 @@ use crate::support::{Ask, Shop, World, ask, by_user, order_by, secs};
 
 fn by_token(world: &World, more: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> (Shop, Tokens) {
     let tokens = Tokens::new(&world.executor);
-    (world.shop_behind(more(IdempotencyLayer::tokens(tokens.clone(), world.executor.clone(), by_user()))), tokens)
+    (world.shop_behind(more(IdempotencyLayer::tokens(tokens.clone(), by_user()))), tokens)
 }
 
 /// A token of this user's.

@@ -29,7 +29,7 @@ fn shop() -> Shop {
 }
 
 /// Everything that comes back, until the server closes.
-async fn raw(address: std::net::SocketAddr, request: &[u8]) -> String {
+pub(crate) async fn raw(address: std::net::SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();

@@ -11,7 +11,7 @@ const GZIP: [u8; 40] = [
 
 on_each_store! {
     however_a_body_is_cut_it_is_the_same_body;
-    compressed_bodies_count_and_come_back_as_bytes;
+    n97_compressed_bodies_count_and_come_back_as_bytes;
     a_mebibyte_goes_in_and_comes_out_and_is_replayed;
 }
 
@@ -42,7 +42,7 @@ async fn however_a_body_is_cut_it_is_the_same_body(backing: &Backing) {
     assert!(runs.len() == 1 && runs[0].bytes == 10_000, "{runs:?}");
 }
 
-async fn compressed_bodies_count_and_come_back_as_bytes(backing: &Backing) {
+async fn n97_compressed_bodies_count_and_come_back_as_bytes(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let ask = Ask::order("k", "gz").header("content-encoding", "gzip").answer("echo").body(GZIP);
     let mut client = Client::connect(server.address).await;

@@ -159,36 +159,50 @@ async fn random_bytes_as_keys_run_only_where_they_are_keys() {
     let draw = |below: usize| usize::try_from(random.bits().unwrap() % below as u128).unwrap();
     let alphabet: &[u8] = b"ab\"\",;\\ \t=-(:)%\x00\x01\x7f\x80\xff\r";
     let mut client = None;
-    let mut known = HashSet::new();
+    let (mut known, mut with_parameters) = (HashSet::new(), 0);
     for _ in 0..inputs() {
         let length = draw(12);
         let mut key: Vec<u8> = (0..length)
             .map(|_| if draw(4) == 0 { alphabet[draw(alphabet.len())] } else { b"abcdefgh"[draw(8)] })
             .collect();
         if draw(2) == 0 {
-            key = [b"\"", &key[..], b"\""].concat();
+            let parameter: &str = ["", "", ";", ";a"][draw(4)];
+            key = [b"\"", &key[..], b"\"", parameter.as_bytes()].concat();
         }
         let answer = ask(&server, &mut client, &Ask::order("", "lamp").key(&key)).await;
+        let is_refused = answer.as_ref().is_none_or(|answer| answer.status == 400);
         let meaning = key_of(&key);
-        match (&meaning, answer) {
-            (Some(meaning), Some(answer)) if known.insert(meaning.clone()) => drop(answer.made()),
-            (Some(_), Some(answer)) => drop(answer.replayed()),
-            (Some(_), None) => panic!("no answer to a good key: {:?}", String::from_utf8_lossy(&key)),
-            (None, answer) => refused(answer.as_ref(), "no text at all"),
+        let surely = meaning.as_ref().map(|meaning| meaning.surely);
+        assert!(surely.is_none_or(|surely| !surely) || !is_refused, "`{}` is a key", key.escape_ascii());
+        assert!(surely.is_some() || is_refused, "`{}` is no key", key.escape_ascii());
+        match (meaning, answer) {
+            (Some(meaning), Some(answer)) if !is_refused => {
+                with_parameters += usize::from(!meaning.surely);
+                let new = known.insert(meaning.key);
+                drop(if new { answer.made() } else { answer.replayed() });
+            }
+            (_, answer) => refused(answer.as_ref(), "no text at all"),
         }
     }
     assert_eq!(server.shop.count("lamp"), known.len());
-    assert!(known.len() > 100, "{} keys", known.len());
+    assert!(known.len() > 100 && with_parameters > 100, "{} keys, {with_parameters} with parameters", known.len());
 }
 
-/// What a value means; parameters, which random bytes hardly ever spell, are left to other tests.
-fn key_of(value: &[u8]) -> Option<Vec<u8>> {
+/// What a value means.
+struct Meaning {
+    key: Vec<u8>,
+    /// Where parameters seem to follow, it is this key or none: their own grammar is left to other tests.
+    surely: bool,
+}
+
+fn key_of(value: &[u8]) -> Option<Meaning> {
     let mut value = value;
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
     let Some(string) = value.strip_prefix(b"\"") else {
-        return (!value.is_empty() && value.iter().all(|byte| is_bare(*byte))).then(|| value.to_vec());
+        let good = !value.is_empty() && value.iter().all(|byte| is_bare(*byte));
+        return good.then(|| Meaning { key: value.to_vec(), surely: true });
     };
     let mut key = Vec::new();
     let mut bytes = string.iter();
@@ -200,5 +214,7 @@ fn key_of(value: &[u8]) -> Option<Vec<u8>> {
             _ => return None,
         }
     }
-    (bytes.next().is_none() && !key.is_empty()).then_some(key)
+    let after = bytes.next();
+    let good = !key.is_empty() && matches!(after, None | Some(b';'));
+    good.then_some(Meaning { key, surely: after.is_none() })
 }

@@ -1,4 +1,6 @@
 //! HTTP/2: 100 streams of one connection.
+use std::future::poll_fn;
+
 use axum::http::Request;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -124,4 +126,28 @@ async fn a_handler_whose_stream_is_reset_runs_to_its_end() {
     let ask = crate::support::Ask::order("k", "lamp").body("qty=1");
     Client::connect(server.address).await.ask(&ask).await.replayed();
     assert_eq!(server.shop.count("lamp"), 1);
+}
+
+/// HTTP/2 has no connection to lose: the stream of a refused request ends in order, also for who writes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_upload_is_taken_to_its_end_and_its_stream_is_not_reset() {
+    let server = Server::start().await;
+    let requests = connect(&server).await;
+    for _ in 0..20 {
+        let request = Request::post("http://localhost/orders").body(()).unwrap();
+        let mut ready = soon("a stream", requests.clone().ready()).await.unwrap();
+        let (response, mut body) = ready.send_request(request, false).unwrap();
+        let mut left = 200 << 10;
+        while left > 0 {
+            body.reserve_capacity(left);
+            let room = soon("room to write", poll_fn(|cx| body.poll_capacity(cx))).await;
+            let room = room.expect("the stream lives").unwrap().min(left);
+            left -= room;
+            body.send_data(vec![7; room].into(), left == 0).unwrap();
+        }
+        let refused = answer(response).await;
+        refused.is(400, "missing-key");
+        assert_eq!(refused.header("connection"), None);
+    }
+    assert_eq!((server.shop.total(), server.executor.counts().deliveries()), (0, 0));
 }

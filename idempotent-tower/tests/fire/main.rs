@@ -12,6 +12,7 @@ mod outage;
 mod pipelining;
 mod principals;
 mod races;
+mod refusals;
 mod scenes;
 mod support;
 mod uploads;

@@ -17,7 +17,7 @@ on_each_store! {
 async fn shop(backing: &Backing) -> (Server, Tokens) {
     let executor = backing.executor().await;
     let tokens = Tokens::new(&executor);
-    let layer = IdempotencyLayer::tokens(tokens.clone(), executor.clone(), principal());
+    let layer = IdempotencyLayer::tokens(tokens.clone(), principal());
     (Server::of(executor, layer).await, tokens)
 }
 

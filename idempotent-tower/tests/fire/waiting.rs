@@ -10,6 +10,8 @@ on_each_store! {
     b25_of_100_equal_requests_that_wait_one_runs_and_99_are_replayed_its_answer;
     b25_where_the_first_fails_one_of_99_that_wait_takes_over;
     b25_who_has_waited_long_enough_is_told_409_and_the_owner_is_not_disturbed;
+    b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over;
+    b25_who_waited_and_took_over_runs_to_its_end_without_its_client;
 }
 
 async fn b25_of_100_equal_requests_that_wait_one_runs_and_99_are_replayed_its_answer(backing: &Backing) {
@@ -66,6 +68,42 @@ async fn b25_who_has_waited_long_enough_is_told_409_and_the_owner_is_not_disturb
     let order = owner.answer().await.made();
     assert_eq!(waiter.ask(&Ask::order("k", "lamp")).await.replayed(), order);
     assert_eq!(server.shop.count("lamp"), 1);
+}
+
+async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
+    let mut owner = Client::connect(server.address).await;
+    owner.send(&Ask::order("k", "lamp").hold(1).answer("500").bytes()).await;
+    until("it runs", async || server.shop.count("lamp") == 1).await;
+    let mut waiter = Client::connect(server.address).await;
+    waiter.send(&Ask::order("k", "lamp").hold(1).bytes()).await;
+    until("the other waits", async || server.executor.counts().deliveries() == 2).await;
+    drop(waiter);
+    until("it is gone", async || server.executor.counts().of("cancelled") == 1).await;
+    server.shop.open(1);
+    assert_eq!(owner.answer().await.status, 500);
+    owner.ask(&Ask::order("k", "lamp")).await.made();
+    assert_eq!(server.shop.count("lamp"), 2, "the owner's two");
+}
+
+async fn b25_who_waited_and_took_over_runs_to_its_end_without_its_client(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
+    let mut owner = Client::connect(server.address).await;
+    owner.send(&Ask::order("k", "lamp").hold(1).answer("500").bytes()).await;
+    until("it runs", async || server.shop.count("lamp") == 1).await;
+    let mut waiter = Client::connect(server.address).await;
+    waiter.send(&Ask::order("k", "lamp").hold(2).bytes()).await;
+    until("the other waits", async || server.executor.counts().deliveries() == 2).await;
+    server.shop.open(1);
+    assert_eq!(owner.answer().await.status, 500);
+    until("the other runs", async || server.shop.count("lamp") == 2).await;
+    let unanswered = server.shop.unanswered();
+    drop(waiter);
+    until("it is gone", async || server.shop.unanswered() > unanswered).await;
+    server.shop.open(2);
+    let answer = owner.ask(&Ask::order("k", "lamp").hold(2)).await.replayed();
+    assert!(answer.ends_with("-2"), "{answer}");
+    assert_eq!((server.shop.count("lamp"), server.shop.cut_off()), (2, 0));
 }
 
 /// Those that wait at one server for a run at another.

@@ -2,29 +2,38 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::inbox::InboxFlaw;
+use crate::mq::{Flaw, Kind};
 use crate::weakness::{WEAKNESSES, Weakness};
 
 /// What there is to know.
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
+cargo xtask chaos rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
+                        [--store redis|sqlite] [--calm]
+cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
 
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
 seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
-into FILE.
+into FILE. With `redis` the deliveries come from the harness; with a broker's name from that broker, which is killed,
+stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `postgres` effect and
+record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
+killed; then each key has to have its rows exactly once.
 
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
                whose clock is set forward now and then, a cluster
-  --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are
+  --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are. Of a broker's consumers: where
+               their records are, a Redis of its own (the default) or an SQLite file
   --calm       no faults at all; such a run proves nothing, and says so
-  --weakness   a guard is taken out of a script: such a run has to be violated
+  --weakness   a guard is taken out of a script, or a worker is wrong on purpose: such a run has to be violated
 
 Ends with one JSON object on stdout. Exit code 0: held; 1: violated; 2: vacuous, or not started.";
 
 /// Where the records are.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Topology {
-    /// An SQLite file of its own: no server, and no faults of one.
+    /// An SQLite file of its own: no server, but it can be locked.
     File,
     /// One Redis.
     Single {
@@ -39,24 +48,50 @@ pub enum Topology {
     Outside(String),
 }
 
+/// What is put to the test.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A store, under an executor whose deliveries come from the harness.
+    Store {
+        /// As it was called for.
+        name: &'static str,
+        /// Where the records are.
+        topology: Topology,
+        /// The store is wrong on purpose.
+        weakness: Option<&'static Weakness>,
+    },
+    /// The transactional inbox, on PostgreSQL.
+    Inbox {
+        /// A worker is wrong on purpose.
+        flaw: Option<InboxFlaw>,
+    },
+    /// A broker's adapter, under a consumer.
+    Broker {
+        /// Which.
+        kind: Kind,
+        /// Where the records are.
+        store: Topology,
+        /// A worker or the publisher is wrong on purpose.
+        flaw: Option<Flaw>,
+    },
+}
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Args {
-    /// What is tested: redis, or sqlite.
-    pub name: &'static str,
     /// Faults happen for so long.
     pub long: Duration,
     /// What happens.
     pub seed: u64,
     /// The history goes here.
     pub history: Option<PathBuf>,
-    /// Where the records are.
-    pub topology: Topology,
-    /// The store is wrong on purpose.
-    pub weakness: Option<&'static Weakness>,
     /// No faults.
     pub calm: bool,
+    /// What is put to the test.
+    pub subject: Subject,
 }
+
+const OPTIONS: [&str; 6] = ["--seconds", "--seed", "--history", "--store", "--topology", "--weakness"];
 
 impl Args {
     /// Reads the arguments behind `chaos`.
@@ -64,42 +99,100 @@ impl Args {
     /// # Errors
     /// What was not understood, and what would be.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
-        let mut args = Self {
-            name: "redis",
-            long: Duration::from_secs(60),
-            seed: 0,
-            history: None,
-            topology: Topology::Sentinel,
-            weakness: None,
-            calm: false,
-        };
         let mut rest = arguments.iter().map(String::as_str);
-        match rest.next() {
-            Some("redis") => {}
-            Some("sqlite") => (args.name, args.topology) = ("sqlite", Topology::File),
-            Some(other) => return Err(format!("unknown store `{other}`; known here: redis, sqlite")),
-            None => return Err("chaos needs one of: redis, sqlite".to_owned()),
-        }
+        let subject = subject(rest.next())?;
+        let mut args = Self { long: Duration::from_secs(60), seed: 0, history: None, calm: false, subject };
         while let Some(name) = rest.next() {
             if name == "--calm" {
                 args.calm = true;
                 continue;
             }
-            if !["--seconds", "--seed", "--history", "--store", "--topology", "--weakness"].contains(&name) {
+            if !OPTIONS.contains(&name) {
                 return Err(format!("unknown argument `{name}`; the arguments are those below"));
             }
             let value = rest.next().ok_or_else(|| format!("`{name}` stands without a value; give one behind it"))?;
-            match name {
-                "--seconds" => args.long = seconds(value)?,
-                "--seed" => args.seed = number(name, value)?,
-                "--history" => args.history = Some(value.into()),
-                "--topology" => args.topology = topology(value)?,
-                "--weakness" => args.weakness = Some(weakness(value)?),
-                _ => args.topology = Topology::Outside(value.to_owned()),
-            }
+            args.set(name, value)?;
         }
         Ok(args)
     }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match (name, &mut self.subject) {
+            ("--seconds", _) => self.long = seconds(value)?,
+            ("--seed", _) => self.seed = number(name, value)?,
+            ("--history", _) => self.history = Some(value.into()),
+            ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
+            ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
+            (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
+            ("--weakness", Subject::Inbox { flaw: place }) => *place = Some(inbox_flaw(value)?),
+            (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of postgres; leave it out")),
+            ("--store", Subject::Broker { store: place, .. }) => *place = store(value)?,
+            ("--weakness", Subject::Broker { flaw: place, .. }) => *place = Some(flaw(value)?),
+            (_, Subject::Broker { kind, .. }) => {
+                return Err(format!("`{name}` says nothing of {}; leave it out", kind.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is tested, in a word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.subject {
+            Subject::Store { name, .. } => name,
+            Subject::Inbox { .. } => "postgres",
+            Subject::Broker { kind, .. } => kind.name(),
+        }
+    }
+
+    /// Whether it has to be violated.
+    #[must_use]
+    pub fn is_wrong_on_purpose(&self) -> bool {
+        match self.subject {
+            Subject::Store { weakness, .. } => weakness.is_some(),
+            Subject::Inbox { flaw } => flaw.is_some(),
+            Subject::Broker { flaw, .. } => flaw.is_some(),
+        }
+    }
+}
+
+fn subject(name: Option<&str>) -> Result<Subject, String> {
+    let stores = |name, topology| Ok(Subject::Store { name, topology, weakness: None });
+    let known = || {
+        ["redis", "sqlite", "postgres"]
+            .into_iter()
+            .chain(Kind::ALL.iter().map(|kind| kind.name()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match name {
+        Some("redis") => stores("redis", Topology::Sentinel),
+        Some("sqlite") => stores("sqlite", Topology::File),
+        Some("postgres") => Ok(Subject::Inbox { flaw: None }),
+        Some(other) => match Kind::named(other) {
+            Some(kind) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
+            None => Err(format!("nothing is called `{other}`; known here: {}", known())),
+        },
+        None => Err(format!("chaos needs one of: {}", known())),
+    }
+}
+
+fn store(value: &str) -> Result<Topology, String> {
+    match value {
+        "redis" => Ok(Topology::Single { clock: false }),
+        "sqlite" => Ok(Topology::File),
+        _ => Err(format!("`--store {value}`: known here: redis, sqlite")),
+    }
+}
+
+fn inbox_flaw(value: &str) -> Result<InboxFlaw, String> {
+    let known = || InboxFlaw::ALL.map(InboxFlaw::name).join(", ");
+    InboxFlaw::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
+}
+
+fn flaw(value: &str) -> Result<Flaw, String> {
+    let known = || Flaw::ALL.map(Flaw::name).join(", ");
+    Flaw::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
 }
 
 fn topology(value: &str) -> Result<Topology, String> {
@@ -145,7 +238,12 @@ mod tests {
     fn a_mistake_is_told_with_what_would_be_right() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
-            (&["kafka"], "unknown store `kafka`; known here: redis, sqlite"),
+            (&["kafka"], "nothing is called `kafka`; known here: redis, sqlite, postgres, rabbitmq, redis-streams"),
+            (&["rabbitmq", "--store", "mysql"], "known here: redis, sqlite"),
+            (&["rabbitmq", "--topology", "single"], "`--topology` says nothing of rabbitmq"),
+            (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),
+            (&["postgres", "--weakness", "x"], "known here: claim-outside"),
+            (&["postgres", "--store", "x"], "says nothing of postgres"),
             (&["redis", "--sede", "1"], "unknown argument `--sede`"),
             (&["redis", "--seed"], "`--seed` stands without a value"),
             (&["redis", "--seed", "x"], "not a whole number"),

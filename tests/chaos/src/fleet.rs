@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 use crate::weakness::Weakness;
-use crate::wire::{News, Order, Start, line};
+use crate::wire::{News, Order, Origin, Start, line};
 
 /// What is heard of a worker.
 #[derive(Debug)]
@@ -22,13 +22,24 @@ pub(crate) enum Heard {
     Nonsense(String),
 }
 
+/// What all workers of a run are told alike.
+#[derive(Debug)]
+pub(crate) struct Template {
+    /// The store's URL.
+    pub(crate) store: String,
+    pub(crate) weakness: Option<&'static Weakness>,
+    /// Of their keys.
+    pub(crate) namespace: String,
+    /// Where their deliveries come from, if not from the harness.
+    pub(crate) origin: Option<Origin>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Fleet {
     /// The program that is a worker if its first argument says so.
     program: PathBuf,
     folder: PathBuf,
-    store: String,
-    weakness: Option<&'static Weakness>,
+    template: Template,
     seed: u64,
     started: u32,
     heard: mpsc::UnboundedSender<(u32, Heard)>,
@@ -46,19 +57,21 @@ pub(crate) struct Process {
 }
 
 impl Fleet {
+    /// Nobody yet, and an empty resource.
     pub(crate) fn new(
         folder: &Path,
-        store: &str,
-        weakness: Option<&'static Weakness>,
+        template: Template,
         seed: u64,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<(u32, Heard)>)> {
         let (heard, hears) = mpsc::unbounded_channel();
-        let (program, folder, store) = (std::env::current_exe()?, folder.to_owned(), store.to_owned());
-        Ok((Self { program, folder, store, weakness, seed, started: 0, heard }, hears))
+        let (program, folder) = (std::env::current_exe()?, folder.to_owned());
+        let fleet = Self { program, folder, template, seed, started: 0, heard };
+        File::create(fleet.effects())?;
+        Ok((fleet, hears))
     }
 
     /// Another incarnation.
-    pub(crate) fn start(&mut self, namespace: &str) -> io::Result<Process> {
+    pub(crate) fn start(&mut self) -> io::Result<Process> {
         self.started += 1;
         let id = self.started;
         let log = File::create(self.folder.join(format!("worker-{id}.log")))?;
@@ -69,9 +82,10 @@ impl Fleet {
         let start = Start {
             worker: id,
             seed: self.seed,
-            store: self.store.clone(),
-            weakness: self.weakness.map(|weakness| weakness.name.to_owned()),
-            namespace: namespace.to_owned(),
+            store: self.template.store.clone(),
+            weakness: self.template.weakness.map(|weakness| weakness.name.to_owned()),
+            namespace: self.template.namespace.clone(),
+            origin: self.template.origin.clone(),
             history: self.part(id),
             effects: self.effects(),
         };

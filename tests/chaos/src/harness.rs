@@ -2,7 +2,7 @@
 //! and judged.
 mod events;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,59 +10,45 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use idempotent::{Identity, Scene};
-use idempotent_testkit::history::{Kind, Label, Line};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use idempotent_testkit::history::{History, Kind};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::args::Args;
+use crate::args::{Args, Subject, Topology};
 use crate::broker::Broker;
+use crate::crew::{Crew, PATIENCE, WORKERS, own};
 use crate::dice::Dice;
-use crate::fleet::{Fleet, Heard, Process};
+use crate::fleet::{Fleet, Template};
+use crate::jobs::Jobs;
 use crate::plan::{self, Harm};
-use crate::resource::{self, Fenced};
-use crate::target::{Done, Target};
+use crate::resource::Fenced;
+use crate::target::Target;
 use crate::verdict::{Harms, Verdict};
-use crate::{journal, time};
+use crate::weakness::Weakness;
+use crate::{mq, time};
 
-const WORKERS: usize = 4;
 /// Deliveries that a worker has at once.
 const PREFETCH: usize = 16;
 /// A message comes so often, unless too many wait.
 const PACE: Duration = Duration::from_millis(20);
 const BACKLOG: usize = 300;
 /// In percent of the deliveries: their worker dies at a chosen point.
-const DOOMED: u64 = 1;
+pub(crate) const DOOMED: u64 = 1;
 /// In percent of the deliveries: what takes them is no executor of ours, and goes on behind the end of its lease.
 const ROGUE: u64 = 2;
 /// And where the others that want the key hold it for long.
 const ROGUE_AT_LONG: u64 = 25;
-/// Far longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Who writes the harness's own lines.
-fn own() -> Label {
-    Label::Name("harness".to_owned())
-}
 
 struct Harness {
     namespace: String,
     target: Arc<Target>,
-    fleet: Fleet,
-    hears: mpsc::UnboundedReceiver<(u32, Heard)>,
-    places: Vec<Process>,
+    crew: Crew,
     broker: Broker,
     resource: Fenced,
     dice: Dice,
-    lines: Vec<Line>,
     keys: BTreeSet<String>,
     sent: u64,
-    /// Stopped incarnations, and until when.
-    stopped: Vec<(Instant, u32)>,
-    /// What is being done to the store.
-    jobs: JoinSet<anyhow::Result<Done>>,
-    /// And what is to be done to it next.
-    queued: VecDeque<Harm>,
+    /// What is done to the store.
+    jobs: Jobs,
     harms: Harms,
     peace: bool,
 }
@@ -76,9 +62,13 @@ struct Harness {
 /// Dropping it kills the workers and the servers.
 pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
     let folder = tempfile::Builder::new().prefix("idempotent-chaos-").tempdir()?;
-    let done = play(args, folder.path()).await;
+    let done = match &args.subject {
+        Subject::Store { topology, weakness, .. } => play(args, topology, *weakness, folder.path()).await,
+        Subject::Inbox { flaw } => crate::inbox::play(args, *flaw, folder.path()).await,
+        Subject::Broker { kind, store, flaw } => mq::play(args, (*kind, store, *flaw), folder.path()).await,
+    };
     // Nobody looks for the reason where it is known beforehand.
-    let expected = args.weakness.is_some() || args.calm;
+    let expected = args.is_wrong_on_purpose() || args.calm;
     if done.as_ref().is_ok_and(|verdict| verdict.is_good() || expected) {
         return done;
     }
@@ -86,28 +76,30 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
     done
 }
 
-async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
+async fn play(
+    args: &Args,
+    topology: &Topology,
+    weakness: Option<&'static Weakness>,
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
     let began = Instant::now();
-    let target = Arc::new(Target::start(&args.topology, folder)?);
+    let target = Arc::new(Target::start(topology, folder)?);
     let faults = if args.calm { plan::Faults::default() } else { target.faults() };
-    let (fleet, hears) = Fleet::new(folder, &target.url(), args.weakness, args.seed)?;
-    File::create(fleet.effects())?;
+    // A server of somebody else's remembers earlier runs.
+    let namespace = format!("chaos{:x}", time::now());
+    let template = Template { store: target.url(), weakness, namespace: namespace.clone(), origin: None };
+    let (fleet, hears) = Fleet::new(folder, template, args.seed)?;
+    let suffering = target.clone();
     let mut harness = Harness {
-        // A server of somebody else's remembers earlier runs.
-        namespace: format!("chaos{:x}", time::now()),
+        namespace,
         target,
-        fleet,
-        hears,
-        places: Vec::new(),
+        crew: Crew::start(fleet, hears)?,
         broker: Broker::default(),
         resource: Fenced::default(),
         dice: Dice::new(args.seed, 100),
-        lines: Vec::new(),
         keys: BTreeSet::new(),
         sent: 0,
-        stopped: Vec::new(),
-        jobs: JoinSet::new(),
-        queued: VecDeque::new(),
+        jobs: Jobs::new(move |harm| suffering.suffer(harm)),
         harms: Harms::default(),
         peace: args.calm,
     };
@@ -115,20 +107,23 @@ async fn play(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, WORKERS, args.long, faults) };
     harness.harm(harms, args.long).await?;
     // What is wrong on purpose need not come to an end.
-    let patience = if args.weakness.is_some() { PATIENCE / 10 } else { PATIENCE };
+    let patience = if args.is_wrong_on_purpose() { PATIENCE / 10 } else { PATIENCE };
     harness.settle(patience).await?;
     harness.judge(args, faults, began.elapsed()).await
 }
 
+/// Into the file that was asked for.
+pub(crate) fn keep(args: &Args, history: &History) -> anyhow::Result<()> {
+    let Some(file) = &args.history else { return Ok(()) };
+    let written = File::create(file).and_then(|file| history.write(std::io::BufWriter::new(file)));
+    written.with_context(|| format!("`--history {}`: give a file that can be written", file.display()))
+}
+
 impl Harness {
     async fn start(&mut self) -> anyhow::Result<()> {
-        for _ in 0..WORKERS {
-            let process = self.fleet.start(&self.namespace)?;
-            self.places.push(process);
-        }
         let ready = async {
-            while !self.places.iter().all(|process| process.ready) {
-                let heard = self.hears.recv().await.context("no worker is left")?;
+            while !self.crew.is_ready() {
+                let heard = self.crew.hear().await?;
                 self.hear(heard).await?;
             }
             anyhow::Ok(())
@@ -144,7 +139,9 @@ impl Harness {
         while began.elapsed() < long {
             let now = Instant::now();
             while let Some((_, harm)) = harms.next_if(|(at, _)| began + *at <= now) {
-                self.suffer(harm)?;
+                if !self.crew.suffer(harm)? {
+                    self.jobs.put(harm);
+                }
             }
             while next_message <= now {
                 next_message += PACE;
@@ -158,32 +155,36 @@ impl Harness {
     /// Peace, until there is nothing left to do or nobody could still be patient.
     async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.peace = true;
-        self.queued.clear();
+        self.jobs.forget();
         let until = Instant::now() + patience;
-        while (self.broker.left() > 0 || !self.stopped.is_empty() || !self.jobs.is_empty()) && Instant::now() < until {
+        while self.is_busy() && Instant::now() < until {
             self.turn(until).await?;
         }
         Ok(())
     }
 
+    fn is_busy(&self) -> bool {
+        self.broker.left() > 0 || self.crew.resumed().is_some() || !self.jobs.is_idle()
+    }
+
     /// Everything that is due, and then a wait until something is, or `at_most`.
     async fn turn(&mut self, at_most: Instant) -> anyhow::Result<()> {
         let now = Instant::now();
-        self.resume(now)?;
+        self.crew.resume(now)?;
         self.broker.put_back_overdue(now);
         self.hand_out(now);
-        let resumed = self.stopped.iter().map(|(until, _)| *until).min();
-        let due = [self.broker.due(), resumed, Some(at_most)].into_iter().flatten().min().unwrap_or(at_most);
+        let due =
+            [self.broker.due(), self.crew.resumed(), Some(at_most)].into_iter().flatten().min().unwrap_or(at_most);
         // What is due may have to wait for a worker with a free hand.
         let due = due.max(now + Duration::from_millis(2));
         tokio::select! {
-            heard = self.hears.recv() => {
-                self.hear(heard.context("no worker is left")?).await?;
-                while let Ok(heard) = self.hears.try_recv() {
+            heard = self.crew.hear() => {
+                self.hear(heard?).await?;
+                while let Some(heard) = self.crew.heard() {
                     self.hear(heard).await?;
                 }
             }
-            Some(done) = self.jobs.join_next() => self.done(done??),
+            Some(done) = self.jobs.done() => self.done(&done?),
             () = sleep_until(due) => {}
         }
         Ok(())
@@ -196,33 +197,20 @@ impl Harness {
         self.sent += 1;
         let sent = plan::sent(self.sent, &self.dice);
         if let Ok(key) = Identity::new(Scene::Mq, "chaos", &self.sent).key(&self.namespace) {
-            self.note(Kind::Produced, own(), Some(key.as_str()));
+            self.crew.note(Kind::Produced, own(), Some(key.as_str()));
             self.keys.insert(key.as_str().to_owned());
             self.broker.send(&sent, now);
         }
     }
 
-    fn note(&mut self, event: Kind, worker: impl Into<Label>, key: Option<&str>) {
-        self.lines.push(Line { key: key.map(str::to_owned), ..Line::new(time::now(), worker, event) });
-    }
-
     async fn judge(mut self, args: &Args, faults: plan::Faults, took: Duration) -> anyhow::Result<Verdict> {
-        for process in self.places.drain(..) {
-            let id = process.id;
-            let ended = timeout(PATIENCE, process.dismiss()).await;
-            ended.with_context(|| format!("worker {id} does not end"))??;
-        }
+        self.crew.dismiss().await?;
         if !self.target.is_as_we_left_it(self.harms.failovers) {
             bail!("a primary was replaced that nobody had killed: the machine is too busy for this run to be judged");
         }
-        let truth = resource::truth(&self.resource, &self.fleet.effects(), self.keys, time::now(), &own())?;
-        self.lines.extend(truth);
-        let parts = self.fleet.parts();
-        let history = journal::merge(parts.iter().map(AsRef::as_ref), self.lines)?;
-        if let Some(file) = &args.history {
-            let written = File::create(file).and_then(|file| history.write(std::io::BufWriter::new(file)));
-            written.with_context(|| format!("`--history {}`: give a file that can be written", file.display()))?;
-        }
+        self.harms.pauses = self.crew.pauses;
+        let history = self.crew.history(&self.resource, self.keys)?;
+        keep(args, &history)?;
         self.harms.redelivered = self.broker.redelivered;
         self.harms.unsettled = self.broker.left() as u64;
         if self.sent == 0 {

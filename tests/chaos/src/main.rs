@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use idempotent_chaos::args::{Args, USAGE};
-use idempotent_chaos::{harness, worker};
+use idempotent_chaos::{harness, inbox, worker};
 
 /// Vacuous, or not started.
 const VACUOUS: u8 = 2;
@@ -11,7 +11,8 @@ const VACUOUS: u8 = 2;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
-        Some("worker") => work(),
+        Some("worker") => work(worker::run()),
+        Some("inbox-worker") => work(inbox::work()),
         Some("help" | "-h" | "--help") => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -42,9 +43,9 @@ fn play(args: &Args) -> ExitCode {
     }
 }
 
-fn work() -> ExitCode {
+fn work(worker: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let worked = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(worker::run()));
+    let worked = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(worker));
     match worked {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -25,11 +25,13 @@ pub(crate) struct Mortal {
     inner: Arc<dyn Store>,
     dice: Dice,
     doomed: Mutex<HashMap<Key, Dies>>,
+    /// Wrong on purpose: keys are not given back, and it says they were.
+    keeps: bool,
 }
 
 impl Mortal {
-    pub(crate) fn new(inner: Arc<dyn Store>, dice: Dice) -> Self {
-        Self { inner, dice, doomed: Mutex::default() }
+    pub(crate) fn new(inner: Arc<dyn Store>, dice: Dice, keeps: bool) -> Self {
+        Self { inner, dice, doomed: Mutex::default(), keeps }
     }
 
     /// The next call of that kind for this key is the process's last one.
@@ -66,6 +68,9 @@ impl Store for Mortal {
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        if self.keeps {
+            return Ok(Settled::Done);
+        }
         self.inner.release(held, release).await
     }
 

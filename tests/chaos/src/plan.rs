@@ -34,9 +34,24 @@ pub(crate) enum Harm {
     Failover(Duration),
     /// The keys of a slot move to another node.
     Migrate,
+    /// All connections to the broker are cut.
+    CutBroker,
+    /// Nothing passes to the broker or from it, and connections stay; then they are cut.
+    SilenceBroker(Duration),
+    /// The broker stands still.
+    StopBroker(Duration),
+    /// The broker is killed, and started again with all that it had confirmed.
+    CrashBroker,
 }
 
-/// What the store's side can be made to do.
+impl Harm {
+    /// Whether it is done to the broker, and not to the store.
+    pub(crate) fn is_of_the_broker(self) -> bool {
+        matches!(self, Self::CutBroker | Self::SilenceBroker(_) | Self::StopBroker(_) | Self::CrashBroker)
+    }
+}
+
+/// What the servers can be made to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) cuts: bool,
@@ -47,6 +62,8 @@ pub(crate) struct Faults {
     pub(crate) crashes: bool,
     pub(crate) failovers: bool,
     pub(crate) migrations: bool,
+    /// There is a broker.
+    pub(crate) broker: bool,
 }
 
 /// A message, and how often it is delivered whatever becomes of it.
@@ -110,8 +127,36 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
             at += dice.ms(1_000, 3_000);
         }
     }
+    if faults.broker {
+        of_the_broker(&mut harms, seed, long);
+    }
     harms.sort_by_key(|(at, _)| *at);
     harms
+}
+
+/// A broker takes seconds to come back, so a short run has one crash of it, in its middle: much has happened by then.
+fn of_the_broker(harms: &mut Vec<(Duration, Harm)>, seed: u64, long: Duration) {
+    let (cuts, stops, crashes) = (Dice::new(seed, 11), Dice::new(seed, 12), Dice::new(seed, 13));
+    let mut at = cuts.ms(500, 1_500);
+    while at < long {
+        harms.push((at, Harm::CutBroker));
+        at += cuts.ms(1_000, 3_000);
+    }
+    let mut at = stops.ms(8_000, 14_000);
+    while at < long {
+        harms.push((at, Harm::StopBroker(stops.ms(300, 3_000))));
+        at += stops.ms(12_000, 20_000);
+    }
+    let mut at = cuts.ms(3_000, 10_000);
+    while at < long {
+        harms.push((at, Harm::SilenceBroker(cuts.ms(300, 3_000))));
+        at += cuts.ms(8_000, 15_000);
+    }
+    let mut at = (long / 2).min(Duration::from_secs(15));
+    while at < long {
+        harms.push((at, Harm::CrashBroker));
+        at += crashes.ms(15_000, 25_000);
+    }
 }
 
 /// In so much time the old primary is back before the new one is killed.
@@ -173,6 +218,7 @@ mod tests {
         crashes: true,
         failovers: true,
         migrations: true,
+        broker: true,
     };
 
     #[test]

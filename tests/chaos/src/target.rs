@@ -1,15 +1,16 @@
 //! The store under test, and what its servers can be made to do.
 mod cluster;
+mod file;
 mod loss;
 mod sentinels;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent::Store;
+use idempotent::{SqliteStore, Store};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
 use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
@@ -19,8 +20,14 @@ use crate::plan::{Faults, Harm};
 use crate::time;
 use crate::weakness::Weakness;
 
+/// Shorter than most locks of the harness's: callers are to see errors, too.
+const PATIENCE_WITH_A_LOCK: Duration = Duration::from_millis(600);
+
 /// Opens what a URL names.
 pub(crate) async fn connect(url: &str, weakness: Option<&'static Weakness>) -> anyhow::Result<Arc<dyn Store>> {
+    if url.starts_with("sqlite") {
+        return Ok(Arc::new(SqliteStore::builder(url).busy_timeout(PATIENCE_WITH_A_LOCK).open().await?));
+    }
     if !url.starts_with("redis") {
         return idempotent::connect(url).await.with_context(|| format!("the store {url} cannot be opened"));
     }
@@ -41,7 +48,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn new(harm: Harm) -> Self {
+    pub(crate) fn new(harm: Harm) -> Self {
         Self { harm, lost: Vec::new(), at: time::now() }
     }
 
@@ -54,8 +61,10 @@ impl Done {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Target {
-    /// A file, or a server that is not ours to harm.
+    /// A store that is not ours to harm.
     Outside(String),
+    /// An SQLite file.
+    File(PathBuf),
     /// One that writes down each change before it answers.
     Single {
         /// The server.
@@ -74,7 +83,7 @@ impl Target {
     pub(crate) fn start(topology: &Topology, folder: &Path) -> anyhow::Result<Self> {
         let started = catch_unwind(AssertUnwindSafe(|| match topology {
             Topology::Outside(url) => Self::Outside(url.clone()),
-            Topology::File => Self::Outside(format!("sqlite:{}", folder.join("store.db").display())),
+            Topology::File => Self::File(folder.join("store.db")),
             Topology::Cluster => Self::Cluster(cluster::start()),
             Topology::Sentinel => Self::Sentinels(sentinels::start()),
             Topology::Single { clock: false } => {
@@ -90,9 +99,18 @@ impl Target {
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Outside(url) => url.clone(),
+            Self::File(file) => format!("sqlite:{}", file.display()),
             Self::Single { server, .. } => server.url(),
             Self::Sentinels(group) => group.url(),
             Self::Cluster(group) => group.url(),
+        }
+    }
+
+    /// Where a proxy can stand before it.
+    pub(crate) fn address(&self) -> Option<String> {
+        match self {
+            Self::Single { server, .. } => Some(server.address()),
+            _ => None,
         }
     }
 
@@ -100,6 +118,7 @@ impl Target {
         let ours = Faults { cuts: true, scripts: true, full: true, ..Faults::default() };
         match self {
             Self::Outside(_) => Faults::default(),
+            Self::File(_) => Faults { stops: true, ..Faults::default() },
             Self::Single { clock, .. } => Faults { stops: true, crashes: true, clock: clock.is_some(), ..ours },
             // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
             Self::Sentinels(_) => Faults { failovers: true, ..ours },
@@ -110,7 +129,7 @@ impl Target {
     /// Whether nobody was replaced but by us: what that loses nobody has compared.
     pub(crate) fn is_as_we_left_it(&self, failovers: u64) -> bool {
         match self {
-            Self::Outside(_) | Self::Single { .. } => true,
+            Self::Outside(_) | Self::File(_) | Self::Single { .. } => true,
             Self::Sentinels(group) => {
                 let expected = if failovers.is_multiple_of(2) { group.primary() } else { group.replica() };
                 group.current_primary().port() == expected.port()
@@ -122,7 +141,7 @@ impl Target {
     /// Those that run.
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
-            Self::Outside(_) => Vec::new(),
+            Self::Outside(_) | Self::File(_) => Vec::new(),
             Self::Single { server, .. } => vec![server],
             Self::Sentinels(group) => vec![group.primary(), group.replica()],
             Self::Cluster(group) => group.nodes().iter().collect(),
@@ -144,6 +163,7 @@ impl Target {
                 *set += step;
                 server.shift_clock(set.as_secs_f64());
             }
+            (Self::File(file), Harm::StopStore(long)) => file::lock(file, long)?,
             (Self::Single { server, .. }, Harm::StopStore(long)) => {
                 server.pause();
                 std::thread::sleep(long);

@@ -26,10 +26,14 @@ pub(crate) struct Harms {
     pub(crate) redelivered: u64,
     pub(crate) dead_letters: u64,
     pub(crate) unsettled: u64,
+    pub(crate) broker_cuts: u64,
+    pub(crate) broker_silences: u64,
+    pub(crate) broker_stops: u64,
+    pub(crate) broker_crashes: u64,
 }
 
 impl Harms {
-    pub(crate) fn of_the_store(&mut self, done: &Done) {
+    pub(crate) fn of_servers(&mut self, done: &Done) {
         self.lost += done.lost.len() as u64;
         match done.harm {
             Harm::Cut => self.cuts += 1,
@@ -40,6 +44,10 @@ impl Harms {
             Harm::CrashStore => self.crashes += 1,
             Harm::Failover(_) => self.failovers += 1,
             Harm::Migrate => self.migrations += 1,
+            Harm::CutBroker => self.broker_cuts += 1,
+            Harm::SilenceBroker(_) => self.broker_silences += 1,
+            Harm::StopBroker(_) => self.broker_stops += 1,
+            Harm::CrashBroker => self.broker_crashes += 1,
             Harm::Kill(_) | Harm::Pause(..) => {}
         }
     }
@@ -53,6 +61,10 @@ pub struct Verdict {
     seconds: f64,
     harms: Harms,
     report: Report,
+    /// What is wrong beside the history.
+    found: Vec<String>,
+    /// What is worth telling beside the rest.
+    told: Vec<(&'static str, u64)>,
     /// What never happened, and had to.
     missing: Vec<String>,
 }
@@ -72,7 +84,39 @@ impl Verdict {
             .max_attempts(RUNS);
         let report = judge.check(history);
         let missing = missing(args.long, faults, &harms, &report);
-        Self { name: args.name, seed: args.seed, seconds: took.as_secs_f64(), harms, report, missing }
+        let (name, seconds, found, told) = (args.name(), took.as_secs_f64(), Vec::new(), Vec::new());
+        Self { name, seed: args.seed, seconds, harms, report, found, told, missing }
+    }
+
+    /// A run that is judged by the rows it left: how many workers were killed, how many keys taken over, how many calls not
+    /// answered, how many keys there were.
+    pub(crate) fn of_rows(
+        args: &Args,
+        harms: Harms,
+        (kills, takeovers, unknowns, keys): (u64, u64, u64, u64),
+        took: Duration,
+    ) -> Self {
+        let mut report = Report::default();
+        report.counts.kills = kills;
+        report.counts.takeovers = takeovers;
+        report.counts.unknowns = unknowns;
+        report.counts.keys = keys;
+        let (name, seconds) = (args.name(), took.as_secs_f64());
+        let (found, told, missing) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, seed: args.seed, seconds, harms, report, found, told, missing }
+    }
+
+    /// Something is wrong of which the history says nothing.
+    pub(crate) fn find(&mut self, what: impl IntoIterator<Item = String>) {
+        self.found.extend(what);
+    }
+
+    /// Something is worth counting, and the run vacuous with less than `least` of it.
+    pub(crate) fn tell(&mut self, what: &'static str, times: u64, least: u64) {
+        self.told.push((what, times));
+        if times < least {
+            self.missing.push(format!("{times} {what}, {least} wanted"));
+        }
     }
 
     /// Held, and not vacuous.
@@ -92,12 +136,15 @@ impl Verdict {
     }
 
     fn violations(&self) -> usize {
-        self.report.findings.len() + usize::from(self.harms.unsettled > 0)
+        self.report.findings.len() + self.found.len() + usize::from(self.harms.unsettled > 0)
     }
 
     /// For people, on stderr.
     pub fn explain(&self) {
         for finding in &self.report.findings {
+            eprintln!("{finding}");
+        }
+        for finding in &self.found {
             eprintln!("{finding}");
         }
         for (invariant, tally) in &self.report.tallies {
@@ -110,6 +157,16 @@ impl Verdict {
              its clock set {clock_steps} times, \
              {failovers} failovers that lost {lost} records, {migrations} migrated slots, {redelivered} redeliveries, {dead_letters} dead letters"
         );
+        let Harms { broker_cuts, broker_silences, broker_stops, broker_crashes, .. } = self.harms;
+        if broker_cuts + broker_stops + broker_crashes > 0 {
+            eprintln!(
+                "chaos: the broker had {broker_cuts} cuts, {broker_silences} silences, {broker_stops} stops and {broker_crashes} crashes"
+            );
+        }
+        let told: Vec<_> = self.told.iter().map(|(what, times)| format!("{times} {what}")).collect();
+        if !told.is_empty() {
+            eprintln!("chaos: {}", told.join(", "));
+        }
         if unsettled > 0 {
             eprintln!("I13: {unsettled} deliveries were never settled");
         }
@@ -122,7 +179,7 @@ impl Verdict {
     #[must_use]
     pub fn closing(&self) -> Value {
         let counts = &self.report.counts;
-        json!({
+        let mut closing = json!({
             "name": self.name,
             "seed": self.seed,
             "seconds": (self.seconds * 1_000.0).round() / 1_000.0,
@@ -137,7 +194,11 @@ impl Verdict {
             "keys": counts.keys,
             "grants": counts.grants,
             "repeated_effects": counts.repeated_effects,
-        })
+        });
+        for (what, times) in &self.told {
+            closing[what.replace(' ', "_")] = (*times).into();
+        }
+        closing
     }
 }
 
@@ -155,6 +216,11 @@ fn missing(long: Duration, faults: Faults, harms: &Harms, report: &Report) -> Ve
         ("steps of the clock", harms.clock_steps, u64::from(faults.clock && seconds >= 10)),
         ("fillings", harms.fills, u64::from(faults.full && seconds >= 20)),
         ("failovers", harms.failovers, u64::from(faults.failovers && seconds >= 20)),
+        ("stops of the store", harms.stops, u64::from(faults.stops && seconds >= 30)),
+        ("cuts of the broker", harms.broker_cuts, if faults.broker { some } else { 0 }),
+        ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker)),
+        ("silences of the broker", harms.broker_silences, u64::from(faults.broker && seconds >= 30)),
+        ("stops of the broker", harms.broker_stops, u64::from(faults.broker && seconds >= 30)),
     ];
     let few = wanted.iter().filter(|(_, times, least)| times < least);
     let mut missing: Vec<_> = few.map(|(what, times, least)| format!("{times} {what}, {least} wanted")).collect();

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use idempotent_testkit::history::Token;
 use serde::{Deserialize, Serialize};
 
+use crate::mq::{Flaw, Kind};
+
 /// The first line a worker reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Start {
@@ -20,6 +22,17 @@ pub(crate) struct Start {
     pub(crate) history: PathBuf,
     /// The resource that checks nothing: a file that all append to.
     pub(crate) effects: PathBuf,
+    /// Where its deliveries come from; without it the harness gives it some.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// A broker.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Origin {
+    pub(crate) kind: Kind,
+    pub(crate) url: String,
+    /// What is wrong with the worker on purpose.
+    pub(crate) flaw: Option<Flaw>,
 }
 
 /// A message, the same in each of its deliveries.
@@ -92,6 +105,8 @@ pub(crate) enum Order {
     Wrote { effect: u64, accepted: bool },
     /// The dead letter is safe.
     Buried { delivery: u64 },
+    /// No more dying by one's own hand.
+    Peace,
 }
 
 /// From a worker.

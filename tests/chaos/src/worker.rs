@@ -1,12 +1,11 @@
 //! A worker: a process that runs the deliveries it is given through an executor, until its stdin ends or it is killed.
 mod handler;
+mod hands;
 mod rogue;
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,17 +14,13 @@ use idempotent::{
     Auto, Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome, Policy,
     Scene,
 };
-use idempotent_testkit::history::{Journal, Kind, Line, Recording};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use idempotent_testkit::history::Kind;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
 use tokio::sync::{mpsc, oneshot};
 
-use self::handler::Failure;
-use crate::dice::Dice;
-use crate::journal::Part;
-use crate::mortal::{Mortal, die};
-use crate::target::connect;
-use crate::time;
-use crate::weakness::Weakness;
+pub(crate) use self::handler::Failure;
+pub(crate) use self::hands::Hands;
+use crate::mortal::die;
 use crate::wire::{Dies, Message, News, Order, Start, line};
 
 /// How often a key may run before it is dead.
@@ -35,23 +30,14 @@ pub(crate) const MEMORY: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
 struct Worker {
-    id: u32,
+    hands: Hands,
     executor: Executor,
-    store: Recording,
-    mortal: Arc<Mortal>,
-    journal: Arc<Part>,
-    effects: File,
-    news: mpsc::UnboundedSender<News>,
-    answers: Mutex<Answers>,
-    asked: AtomicU64,
+    /// Who waits for the answer that a dead letter is safe.
+    buried: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
-/// What the harness is asked, and who waits for the answer.
-#[derive(Debug, Default)]
-struct Answers {
-    written: HashMap<u64, oneshot::Sender<bool>>,
-    buried: HashMap<u64, oneshot::Sender<()>>,
-}
+/// What a worker is told next.
+pub(crate) type Orders = Lines<BufReader<Stdin>>;
 
 /// Runs until stdin ends.
 ///
@@ -68,10 +54,13 @@ pub async fn run() -> anyhow::Result<()> {
     let start: Start = serde_json::from_str(&start).context("its first line")?;
     let (news, told) = mpsc::unbounded_channel();
     tokio::spawn(tell(told));
+    if start.origin.is_some() {
+        return crate::mq::work(&start, news, orders).await;
+    }
     let worker = Arc::new(Worker::start(&start, news).await?);
-    worker.tell(News::Ready);
-    while let Some(order) = orders.next_line().await? {
-        match serde_json::from_str(&order).with_context(|| order.clone())? {
+    worker.hands.tell(News::Ready);
+    while let Some(order) = next(&mut orders).await? {
+        match order {
             Order::Deliver { delivery, message, rogue: true, .. } => {
                 let worker = worker.clone();
                 tokio::spawn(async move { worker.go_rogue(delivery, &message).await });
@@ -80,17 +69,25 @@ pub async fn run() -> anyhow::Result<()> {
                 let worker = worker.clone();
                 tokio::spawn(async move { worker.deliver(delivery, &message, altered, dies).await });
             }
-            Order::Wrote { effect, accepted } => {
-                let waits = worker.answers().written.remove(&effect);
-                waits.map(|waits| waits.send(accepted));
-            }
+            Order::Wrote { effect, accepted } => worker.hands.wrote(effect, accepted),
             Order::Buried { delivery } => {
-                let waits = worker.answers().buried.remove(&delivery);
+                let waits = worker.buried().remove(&delivery);
                 waits.map(|waits| waits.send(()));
             }
+            // It dies where a delivery says so.
+            Order::Peace => {}
         }
     }
     Ok(())
+}
+
+/// `None` once stdin has ended.
+///
+/// # Cancellation
+/// Nothing is lost.
+pub(crate) async fn next(orders: &mut Orders) -> anyhow::Result<Option<Order>> {
+    let Some(order) = orders.next_line().await? else { return Ok(None) };
+    serde_json::from_str(&order).with_context(|| order.clone()).map(Some)
 }
 
 /// Writes to stdout what the worker has to say.
@@ -108,7 +105,8 @@ async fn tell(mut told: mpsc::UnboundedReceiver<News>) {
     }
 }
 
-fn policy() -> Policy {
+/// How failures and duplicates are met.
+pub(crate) fn policy() -> Policy {
     let (short, long) = (Duration::from_millis(50), Duration::from_millis(500));
     Policy::new()
         .max_retries(RUNS - 1)
@@ -122,33 +120,10 @@ fn policy() -> Policy {
 
 impl Worker {
     async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
-        let journal = Arc::new(Part::create(&start.history)?);
-        let dice = Dice::new(start.seed, u64::from(start.worker));
-        let weakness = start.weakness.as_deref().and_then(Weakness::named);
-        let store = loop {
-            match connect(&start.store, weakness).await {
-                Ok(store) => break store,
-                // Faults do not wait until it has started.
-                Err(error) => eprintln!("worker {}: {error:#}", start.worker),
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        };
-        let mortal = Arc::new(Mortal::new(store, dice));
-        let store = Recording::new(mortal.clone(), journal.clone(), start.worker);
-        Ok(Self {
-            id: start.worker,
-            executor: Executor::builder(store.clone())
-                .namespace(&*start.namespace)
-                .policy(Scene::Mq, policy())
-                .build()?,
-            store,
-            mortal,
-            journal,
-            effects: OpenOptions::new().create(true).append(true).open(&start.effects)?,
-            news,
-            answers: Mutex::default(),
-            asked: AtomicU64::new(0),
-        })
+        let hands = Hands::start(start, news).await?;
+        let executor =
+            Executor::builder(hands.store.clone()).namespace(&*start.namespace).policy(Scene::Mq, policy()).build()?;
+        Ok(Self { hands, executor, buried: Mutex::default() })
     }
 
     async fn deliver(&self, delivery: u64, message: &Message, altered: bool, dies: Option<Dies>) {
@@ -156,12 +131,12 @@ impl Worker {
         // Of a number: never refused.
         let Ok(key) = identity.key(self.executor.namespace()) else { return };
         if let Some(at @ (Dies::AtClaim | Dies::AtComplete)) = dies {
-            self.mortal.doom(key.clone(), at);
+            self.hands.mortal.doom(key.clone(), at);
         }
         let payload = if altered { "another" } else { "this" };
         let call = Call::new(identity).policy(terms(message)).fingerprint(Ok(Fingerprint::of_bytes(payload)));
         let handler =
-            Handler::<Auto, Json, _, _>::new(|| self.handle(&key, message, dies)).permanent(Failure::is_for_good);
+            Handler::<Auto, Json, _, _>::new(|| self.hands.handle(&key, message, dies)).permanent(Failure::is_for_good);
         let run = Outcome::capture(self.executor.run(call, handler));
         let settled = match AssertUnwindSafe(run).catch_unwind().await {
             Ok((answer, outcome)) => {
@@ -180,10 +155,10 @@ impl Worker {
             }
             Disposition::DeadLetter { .. } => {
                 let (waits, buried) = oneshot::channel();
-                self.answers().buried.insert(delivery, waits);
-                self.tell(News::Bury { delivery });
+                self.buried().insert(delivery, waits);
+                self.hands.tell(News::Bury { delivery });
                 if buried.await.is_ok() {
-                    self.note(key.as_str(), Kind::DeadLettered);
+                    self.hands.note(key.as_str(), Kind::DeadLettered);
                     self.ack(key.as_str(), delivery);
                 }
             }
@@ -191,35 +166,22 @@ impl Worker {
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 self.nack(key.as_str(), delivery, after_ms);
             }
-            _ => eprintln!("worker {}: a disposition it does not know; its delivery is left unsettled", self.id),
+            _ => eprintln!("worker {}: a disposition it does not know; its delivery is left unsettled", self.hands.id),
         }
     }
 
     fn ack(&self, key: &str, delivery: u64) {
-        self.note(key, Kind::Ack);
-        self.tell(News::Ack { delivery });
+        self.hands.note(key, Kind::Ack);
+        self.hands.tell(News::Ack { delivery });
     }
 
     fn nack(&self, key: &str, delivery: u64, after_ms: u64) {
-        self.note(key, Kind::Nack);
-        self.tell(News::Nack { delivery, after_ms });
+        self.hands.note(key, Kind::Nack);
+        self.hands.tell(News::Nack { delivery, after_ms });
     }
 
-    fn note(&self, key: &str, event: Kind) {
-        self.journal.event(&Line { key: Some(key.to_owned()), ..Line::new(time::now(), self.id, event) });
-    }
-
-    fn tell(&self, news: News) {
-        // Nobody listens any more: the worker is about to end.
-        let _ = self.news.send(news);
-    }
-
-    fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn number(&self) -> u64 {
-        self.asked.fetch_add(1, Ordering::Relaxed)
+    fn buried(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
+        self.buried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,16 +16,11 @@ async fn version(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
-#[idempotent(key = order, transaction = tx)]
-async fn transaction(order: u64) -> Result<u64, Rejection> {
-    Ok(order)
-}
-
 #[idempotent(key = order, on_in_flight = ack)]
 async fn ack(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
 fn main() {
-    let _ = (after(1), sequence(1), version(1), transaction(1), ack(1));
+    let _ = (after(1), sequence(1), version(1), ack(1));
 }

@@ -16,7 +16,8 @@
 )]
 use core::fmt::Display;
 
-use idempotent::{Executor, MemoryStore, Rejection, idempotent};
+use axum::response::IntoResponse;
+use idempotent::{Executor, Http, MemoryStore, Problem, Rejection, idempotent};
 
 #[allow(clippy::needless_return)]
 const fn is_zero(id: &u32) -> bool {
@@ -65,10 +66,17 @@ async fn detached(executor: Executor, id: String) -> Result<(), Rejection> {
     return Ok(());
 }
 
+#[idempotent(scene = rest, key = id, with = executor, reply = Http)]
+async fn answered(executor: Executor, id: String) -> Result<impl IntoResponse + Send + use<>, Problem> {
+    drop(executor);
+    return Ok(id);
+}
+
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() {
     let service = Service { idem: Executor::new(MemoryStore::default()) };
     assert_eq!(service.by_ref(1).await.unwrap(), 1);
     detached(service.idem.clone(), "a".to_owned()).await.unwrap();
+    assert_eq!(answered(service.idem.clone(), "a".to_owned()).await.status(), 200);
     assert_eq!(service.by_value("a").await.unwrap(), [None]);
 }

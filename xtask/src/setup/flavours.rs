@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::tools::{Done, capture, root};
+use crate::tools::{Done, capture, target};
 
 /// The release that has both.
 const SUITE: &str = "trixie";
@@ -84,8 +84,7 @@ fn are_there() -> Done {
 }
 
 fn folder() -> Result<PathBuf, Box<dyn Error>> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    Ok(root()?.join(target).join("flavours"))
+    Ok(target()?.join("flavours"))
 }
 
 fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {

@@ -1,26 +1,34 @@
 //! Builds everything, and knows which target could be built and which could not.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::Value;
 
+use super::binary::{Binary, name};
+use crate::heavy;
 use crate::tools::cargo;
 
 /// What came of the build.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     failed: BTreeSet<String>,
-    /// cargo's arguments for each target that can be run, by package.
-    packages: BTreeMap<String, Vec<String>>,
+    binaries: Vec<Binary>,
+}
+
+/// All but the [heavy] package.
+pub(super) fn all() -> Result<Built, Box<dyn Error>> {
+    of(&["--workspace", "--exclude", heavy::PACKAGE])
 }
 
 /// Goes on after an error, so that what can be run is run. rustc's messages go to stderr as ever.
-pub(super) fn all() -> Result<Built, Box<dyn Error>> {
-    let arguments = ["build", "--workspace", "--all-targets", "--keep-going", "--locked"];
-    let mut command = cargo(&arguments)?;
-    let mut child = command.arg("--message-format=json").stdout(Stdio::piped()).spawn()?;
+///
+/// Examples as programs, which tests start; with `--all-targets` they and the benchmarks would be built once more.
+pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
+    let mut command = cargo(&["build", "--keep-going", "--locked"])?;
+    command.args(packages).args(["--lib", "--bins", "--tests", "--examples", "--message-format=json"]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut built = Built::default();
     for line in BufReader::new(child.stdout.take().ok_or("cargo has no stdout")?).lines() {
         // Build scripts may write lines of their own.
@@ -32,6 +40,7 @@ pub(super) fn all() -> Result<Built, Box<dyn Error>> {
         // A build script, or cargo itself: it said why on stderr.
         built.failed.insert("the workspace".to_owned());
     }
+    built.binaries.sort_by(|one, other| (&one.package, &one.target).cmp(&(&other.package, &other.target)));
     Ok(built)
 }
 
@@ -40,38 +49,24 @@ impl Built {
         &self.failed
     }
 
-    pub(super) fn packages(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.packages
+    pub(super) fn binaries(&self) -> &[Binary] {
+        &self.binaries
     }
 
     fn message(&mut self, message: &Value) {
         let text = |pointer| message.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (package, kind, name) = (text("/package_id"), text("/target/kind/0"), text("/target/name"));
         match text("/reason") {
             "compiler-message" => {
                 eprint!("{}", text("/message/rendered"));
                 if text("/message/level") == "error" {
-                    self.failed.insert(format!("{kind} `{name}` of {}", short(package)));
+                    let (package, _) = name(text("/package_id"));
+                    let (kind, target) = (text("/target/kind/0"), text("/target/name"));
+                    self.failed.insert(format!("{kind} `{target}` of {package}"));
                 }
             }
-            "compiler-artifact" if message.pointer("/profile/test") == Some(&Value::Bool(true)) => {
-                let targets = self.packages.entry(package.to_owned()).or_default();
-                match kind {
-                    "test" | "bin" | "example" | "bench" => targets.extend([format!("--{kind}"), name.to_owned()]),
-                    _ => targets.push("--lib".to_owned()),
-                }
-            }
+            "compiler-artifact" => self.binaries.extend(Binary::of(message)),
             _ => {}
         }
-    }
-}
-
-/// `path+file:///somewhere/idempotent-core#0.1.0` is idempotent-core.
-fn short(package_id: &str) -> &str {
-    let (place, version) = package_id.rsplit_once('#').unwrap_or((package_id, ""));
-    match version.split_once('@') {
-        Some((name, _)) => name,
-        None => place.rsplit('/').next().unwrap_or(place),
     }
 }
 
@@ -89,20 +84,13 @@ mod tests {
             built.message(&json!({"reason": "compiler-message", "package_id": "path+file:///x/core#0.1.0",
                 "target": target("test", "broken"), "message": {"level": level}}));
         }
-        for (kind, name) in [("lib", "core"), ("test", "fine")] {
+        for (kind, name, test) in [("lib", "core", true), ("test", "fine", true), ("bin", "no test", false)] {
             built.message(&json!({"reason": "compiler-artifact", "package_id": "path+file:///x/y#core@0.1.0",
-                "target": target(kind, name), "profile": {"test": true}}));
+                "manifest_path": "/x/y/Cargo.toml", "executable": "/x/a", "target": target(kind, name),
+                "profile": {"test": test}}));
         }
-        built.message(&json!({"reason": "compiler-artifact", "package_id": "p", "target": target("bin", "not a test"),
-            "profile": {"test": false}}));
         assert_eq!(built.failed.iter().collect::<Vec<_>>(), ["test `broken` of core"]);
-        let runnable: Vec<_> = built.packages.into_values().collect();
-        assert_eq!(runnable, [["--lib", "--test", "fine"]]);
-    }
-
-    #[test]
-    fn a_package_is_named_by_its_name_or_its_folder() {
-        assert_eq!(short("path+file:///x/idempotent-core#0.1.0"), "idempotent-core");
-        assert_eq!(short("path+file:///x/y#idempotent-rs@0.1.0"), "idempotent-rs");
+        let runnable: Vec<_> = built.binaries().iter().map(Binary::title).collect();
+        assert_eq!(runnable, ["cargo test -p core --lib", "cargo test -p core --test fine"]);
     }
 }

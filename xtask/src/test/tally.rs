@@ -1,4 +1,11 @@
-//! Counts libtest's result lines, and binaries that fail without one.
+//! Counts libtest's result lines, and binaries that fail without one; keeps what the failed ones said.
+use std::mem;
+
+use super::lanes::Ended;
+use super::pace::Pace;
+
+/// Lines that are kept of a binary's failures: the first ones, which hold the first failure whole.
+const KEPT: usize = 120;
 
 /// Reads the output of `cargo test`, stdout and stderr in one.
 #[derive(Debug, Default)]
@@ -9,6 +16,13 @@ pub(super) struct Tally {
     told: u64,
     /// Whether any binary of this run has failed.
     any_failed: bool,
+    /// cargo's line above the output of the binary that is running.
+    binary: String,
+    /// What it has said of its failures so far; `None` before it speaks of them.
+    speaks: Option<Vec<String>>,
+    /// What is told once more at the end, where it is found.
+    failures: Vec<String>,
+    pace: Pace,
 }
 
 impl Tally {
@@ -30,23 +44,82 @@ impl Tally {
             self.passed += passed;
             self.failed += failed;
             self.told += failed;
+            self.keep();
         } else if begins(line) {
             self.told = 0;
+            self.speaks = None;
+            self.binary = line.trim().to_owned();
+            self.pace.begin(&self.binary);
+        } else if line == "failures:" || self.speaks.is_some() {
+            self.speaks.get_or_insert_default().push(line.to_owned());
         } else if fails(line) {
-            self.any_failed = true;
-            // It crashed before it could say so, or was killed.
-            if self.told == 0 {
-                self.failed += 1;
+            self.fell();
+        }
+    }
+
+    /// The binary has failed.
+    fn fell(&mut self) {
+        self.any_failed = true;
+        // It crashed before it could say so, or was killed.
+        if self.told == 0 {
+            self.failed += 1;
+            self.failures.push(format!("{}: no result", self.binary));
+        }
+        self.told = 0;
+    }
+
+    /// All that one binary said, printed and counted.
+    pub(super) fn ended(&mut self, ended: Ended) {
+        let Ended { title, took, said } = ended;
+        let head = format!("Running {title}");
+        println!("     {head}");
+        self.line(&head);
+        match said {
+            Ok((status, said)) => {
+                print!("{said}");
+                said.lines().for_each(|line| self.line(line));
+                if !status.success() {
+                    println!("error: {status}, {title}");
+                    self.fell();
+                }
             }
-            self.told = 0;
+            Err(error) => {
+                println!("error: {error}, {title}");
+                self.fell();
+            }
+        }
+        self.pace.took(&head, took);
+        self.end(true);
+    }
+
+    fn keep(&mut self) {
+        let Some(said) = self.speaks.take() else { return };
+        self.failures.push(self.binary.clone());
+        let more = said.len().saturating_sub(KEPT);
+        self.failures.extend(said.into_iter().take(KEPT));
+        if more > 0 {
+            self.failures.push(format!("({more} more lines above)"));
+        }
+    }
+
+    /// Says what took long, and what failed once more, each line behind `failed> `: thousands of lines may lie between it
+    /// and the end.
+    pub(super) fn tell(&mut self) {
+        for line in self.pace.tell() {
+            println!("{line}");
+        }
+        for line in mem::take(&mut self.failures) {
+            println!("failed> {line}");
         }
     }
 
     /// The end of one run of cargo.
     pub(super) fn end(&mut self, success: bool) {
+        self.pace.end();
         if !success && !self.any_failed {
             // Neither a test nor a binary: cargo itself.
             self.failed += 1;
+            self.failures.push("cargo itself".to_owned());
         }
         (self.told, self.any_failed) = (0, false);
     }
@@ -74,6 +147,7 @@ fn fails(line: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -94,6 +168,22 @@ mod tests {
         running 1 test\n\
         error: test failed, to rerun pass `-p c --test c`\n\
         Caused by:\n  process didn't exit successfully: `c` (signal: 6, SIGABRT: process abort signal)\n";
+    #[test]
+    fn what_was_run_without_cargo_is_counted_like_what_cargo_ran() {
+        let ended = |script: &str| {
+            let said = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+            let text = String::from_utf8(said.stdout).unwrap();
+            Ended { title: "x".to_owned(), took: std::time::Duration::ZERO, said: Ok((said.status, text)) }
+        };
+        let mut tally = Tally::default();
+        tally.ended(ended("echo 'test result: ok. 3 passed; 0 failed; 0 ignored'"));
+        tally.ended(ended("echo 'test result: FAILED. 1 passed; 2 failed; 0 ignored'; exit 101"));
+        tally.ended(ended("echo 'test result: ok. 4 passed; 0 failed; 0 ignored'; exit 1"));
+        tally.ended(ended("kill -9 $$"));
+        assert_eq!((tally.passed(), tally.failed()), (8, 4));
+        assert_eq!(tally.failures, ["Running x: no result"; 2]);
+    }
+
     const NO_HARNESS: &str = "     Running benches/d.rs (target/debug/deps/d-1)\n";
 
     #[test]
@@ -113,6 +203,19 @@ mod tests {
     fn a_good_result_and_then_a_crash_is_one_failure() {
         let output = [GOOD, "error: test failed, to rerun pass `-p a --lib`\n"].concat();
         assert_eq!(tally(&output, false), (3, 1));
+    }
+
+    #[test]
+    fn what_failed_is_kept_whole_with_its_binary() {
+        let said = "failures:\n\n---- b::c stdout ----\npanicked at b.rs\n\nfailures:\n    b::c\n\n";
+        let (begin, end) = BAD.split_at(BAD.find("test result").unwrap());
+        let mut tally = Tally::default();
+        [GOOD, begin, said, end, GOOD, CRASHED].concat().lines().for_each(|line| tally.line(line));
+        let expected =
+            [&["Running tests/b.rs (target/debug/deps/b-1)"][..], &said.lines().collect::<Vec<_>>()].concat();
+        let (last, kept) = tally.failures.split_last().unwrap();
+        assert_eq!(kept, expected);
+        assert_eq!(last, "Running tests/c.rs (target/debug/deps/c-1): no result");
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::together::complete;
 use super::{Answer, Mine};
 use crate::executor::Handler;
 use crate::executor::attempt::Dropped;
-use crate::executor::claim::Prepared;
 use crate::executor::judge::{Worth, judge};
+use crate::executor::prepare::Prepared;
 use crate::executor::report::Report;
 use crate::executor::settle::PutDown;
 use crate::{Codec, Disposition, Outcome, Rejection, Replies, Split};
@@ -108,9 +109,10 @@ where
                 }
             }
         }
-        let settled = judged.into_iter().map(|(at, mut attempt, mut report, answer)| {
+        let told = complete(&mut judged).await;
+        let settled = judged.into_iter().zip(told).map(|((at, mut attempt, mut report, answer), told)| {
             let inner = inner.clone();
-            async move { (at, attempt.put_down(&mut report, answer, inner, rules).await) }
+            async move { (at, attempt.put_down(&mut report, answer, told, inner, rules).await) }
         });
         for (at, PutDown { output, outcome, kept }) in join_all(settled).await {
             if outcome == Outcome::Ran {

@@ -1,12 +1,12 @@
 //! One shard of the memory store: a map, and when to look at its keys again.
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use hashbrown::HashTable;
 
 use super::entry::{Entry, halves};
-use crate::protocol::purgeable;
-use crate::{Micros, Record, State};
+use crate::protocol::{self, purgeable};
+use crate::{Micros, Record, State, StepRecord};
 
 /// Enough that a shard grows in steps too small to be felt: a map of a million keys doubles 1,024 times a
 /// thousand entries instead of once a million.
@@ -35,6 +35,8 @@ pub(super) struct Shard {
     /// Places under the tick at which they are looked at again: the lease's end first, then the expiry. One that a
     /// record since removed has left behind has another tick than its entry, and is dropped.
     due: BinaryHeap<Reverse<(u32, u32)>>,
+    /// The steps of the keys that have some, and when the record began that they belong to.
+    steps: HashMap<u128, (Micros, Vec<StepRecord>)>,
 }
 
 impl Shard {
@@ -118,6 +120,20 @@ impl Shard {
             self.entries[place as usize] = None;
             self.free.push(place);
         }
+        self.steps.remove(&hash);
+    }
+
+    /// The steps noted since the record began.
+    pub(super) fn steps(&self, hash: u128, begun: Micros) -> Vec<StepRecord> {
+        self.steps.get(&hash).filter(|(since, _)| *since == begun).map(|(_, steps)| steps.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn note(&mut self, hash: u128, begun: Micros, step: &StepRecord) {
+        let (since, steps) = self.steps.entry(hash).or_default();
+        if *since != begun {
+            (*since, *steps) = (begun, Vec::new());
+        }
+        protocol::note(steps, step);
     }
 
     /// Removes at most `at_most` keys whose time has passed, after at most `looks`.

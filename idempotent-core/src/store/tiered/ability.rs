@@ -20,6 +20,10 @@ impl TieredStore {
             purge: durable.purge.map(|_| self as _),
             admin: durable.admin.map(|_| self as _),
             inspect: durable.inspect.map(|_| self as _),
+            // The fast tier knows nothing of what is in flight.
+            journal: durable.journal,
+            // Its runs claim and commit in the durable store, past the fast tier: that holds nothing but facts, which stay true.
+            transact: durable.transact,
         }
     }
 

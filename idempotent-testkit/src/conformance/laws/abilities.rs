@@ -18,6 +18,7 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
             a.purge.is_some(),
             a.admin.is_some(),
             a.inspect.is_some(),
+            a.journal.is_some(),
         ]
     };
     assert_eq!(names(first), names(again), "an ability does not come and go");
@@ -146,7 +147,8 @@ pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
             Some(verdict) => must("release", s.store.release(&ask.held(), &put_down(verdict)).await),
         };
         for woken in watching.map(tokio::spawn) {
-            let mut patience = 100;
+            // A store may have to connect first, on a machine that does other things.
+            let mut patience = 1_000;
             while !woken.is_finished() {
                 patience -= 1;
                 assert!(patience > 0, "nobody was woken by {name}");

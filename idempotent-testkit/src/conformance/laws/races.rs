@@ -24,7 +24,7 @@ async fn race(store: &Patient, round: u32, asks: Vec<ClaimRequest>) -> Vec<Claim
     together::race(round, asks.into_iter().map(claim).collect()).await
 }
 
-fn racers(s: &Subject, key: &str, lease: Duration) -> Vec<ClaimRequest> {
+pub(super) fn racers(s: &Subject, key: &str, lease: Duration) -> Vec<ClaimRequest> {
     (100..100 + RACERS).map(|owner| ClaimRequest { lease, ..s.ask_on(key, owner.into()) }).collect()
 }
 
@@ -36,12 +36,12 @@ pub(super) fn winner(claims: &[Claim]) -> usize {
     won[0]
 }
 
-fn of_round(round: u32) -> String {
+pub(super) fn of_round(round: u32) -> String {
     format!("round {round}")
 }
 
 /// A key for each round, held by owner 1, its lease over.
-async fn overdue(s: &Subject) -> Vec<Fencing> {
+pub(super) async fn overdue(s: &Subject) -> Vec<Fencing> {
     let mut first = Vec::new();
     for round in 0..s.race_rounds() {
         first.push(acquired(s.claim(&s.ask_on(&of_round(round), 1)).await).fencing);

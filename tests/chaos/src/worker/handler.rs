@@ -4,23 +4,22 @@ use std::time::Duration;
 
 use idempotent::{Fencing, Key, Lease, Rejection};
 use idempotent_testkit::history::{Journal, Kind, Line, Token};
-use tokio::sync::oneshot;
 
-use super::Worker;
+use super::Hands;
 use crate::mortal::die;
 use crate::resource::Row;
 use crate::time;
 use crate::wire::{Dies, Ends, Message, News, line};
 
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     for_good: bool,
 }
 
 impl Failure {
     const ONCE: Self = Self { for_good: false };
 
-    pub(super) fn is_for_good(&self) -> bool {
+    pub(crate) fn is_for_good(&self) -> bool {
         self.for_good
     }
 }
@@ -31,8 +30,8 @@ impl From<Rejection> for Failure {
     }
 }
 
-impl Worker {
-    pub(super) async fn handle(&self, key: &Key, message: &Message, dies: Option<Dies>) -> Result<String, Failure> {
+impl Hands {
+    pub(crate) async fn handle(&self, key: &Key, message: &Message, dies: Option<Dies>) -> Result<String, Failure> {
         // Every run has one.
         let lease = Lease::current().ok_or(Failure::ONCE)?;
         let token = self.store.owner(key, lease.fencing()).map(|owner| Token(owner.0)).ok_or(Failure::ONCE)?;
@@ -70,9 +69,7 @@ impl Worker {
 
     /// The resource that refuses old numbers. It is outside of this process, and may have written what nobody heard of.
     async fn ask(&self, key: &Key, token: Token, fencing: Fencing) -> Result<bool, Failure> {
-        let (waits, written) = oneshot::channel();
-        let effect = self.number();
-        self.answers().written.insert(effect, waits);
+        let (effect, written) = self.asks();
         self.tell(News::Write { effect, key: key.as_str().to_owned(), token, fence: fencing.0 });
         written.await.map_err(|_| Failure::ONCE)
     }

@@ -43,8 +43,8 @@ impl Worker {
             memory: MEMORY,
             display: None,
         };
-        let Ok(Claim::Acquired(grant)) = self.store.claim(&request).await else { return None };
-        self.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
+        let Ok(Claim::Acquired(grant)) = self.hands.store.claim(&request).await else { return None };
+        self.hands.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
         // It may know its number or not.
         let known = |fencing: Fencing| delivery.is_multiple_of(2).then_some(fencing);
         let held = Held { key: key.clone(), owner, fencing: known(grant.fencing) };
@@ -58,9 +58,9 @@ impl Worker {
         for _ in 0..TRIES {
             tokio::time::sleep(pause).await;
             let settled = match verb {
-                Verb::Renew => self.store.renew(held, lease).await,
-                Verb::Complete => self.store.complete(held, &completion(held)).await,
-                Verb::Release => self.store.release(held, &release()).await,
+                Verb::Renew => self.hands.store.renew(held, lease).await,
+                Verb::Complete => self.hands.store.complete(held, &completion(held)).await,
+                Verb::Release => self.hands.store.release(held, &release()).await,
             };
             match (verb, settled) {
                 (_, Err(_)) => {}

@@ -1,0 +1,62 @@
+//! What messages cost over RabbitMQ: `cargo xtask bench mq`.
+//!
+//! One queue, filled before it is consumed, in several ways: by a bare client that acknowledges, and by the consumer
+//! runtime without keys, and with keys in memory and in Redis. Each figure stands beside that of the bare client in the
+//! same round, taken in turns, so that a noisy machine slows both. Ratios are medians of the ratios within a round.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+#[path = "../redis/cpu.rs"]
+mod cpu;
+mod frames;
+mod queue;
+#[path = "../core/report.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod report;
+#[path = "../core/rounds.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod rounds;
+mod slices;
+mod ways;
+
+use idempotent_testkit::servers::{RabbitServer, RedisServer};
+
+use crate::queue::PREFETCH;
+use crate::report::{Goal, Report};
+use crate::slices::{Rounds, Taken};
+use crate::ways::{Place, Way};
+
+/// What is compared with the bare client, and what its messages a second are to come to.
+const COMPARED: [(&str, Way, Goal); 4] = [
+    ("one by one", Way::OneByOne, Goal::None),
+    ("unprotected", Way::Unprotected, Goal::AtLeast(0.95)),
+    ("memory", Way::Memory, Goal::AtLeast(0.9)),
+    ("redis", Way::Redis, Goal::AtLeast(0.6)),
+];
+
+fn main() {
+    let report = Report::from_args("mq");
+    report.title();
+    let case = "to bare";
+    let wanted: Vec<_> = COMPARED.iter().filter(|(name, ..)| report.wants(name, case)).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let (rabbit, redis) = (RabbitServer::start(), RedisServer::start());
+    let place = Place::new(&rabbit, &redis);
+    let ways = std::iter::once(Way::Bare).chain(wanted.iter().map(|(_, way, _)| *way)).collect();
+    let rounds = Rounds::take(&report, &place, &redis, ways);
+    for (name, way, goal) in &wanted {
+        let pair = |what: &str, unit, figure: fn(&Taken) -> f64, goal| {
+            let pair = rounds.pair(*way, Way::Bare, figure);
+            report.pair((name, &format!("{case}{what}"), Some(PREFETCH)), unit, pair, goal);
+        };
+        pair("", "messages/s", Taken::rate, *goal);
+        pair(", CPU here", "us", Taken::cpu, Goal::None);
+    }
+    for (name, way, _) in std::iter::once(&("bare", Way::Bare, Goal::None)).chain(wanted) {
+        let asked = frames::count(&report, &place, &rabbit, &redis, *way);
+        let value = |what: &str, figure| report.value((name, what, Some(PREFETCH)), "a message", figure, Goal::None);
+        value("frames sent", asked.frames);
+        value("writes to the broker", asked.writes);
+        value("calls of the store", asked.calls);
+    }
+}

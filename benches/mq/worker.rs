@@ -1,0 +1,54 @@
+//! The worker whose memory is looked at.
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use idempotent::mq::{Consumer, KeyFrom, Message, Messages, Schedule, Verdict};
+use idempotent::rabbitmq::{Queue, RabbitSource};
+use idempotent::{CacheOptions, Executor, Lease, RedisStore};
+
+use crate::queue::{PREFETCH, QUEUE};
+
+/// What its arguments begin with.
+pub const WORD: &str = "worker";
+/// Consumed keys kept in mind: full long before the first tenth of the way is over.
+const KEYS: usize = 20_000;
+
+/// Consumes until it is killed, and says how many it has acknowledged.
+pub fn run(rabbit: &str, redis: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut options = CacheOptions::default();
+        // Room for results is room for more keys, too, as long as there are none.
+        (options.keys, options.result_bytes) = (KEYS, 0);
+        let store = RedisStore::builder(redis).cache(options).connect().await.unwrap();
+        let executor = Executor::new(store);
+        let source = RabbitSource::builder(rabbit, Queue::classic(QUEUE)).build().unwrap();
+        let handling = Messages::raw().keyed(KeyFrom::message_id()).run(handle);
+        let consumer = Consumer::builder(source, QUEUE, &executor).concurrency(PREFETCH).prefetch(PREFETCH);
+        let consumer = consumer.schedule(Schedule::list([Duration::from_millis(100)])).build(handling).unwrap();
+        let counters = consumer.counters();
+        let telling = async {
+            let mut told = 0;
+            loop {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let acked = counters.counts().acked;
+                if acked > told {
+                    told = acked;
+                    // Nobody listens any more: it is about to be killed.
+                    let _ = writeln!(stdout(), "{acked}");
+                }
+            }
+        };
+        consumer.run(telling).await.unwrap();
+    });
+}
+
+/// One of ten fails at first.
+async fn handle(message: Message<()>) -> Verdict {
+    let number = message.delivery.id.as_deref().and_then(|id| id.rsplit('-').next()?.parse::<u64>().ok());
+    let first = Lease::current().is_none_or(|lease| lease.attempt() == 1);
+    match number {
+        Some(number) if first && number % 10 == 7 => Verdict::Again { after: None, error: "not yet".into() },
+        _ => Verdict::Done,
+    }
+}

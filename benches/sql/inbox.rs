@@ -1,0 +1,81 @@
+//! Effect and marker in one transaction: beside a marker by hand in it, and beside the effect alone.
+
+use idempotent::{Call, Executor, Inbox, PostgresStore, Rejection};
+use idempotent_testkit::servers::PostgresServer;
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, Postgres};
+use sqlx::query;
+
+use crate::by_hand::id;
+use crate::cases::CONCURRENCIES;
+use crate::keys;
+use crate::report::{Goal, Report};
+
+const STORE: &str = "postgres";
+pub const TO_HAND: &str = "inbox, to an insert by hand";
+pub const TO_NONE: &str = "inbox, to its handler alone";
+const ROUNDS: u64 = 7;
+/// Messages of a round, by concurrency.
+const MESSAGES: [u64; 2] = [64, 512];
+const TO_HAND_GOALS: [f64; 2] = [0.9, 0.9];
+const TO_NONE_GOALS: [f64; 2] = [0.9, 0.8];
+/// Numbers that nobody else has.
+const FROM: u64 = 1 << 45;
+
+pub async fn all(report: &Report, server: &PostgresServer) {
+    if !report.wants(STORE, TO_HAND) && !report.wants(STORE, TO_NONE) {
+        return;
+    }
+    let store = PostgresStore::builder(server.url()).connections(16).table("inbox").create(true).open().await.unwrap();
+    let inbox = Inbox::<Postgres>::new(&Executor::new(store));
+    let pool = PgPoolOptions::new().max_connections(16).test_before_acquire(false);
+    let pool = pool.connect(&server.url()).await.unwrap();
+    for table in ["CREATE TABLE effect (id bytea)", "CREATE TABLE inbox_by_hand (id bytea PRIMARY KEY, at timestamptz)"]
+    {
+        query(table).execute(&pool).await.unwrap();
+    }
+    let mut from = FROM;
+    for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
+        let rounds = report.rounds(ROUNDS, MESSAGES[at], tasks);
+        for (case, marked, goals) in [(TO_HAND, true, TO_HAND_GOALS), (TO_NONE, false, TO_NONE_GOALS)] {
+            if !report.wants(STORE, case) {
+                continue;
+            }
+            let (inbox, pool) = (inbox.clone(), pool.clone());
+            let ours = move |number| {
+                let inbox = inbox.clone();
+                async move { run(&inbox, number).await }
+            };
+            let floor = move |number| {
+                let pool = pool.clone();
+                async move { by_hand(&pool, number, marked).await }
+            };
+            let pair = rounds.nanos(from, ours, floor).await.rates();
+            from += rounds.rounds * rounds.operations;
+            let goal = Goal::AtLeast(goals[at]);
+            report.pair((STORE, case, usize::try_from(tasks).ok()), "runs/s", pair, goal);
+        }
+    }
+}
+
+async fn run(inbox: &Inbox<Postgres>, number: u64) {
+    let handler = async |mut transaction: idempotent::InboxTransaction<Postgres>| {
+        effect(&mut transaction, number).await;
+        Ok::<(), Rejection>(())
+    };
+    inbox.run(Call::new(keys::identity(number)), handler).await.unwrap();
+}
+
+async fn by_hand(pool: &PgPool, number: u64, marked: bool) {
+    let mut transaction = pool.begin().await.unwrap();
+    if marked {
+        let mark =
+            query("INSERT INTO inbox_by_hand VALUES ($1, now()) ON CONFLICT DO NOTHING").bind(id(number).to_vec());
+        assert_eq!(mark.execute(&mut *transaction).await.unwrap().rows_affected(), 1);
+    }
+    effect(&mut transaction, number).await;
+    transaction.commit().await.unwrap();
+}
+
+async fn effect(connection: &mut PgConnection, number: u64) {
+    query("INSERT INTO effect VALUES ($1)").bind(id(number).to_vec()).execute(connection).await.unwrap();
+}

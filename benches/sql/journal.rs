@@ -1,0 +1,49 @@
+//! A step of a run is one statement: beside one INSERT.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::{Held, OwnerToken, StepRecord, StepState};
+
+use crate::by_hand::VALUE;
+use crate::cases::Side;
+use crate::keys;
+use crate::purge::request;
+use crate::report::{Goal, Report};
+
+pub const CASE: &str = "step of a run, to one INSERT";
+const ROUNDS: u64 = 9;
+const STEPS: u64 = 64;
+/// Steps of a run.
+const EACH: u64 = 8;
+/// Numbers that nobody else has.
+const FROM: u64 = 1 << 44;
+
+pub async fn all(report: &Report, side: &Side) {
+    if !report.wants(side.name, CASE) {
+        return;
+    }
+    let rounds = report.rounds(ROUNDS, STEPS, 1);
+    let requests: Vec<_> = (0..rounds.rounds * rounds.operations / EACH).map(|run| request(FROM + run)).collect();
+    for claim in side.store.abilities().batch.unwrap().claim_all(&requests).await {
+        claim.unwrap();
+    }
+    let (store, by_hand) = (side.store.clone(), side.by_hand.clone());
+    let ours = move |number: u64| {
+        let store = store.clone();
+        async move {
+            let run = FROM + number / EACH;
+            let held = Held::unanswered(keys::identity(run).key("bench").unwrap(), OwnerToken(u128::from(run)));
+            let place = u32::try_from(number % EACH).unwrap();
+            let (name, value) = (Arc::from(format!("step {place}")), Some(Arc::from(VALUE)));
+            let step = StepRecord { name, place, state: StepState::Done, value };
+            let journal = store.abilities().journal.unwrap();
+            journal.note(&held, &step, Duration::from_secs(3_600)).await.unwrap();
+        }
+    };
+    let insert = move |number: u64| {
+        let by_hand = by_hand.clone();
+        async move { by_hand.step(number).await }
+    };
+    let pair = rounds.nanos(0, ours, insert).await.rates();
+    report.pair((side.name, CASE, Some(1)), "steps/s", pair, Goal::None);
+}

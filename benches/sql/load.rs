@@ -1,0 +1,67 @@
+//! What runs over SQL databases cost: `cargo xtask bench sql`.
+//!
+//! Each figure stands beside a floor: the same effect by two statements by hand, with the same guards and the database's
+//! clock (MariaDB: bare ones), in the same database, in the same run and in turns with it, so that a noisy machine slows
+//! both. Databases wait for the disk with every commit. Ratios are medians of the ratios within a round.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+mod batches;
+mod by_hand;
+mod cases;
+mod inbox;
+mod journal;
+#[path = "../core/keys.rs"]
+mod keys;
+mod mariadb;
+mod ours;
+mod partitions;
+mod postgres;
+mod purge;
+#[path = "../core/report.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod report;
+#[path = "../core/rounds.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod rounds;
+mod sqlite;
+
+use crate::cases::Side;
+use crate::report::Report;
+
+fn main() {
+    let report = Report::from_args("sql");
+    report.title();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        if wanted(&report, "postgres") || partitions::wanted(&report) {
+            let server = idempotent_testkit::servers::PostgresServer::start();
+            let side = postgres::side(&server).await;
+            all(&report, &side).await;
+            inbox::all(&report, &server).await;
+            partitions::all(&report, &server, &side).await;
+        }
+        if wanted(&report, "mariadb") {
+            let server = idempotent_testkit::servers::MariaDbServer::start();
+            all(&report, &mariadb::side(&server).await).await;
+        }
+        if wanted(&report, "sqlite") {
+            let folder = tempfile::tempdir().unwrap();
+            all(&report, &sqlite::side(folder.path()).await).await;
+        }
+    });
+}
+
+/// Whether a server, or a file, is needed at all.
+fn wanted(report: &Report, store: &str) -> bool {
+    let of_all = [cases::FRESH, cases::DUPLICATE, cases::CACHED, batches::CASE, journal::CASE, purge::CASE];
+    let of_postgres = [inbox::TO_HAND, inbox::TO_NONE];
+    let cases = of_all.iter().chain(of_postgres.iter().filter(|_| store == "postgres"));
+    cases.into_iter().any(|case| report.wants(store, case))
+}
+
+async fn all(report: &Report, side: &Side) {
+    cases::fresh_and_duplicates(report, side).await;
+    cases::cached(report, side).await;
+    batches::all(report, side).await;
+    journal::all(report, side).await;
+    purge::all(report, side).await;
+}

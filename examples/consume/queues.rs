@@ -1,0 +1,112 @@
+//! `--source`: a queue of a real broker. What is particular to one is in its own file.
+#[path = "queues/listen.rs"]
+mod listen;
+#[path = "queues/outgoing.rs"]
+mod outgoing;
+#[path = "queues/rabbitmq.rs"]
+mod rabbitmq;
+#[path = "queues/redis_streams.rs"]
+mod redis_streams;
+#[cfg(feature = "rocketmq")]
+#[path = "queues/rocketmq.rs"]
+mod rocketmq;
+#[path = "queues/url.rs"]
+mod url;
+
+use std::sync::Arc;
+
+use anyhow::bail;
+
+use self::rabbitmq::RabbitMq;
+use self::redis_streams::RedisStreams;
+#[cfg(feature = "rocketmq")]
+use self::rocketmq::RocketMq;
+use self::url::SourceUrl;
+use crate::Job;
+use crate::args::Args;
+use crate::input::Input;
+use crate::screen::Screen;
+use crate::summary::Over;
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) enum Queue {
+    RabbitMq(RabbitMq),
+    RedisStreams(RedisStreams),
+    #[cfg(feature = "rocketmq")]
+    RocketMq(RocketMq),
+}
+
+impl Queue {
+    pub(crate) fn parse(source: &str) -> anyhow::Result<Self> {
+        let url = SourceUrl::parse(source)?;
+        match url.scheme() {
+            "rabbitmq" | "amqp" | "amqps" => Ok(Self::RabbitMq(RabbitMq::of(url)?)),
+            "redis-streams" => Ok(Self::RedisStreams(RedisStreams::of(url)?)),
+            #[cfg(feature = "rocketmq")]
+            "rocketmq" => Ok(Self::RocketMq(RocketMq::of(url)?)),
+            #[cfg(not(feature = "rocketmq"))]
+            "rocketmq" => bail!(
+                "--source rocketmq:// needs the feature rocketmq: cargo run --features rocketmq --example consume"
+            ),
+            other => bail!(
+                "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams:// and rocketmq://"
+            ),
+        }
+    }
+
+    /// Makes sure that it is there.
+    pub(crate) async fn declare(&self) -> anyhow::Result<()> {
+        match self {
+            Self::RabbitMq(queue) => queue.source().await.map(drop),
+            Self::RedisStreams(stream) => stream.source().await.map(drop),
+            #[cfg(feature = "rocketmq")]
+            Self::RocketMq(topic) => topic.source().await.map(drop),
+        }
+    }
+
+    /// Sends each line that is not blank, and knows that it arrived.
+    pub(crate) async fn publish(&self, input: Input, screen: &Screen) -> anyhow::Result<()> {
+        let (from, lines) = (input.source.to_string(), outgoing::read(input));
+        let sent = match self {
+            Self::RabbitMq(queue) => queue.publish(lines).await?,
+            Self::RedisStreams(stream) => stream.publish(lines).await?,
+            #[cfg(feature = "rocketmq")]
+            Self::RocketMq(topic) => topic.publish(lines).await?,
+        };
+        screen.say(&format!("{sent} messages published from {from} to {self}"));
+        Ok(())
+    }
+
+    /// Consumes until it is told to stop, or nothing more comes.
+    pub(crate) async fn consume(&self, job: &Arc<Job>, args: &Args, process: &str) -> anyhow::Result<Over> {
+        let listening = listen::Listening { job, args, process, from: self.to_string() };
+        match self {
+            Self::RabbitMq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
+            Self::RedisStreams(stream) => listening.run(stream.source().await?, stream.dead_letters()).await,
+            #[cfg(feature = "rocketmq")]
+            Self::RocketMq(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
+        }
+    }
+}
+
+/// Without user and password.
+impl std::fmt::Display for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RabbitMq(queue) => queue.fmt(f),
+            Self::RedisStreams(stream) => stream.fmt(f),
+            #[cfg(feature = "rocketmq")]
+            Self::RocketMq(topic) => topic.fmt(f),
+        }
+    }
+}
+
+/// An error with those underneath it, in one line.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}

@@ -1,0 +1,111 @@
+//! Redis Streams: a stream, read as one consumer of a group.
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use idempotent::redis_streams::{Start, StreamsSource};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, RedisError};
+use tokio::time::{Instant, sleep};
+
+use super::outgoing::{Lines, Outgoing};
+use super::told;
+use super::url::{SourceUrl, shown};
+
+#[derive(Debug)]
+pub(crate) struct RedisStreams {
+    /// With a password.
+    url: String,
+    shown: String,
+    stream: String,
+    group: String,
+}
+
+/// Of a message, beside its body: the same for a line that is published twice.
+const ID: &str = "id";
+/// A worker that is killed costs as much as its leases do.
+const MIN_IDLE: Duration = Duration::from_secs(5);
+/// Entries of one trip.
+const TOGETHER: usize = 64;
+/// For how long a server that is away is waited for, and between two tries.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl RedisStreams {
+    pub(crate) fn of(mut source: SourceUrl) -> anyhow::Result<Self> {
+        let (stream, group) = (source.need("stream", "stream")?, source.need("group", "group")?);
+        let url = source.into_url("redis", "stream and group")?;
+        Ok(Self { shown: shown(&url), url: url.into(), stream, group })
+    }
+
+    pub(crate) async fn source(&self) -> anyhow::Result<StreamsSource> {
+        let source = StreamsSource::builder(&self.url, self.stream.as_str(), self.group.as_str())
+            .declare(Start::Beginning)
+            .min_idle(MIN_IDLE)
+            .id_field(ID);
+        source.connect().await.map_err(|error| {
+            anyhow!("cannot use {self}: {}; is Redis there, and may the user of --source use the stream?", told(&error))
+        })
+    }
+
+    /// How many were sent, all of them answered with an entry's id.
+    pub(crate) async fn publish(&self, mut lines: Lines) -> anyhow::Result<u64> {
+        let mut publishing = Publishing { client: Client::open(self.url.as_str())?, connection: None };
+        let (mut some, mut sent) = (Vec::new(), 0);
+        while lines.recv_many(&mut some, TOGETHER).await > 0 {
+            let messages = some.drain(..).collect::<anyhow::Result<Vec<_>>>()?;
+            let first = messages.first().map_or(0, |message| message.number);
+            let added = publishing.insist(&self.stream, &messages).await;
+            added.map_err(|error| anyhow!("line {first} and after it for {self}: {}", told(&error)))?;
+            sent += messages.len() as u64;
+        }
+        Ok(sent)
+    }
+
+    pub(crate) fn dead_letters(&self) -> String {
+        format!("the stream {}:dead", self.stream)
+    }
+}
+
+struct Publishing {
+    client: Client,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl Publishing {
+    /// Again and again for a while. What went through unheard is then there twice, under one id.
+    async fn insist(&mut self, stream: &str, messages: &[Outgoing]) -> Result<(), RedisError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.add(stream, messages).await {
+                Err(error) if Instant::now() + PAUSE < end && is_away(&error) => {
+                    self.connection = None;
+                    sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn add(&mut self, stream: &str, messages: &[Outgoing]) -> Result<(), RedisError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(self.client.get_multiplexed_async_connection().await?),
+        };
+        let mut adding = redis::pipe();
+        for Outgoing { id, body, .. } in messages {
+            adding.cmd("XADD").arg(stream).arg("*").arg(ID).arg(id).arg("body").arg(body).ignore();
+        }
+        adding.query_async(connection).await
+    }
+}
+
+fn is_away(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
+}
+
+impl fmt::Display for RedisStreams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the stream {} at {}", self.stream, self.shown)
+    }
+}

@@ -1,0 +1,38 @@
+//! The completions of a batch, in one trip.
+use super::super::attempt::Attempt;
+use super::super::drain::Phase;
+use super::super::judge::Judged;
+use super::super::report::Report;
+use super::super::settle::{Told, no_answer};
+
+/// An item that was handled, and what its answer came to.
+type Handled<'e, V, F> = (usize, Attempt<'e>, Report<'e>, Judged<V, F>);
+
+/// Completes those that are done with one call of the store, where it can: what it said to each. None: it was not asked.
+pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Option<Told>> {
+    let mut told: Vec<_> = handled.iter().map(|_| None).collect();
+    let done = (0..handled.len()).filter(|at| matches!(handled[*at].3, Judged::Done(..)));
+    let done: Vec<usize> = done.collect();
+    let [first, _, ..] = done[..] else { return told };
+    let executor = handled[first].1.executor;
+    let Some(batch) = executor.0.store.abilities().batch else { return told };
+    let now = executor.0.clock.now();
+    let (mut completions, mut until) = (Vec::with_capacity(done.len()), None);
+    for (_, attempt, _, judged) in handled {
+        if let Judged::Done(_, kept) = judged {
+            let completion = attempt.completion(kept.clone());
+            completions.push((attempt.lease.held().clone(), completion));
+            let own = attempt.gives_up_at(now);
+            until = Some(until.map_or(own, |others| own.min(others)));
+        }
+    }
+    let until = until.unwrap_or(now);
+    let answers = executor.before(until, batch.complete_all(&completions)).await;
+    let is_last = answers.is_none() && executor.0.gate.has_reached(Phase::Closed) && executor.0.clock.now() < until;
+    let mut answers = answers.into_iter().flatten();
+    for at in done {
+        let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));
+        told[at] = Some(Told { answer, is_last });
+    }
+    told
+}

@@ -1,0 +1,109 @@
+//! A call made ready to be claimed, with all that can be refused before the store is asked.
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::report::Report;
+use super::{Call, Executor};
+use crate::context::Frame;
+use crate::policy::Terms;
+use crate::transaction::OneRun;
+use crate::{ClaimRequest, Fencing, Held, Identity, Key, OnConsumed, OwnerToken, Rejection, Scene, Store};
+
+/// A call made ready to be claimed.
+pub(super) struct Prepared {
+    pub(super) request: ClaimRequest,
+    pub(super) terms: Terms,
+    message: Option<Arc<str>>,
+    /// The key must have been issued before.
+    pub(super) issued: bool,
+    /// Inside another run: that one may finish while the executor drains, and so may this.
+    pub(super) inside: bool,
+    /// A store of its own, whose steps are those of its transaction.
+    pub(super) via: Option<Arc<dyn OneRun>>,
+}
+
+impl Prepared {
+    pub(super) fn held(&self, fencing: Option<Fencing>) -> Held {
+        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
+
+    /// Where the run is claimed, completed and released.
+    pub(super) fn store<'s>(&'s self, executor: &'s Executor) -> &'s dyn Store {
+        self.via.as_deref().map_or(&*executor.0.store, |own| own)
+    }
+
+    pub(super) fn refuses_duplicates(&self) -> bool {
+        self.terms.on_consumed == OnConsumed::Refuse
+    }
+
+    /// What a duplicate in flight is told.
+    pub(super) fn in_flight(&self, retry_after: Duration) -> Rejection {
+        Rejection::InFlight { retry_after, message: self.message.clone() }
+    }
+
+    /// What a duplicate that gets no result is told, with this much left of the window.
+    pub(super) fn duplicate(&self, rest: Duration) -> Rejection {
+        let retry_after = (!self.terms.window.is_zero()).then_some(rest);
+        Rejection::Duplicate { retry_after, message: self.message.clone() }
+    }
+}
+
+impl Executor {
+    /// Everything that can be refused without asking the store.
+    pub(super) fn prepare(
+        &self,
+        call: Call,
+        frame: &Frame,
+        report: &mut Report<'_>,
+    ) -> Result<Box<Prepared>, Rejection> {
+        let Call { identity, fingerprint, policy, message, issued, via } = call;
+        let key = identity.key(&self.0.namespace)?;
+        report.keyed(&key);
+        // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.
+        let policy = if issued.is_some() { policy.window(Duration::ZERO) } else { policy };
+        let mut terms = self.terms(&identity.scene, policy)?;
+        if let Some(ttl) = issued {
+            terms.of_token(ttl);
+        }
+        let via = via.map(|via| via.under(&mut terms)).transpose()?;
+        if let Some(scope) = frame.runs(&key) {
+            return Err(Rejection::Nested { scope: scope.into() });
+        }
+        // What runs may finish, with the runs inside it.
+        let inside = frame.is_inside();
+        if let Some(redelivery) = frame.redelivery.as_ref().filter(|_| !inside && identity.scene == Scene::Mq) {
+            terms.fits(redelivery)?;
+        }
+        if self.is_draining() && !inside {
+            return Err(self.draining());
+        }
+        let fingerprint = fingerprint?;
+        // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
+        let owner = OwnerToken(self.0.entropy.bits()?.max(1));
+        let mut request = request(&identity, key, owner, fingerprint, &terms);
+        if issued.is_some() {
+            // Its issue is on record as an attempt.
+            request.max_attempts = request.max_attempts.saturating_add(1);
+        }
+        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, via }))
+    }
+}
+
+fn request(
+    identity: &Identity,
+    key: Key,
+    owner: OwnerToken,
+    fingerprint: Option<crate::Fingerprint>,
+    terms: &Terms,
+) -> ClaimRequest {
+    ClaimRequest {
+        key,
+        owner,
+        lease: terms.lease,
+        fingerprint,
+        max_attempts: terms.max_attempts(),
+        on_expiry: terms.on_expiry,
+        memory: terms.memory,
+        display: identity.display(terms.display_key),
+    }
+}

@@ -1,0 +1,181 @@
+//! `transaction = tx`: a parameter that callers do not pass. The run begins it, lends it to the body, and ends it.
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{Error, Expr, ExprCall, ExprPath, FnArg, Ident, Lifetime, Pat, Result, Type};
+
+use crate::item::Function;
+use crate::suggest::did_you_mean;
+
+/// What the argument says, and the parameter it names.
+pub(crate) struct Transaction {
+    name: Ident,
+    leased: bool,
+    /// The parameter's name as it is written, and the type behind its reference.
+    parameter: Option<(Pat, Type)>,
+}
+
+impl Transaction {
+    pub(crate) fn of(value: &Expr) -> Result<Self> {
+        let (name, leased) = match value {
+            Expr::Call(ExprCall { func, args, .. }) if word(func).is_some_and(|word| word == "leased") => {
+                (args.first().filter(|_| args.len() == 1).and_then(word), true)
+            }
+            value => (word(value), false),
+        };
+        let name = name.filter(|name| *name != "self").ok_or_else(|| {
+            Error::new_spanned(
+                value,
+                "`transaction` names a parameter, `transaction = tx`, or `transaction = leased(tx)` for a claim by a lease \
+                 before it",
+            )
+        })?;
+        Ok(Self { name: name.clone(), leased, parameter: None })
+    }
+
+    /// Takes the parameter off the function.
+    pub(crate) fn take(&mut self, function: &mut Function) -> Result<()> {
+        if function.sig.asyncness.is_none() {
+            // By what `#[async_trait]` made of it callers would have to name its lifetimes.
+            let text = "`transaction` does not work where `#[async_trait]` has run: let the trait's function call a free \
+                        one, and put `#[idempotent]` on that";
+            return Err(Error::new(self.name.span(), text));
+        }
+        let (mut found, mut left, mut names) = (None, Punctuated::new(), Vec::new());
+        for input in std::mem::take(&mut function.sig.inputs) {
+            match named(&input) {
+                Some(name) if *name == self.name => found = Some(input),
+                name => {
+                    names.extend(name.map(|name| name.unraw().to_string()));
+                    left.push(input);
+                }
+            }
+        }
+        function.sig.inputs = left;
+        let Some(FnArg::Typed(parameter)) = found else { return Err(self.missing(&names)) };
+        let Type::Reference(reference) = &*parameter.ty else { return Err(not_a_reference(&parameter.ty)) };
+        if reference.mutability.is_none() {
+            return Err(not_a_reference(&parameter.ty));
+        }
+        let mut ty = (*reference.elem).clone();
+        Forever.visit_type_mut(&mut ty);
+        self.parameter = Some(((*parameter.pat).clone(), ty));
+        Ok(())
+    }
+
+    fn missing(&self, names: &[String]) -> Error {
+        let meant = did_you_mean(&self.name.unraw().to_string(), names.iter().map(String::as_str));
+        let text = format!(
+            "no parameter named `{0}`{meant}; add `{0}: &mut Transaction<'_, Db>`, which callers do not pass: the run \
+             begins it",
+            self.name
+        );
+        Error::new(self.name.span(), text)
+    }
+
+    /// A statement that makes the call one within a transaction.
+    pub(crate) fn setup(&self, private: &TokenStream) -> TokenStream {
+        let Some((_, ty)) = &self.parameter else { return TokenStream::new() };
+        let mode = if self.leased { quote!(Leased) } else { quote!(Inside) };
+        let site = proc_macro2::Span::mixed_site();
+        let within = quote_spanned!(site.located_at(ty.span())=> #private::within::<#ty>);
+        quote_spanned!(site=>
+            let (__idempotent_call, __idempotent_lender) =
+                #within(__idempotent_with.as_ref(), __idempotent_call, #private::ClaimMode::#mode);
+        )
+    }
+
+    /// Statements before the body.
+    pub(crate) fn lend(&self) -> TokenStream {
+        let Some((pat, ty)) = &self.parameter else { return TokenStream::new() };
+        quote_spanned!(proc_macro2::Span::mixed_site()=>
+            let mut __idempotent_lent = __idempotent_lender.lend();
+            let #pat: &mut #ty = &mut __idempotent_lent;
+        )
+    }
+}
+
+/// What a parameter is called.
+fn named(input: &FnArg) -> Option<&Ident> {
+    match input {
+        FnArg::Typed(arg) => match &*arg.pat {
+            Pat::Ident(pat) => Some(&pat.ident),
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    }
+}
+
+fn word(value: &Expr) -> Option<&Ident> {
+    match value {
+        Expr::Path(ExprPath { path, qself: None, .. }) => path.get_ident(),
+        _ => None,
+    }
+}
+
+fn not_a_reference(ty: &Type) -> Error {
+    Error::new_spanned(
+        ty,
+        "the transaction of a run is lent: its parameter is `&mut Transaction<'_, Db>`, and the run commits it",
+    )
+}
+
+/// It is the run's own, so it borrows from nobody.
+struct Forever;
+
+impl VisitMut for Forever {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        lifetime.ident = Ident::new("static", lifetime.ident.span());
+        visit_mut::visit_lifetime_mut(self, lifetime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use quote::ToTokens;
+
+    use super::*;
+
+    fn taken(argument: &str, function: &str) -> Result<String> {
+        let mut function = Function::of(function.parse().unwrap())?;
+        let mut transaction = Transaction::of(&syn::parse_str(argument)?)?;
+        transaction.take(&mut function)?;
+        let (_, ty) = transaction.parameter.unwrap();
+        let text = format!("{} {} {}", transaction.leased, ty.to_token_stream(), function.sig.to_token_stream());
+        Ok(text.replace(' ', ""))
+    }
+
+    #[test]
+    fn the_parameter_is_taken_off_wherever_it_stands_and_its_lifetimes_with_it() {
+        for (argument, function, want) in [
+            ("tx", "async fn f(tx: &mut Transaction<'_, Db>, a: A) {}", "falseTransaction<'static,Db>asyncfnf(a:A)"),
+            ("leased(tx)", "async fn f(&self, tx: &mut Tx<'_>) {}", "trueTx<'static>asyncfnf(&self)"),
+            ("r#tx", "async fn f(a: A, mut r#tx: &'a mut m::Tx, b: B) {}", "falsem::Txasyncfnf(a:A,b:B)"),
+        ] {
+            assert_eq!(taken(argument, function).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_parameter_is_told() {
+        let free = "async fn f(order: Order, txn: &mut Tx<'_>, owned: Tx<'static>, shared: &Tx<'_>) {}";
+        for (argument, want) in [
+            ("tx", "no parameter named `tx`; did you mean `txn`?"),
+            ("leased(nothing)", "no parameter named `nothing`; add `nothing: &mut Transaction<'_, Db>`"),
+            ("owned", "the transaction of a run is lent"),
+            ("shared", "the transaction of a run is lent"),
+            ("\"tx\"", "`transaction` names a parameter"),
+            ("self.tx", "`transaction` names a parameter"),
+            ("leased(a, b)", "`transaction = leased(tx)` for a claim by a lease"),
+        ] {
+            let error = taken(argument, free).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(want), "{argument}: {error}");
+        }
+        let boxed = taken("tx", "fn f(tx: &mut Tx) -> B { Box::pin(async move { 1 }) }").err().unwrap();
+        assert!(boxed.to_string().contains("`#[async_trait]`"), "{boxed}");
+    }
+}

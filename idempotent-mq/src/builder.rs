@@ -1,0 +1,225 @@
+//! Setting up a consumer; nonsense is refused here, before the first delivery.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Executor, Identity, Key, Policy, Redelivery, Scene};
+
+use crate::decide::Rules;
+use crate::work::{Desk, Work};
+use crate::{Capabilities, Consumer, Delays, Handling, Schedule, Settle, SetupError, Source};
+
+/// Sets up a [`Consumer`].
+#[must_use]
+pub struct ConsumerBuilder<S: Source> {
+    source: S,
+    desk: Desk,
+    concurrency: usize,
+    prefetch: Option<usize>,
+    grace: Duration,
+    schedule: Option<Schedule>,
+    max_deliveries: Option<u32>,
+    alert_after: u32,
+    short_retention: bool,
+}
+
+/// A consumer's parts, checked.
+pub(crate) struct Parts<S: Source> {
+    pub(crate) source: S,
+    pub(crate) desk: Desk,
+    pub(crate) work: Arc<dyn Work>,
+    pub(crate) settler: Arc<dyn Settle<S::Tag>>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) rules: Rules,
+    pub(crate) max_deliveries: Option<u32>,
+    pub(crate) alert_after: u32,
+    pub(crate) concurrency: usize,
+    pub(crate) prefetch: usize,
+    pub(crate) grace: Duration,
+}
+
+/// By the broker's count every deferral is a delivery, so its limit must be far from that of attempts.
+const DELIVERIES_PER_RUN: u32 = 10;
+const DELIVERIES_AT_LEAST: u32 = 100;
+/// Random bits that stand for the most that jitter adds.
+const LONGEST: u128 = 2_000;
+
+impl<S: Source> ConsumerBuilder<S> {
+    pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
+        Self {
+            source,
+            desk: Desk { executor, group, redelivery: None },
+            concurrency: 8,
+            prefetch: None,
+            grace: Duration::from_secs(10),
+            schedule: None,
+            max_deliveries: None,
+            alert_after: 3,
+            short_retention: false,
+        }
+    }
+
+    /// How many handlers run side by side.
+    ///
+    /// # Default
+    /// 8
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// How many deliveries are held at most, whether they run or wait. Not below the concurrency.
+    ///
+    /// # Default
+    /// Twice the concurrency
+    pub fn prefetch(mut self, deliveries: usize) -> Self {
+        self.prefetch = Some(deliveries);
+        self
+    }
+
+    /// How long handlers may go on once the consumer is told to stop.
+    ///
+    /// # Default
+    /// 10 s
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How long a message waits after a failed attempt.
+    ///
+    /// # Default
+    /// As the policy's [`retry_delay`](Policy::retry_delay) says; [`Schedule::default`] where no claim counts attempts
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// A message that the broker says it has delivered more often than this is put aside unread: the second witness
+    /// against one that kills its process before its key is claimed. Deferrals count there, so it must be generous.
+    ///
+    /// # Default
+    /// Ten for each run the policy allows, at least 100, and one for each part of a delay that the source cannot keep to
+    /// at one go; none if the policy has no limit, or the source does not [count](crate::Capabilities::counts)
+    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
+        self.max_deliveries = Some(deliveries);
+        self
+    }
+
+    /// A key whose run of this number fails is counted in [`alerts`](crate::Counts::alerts), and logged as an error.
+    ///
+    /// # Default
+    /// 3
+    pub fn alert_after(mut self, failures: u32) -> Self {
+        self.alert_after = failures;
+        self
+    }
+
+    /// Late duplicates may run again: the retention may be shorter than the time in which the broker redelivers.
+    pub fn allow_short_retention(mut self) -> Self {
+        self.short_retention = true;
+        self
+    }
+
+    /// The consumer.
+    ///
+    /// # Errors
+    /// [`SetupError`] if settings do not fit each other, or the source. Lease and retention are held against the source's
+    /// redelivery, or else against the schedule; of an [annotated](crate::Messages::annotated) handler that is the
+    /// executor's policy for the scene `mq`. The attribute's own is not seen from here: where that does not fit, the
+    /// handler's first run is refused instead, as [misconfigured](idempotent_core::Outcome::Misconfigured), and its
+    /// message comes again.
+    pub fn build(mut self, handling: Handling) -> Result<Consumer<S>, SetupError> {
+        let capabilities = self.source.capabilities();
+        let work = handling.0;
+        let own = work.policy();
+        let policy = own.unwrap_or_default().or(self.desk.executor.policy(&Scene::Mq));
+        policy.check(&Scene::Mq)?;
+        let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(2));
+        self.check(&capabilities, prefetch)?;
+        work.check(self.concurrency)?;
+        self.desk.redelivery = self.redelivery(&capabilities, policy).map(Arc::new);
+        if let Some(redelivery) = &self.desk.redelivery {
+            policy.check_against(&Scene::Mq, redelivery)?;
+        }
+        let max_runs = policy.max_runs(&Scene::Mq);
+        let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));
+        let max_deliveries = self.max_deliveries.or_else(generous).filter(|_| capabilities.counts);
+        let probe = self.probe()?;
+        let parts = Parts {
+            settler: self.source.settler(),
+            source: self.source,
+            desk: self.desk,
+            work: work.for_one_consumer(),
+            capabilities,
+            rules: Rules { schedule: self.schedule, max_runs },
+            max_deliveries,
+            alert_after: self.alert_after,
+            concurrency: self.concurrency,
+            prefetch,
+            grace: self.grace,
+        };
+        Ok(Consumer::new(parts, probe))
+    }
+
+    /// A limit of deliveries that a message put off for good reasons does not reach.
+    fn generous(&self, runs: u32, delays: Delays) -> u32 {
+        let limit = runs.saturating_mul(DELIVERIES_PER_RUN).max(DELIVERIES_AT_LEAST);
+        // Each part of a delay that is too long for the broker is one, too.
+        let Delays::UpTo(most) = delays else { return limit };
+        let schedule = self.schedule.clone().unwrap_or_default();
+        let parts = |attempt| schedule.after(attempt, LONGEST).as_millis().div_ceil(most.as_millis().max(1));
+        let parts: u128 = (1..=runs.min(1_000)).map(parts).sum();
+        limit.saturating_add(u32::try_from(parts).unwrap_or(u32::MAX))
+    }
+
+    fn check(&self, capabilities: &Capabilities, prefetch: usize) -> Result<(), SetupError> {
+        let ensure = |holds: bool, text: &dyn Fn() -> String| match holds {
+            true => Ok(()),
+            false => Err(SetupError::Setting(text().into())),
+        };
+        ensure(self.concurrency > 0, &|| "concurrency is 0: nothing would ever run".to_owned())?;
+        ensure(prefetch >= self.concurrency, &|| {
+            let handlers = self.concurrency;
+            format!("prefetch is {prefetch}, it must not be below the concurrency of {handlers}")
+        })?;
+        ensure(self.max_deliveries != Some(0), &|| "max_deliveries is 0: nothing would ever run".to_owned())?;
+        ensure(self.max_deliveries.is_none() || capabilities.counts, &|| {
+            "max_deliveries is set, but this source does not say how often it has delivered a message; attempts are \
+             counted at the claim in any case"
+                .to_owned()
+        })?;
+        ensure(capabilities.delays != Delays::UpTo(Duration::ZERO), &|| {
+            "the source delays up to 0 s: a retry would be a hot loop".to_owned()
+        })?;
+        ensure(capabilities.keep_alive.is_none_or(|every| !every.is_zero()), &|| {
+            "the source wants to be kept alive every 0 s".to_owned()
+        })?;
+        match &self.schedule {
+            Some(schedule) => schedule.check().map_err(|text| SetupError::Setting(text.into())),
+            None => Ok(()),
+        }
+    }
+
+    fn redelivery(&self, capabilities: &Capabilities, policy: Policy) -> Option<Redelivery> {
+        // A source that never gives up redelivers as long as the schedule says; what it puts off is free.
+        let by_schedule = || {
+            let retries = policy.max_runs(&Scene::Mq)?.saturating_sub(1);
+            Some(self.schedule.as_ref()?.redelivery(retries).deferrals_are_free())
+        };
+        let redelivery = capabilities.redelivery.clone().or_else(by_schedule)?;
+        Some(if self.short_retention { redelivery.allow_short_retention() } else { redelivery })
+    }
+
+    /// A key that nothing is kept under, to ask the store whether it is there. Refuses an empty group on the way.
+    fn probe(&self) -> Result<Key, SetupError> {
+        let identity = Identity::new(Scene::Mq, self.desk.group.to_string(), "is the store there?");
+        Ok(identity.tenant("idempotent-mq").key(self.desk.executor.namespace())?)
+    }
+}
+
+impl<S: Source> fmt::Debug for ConsumerBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerBuilder").field("group", &self.desk.group).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! How a delivery is settled by what its run came to. Pure: no I/O, no clock.
+use std::borrow::Cow;
+use std::time::Duration;
+
+use idempotent_core::{Captured, Disposition, Outcome};
+
+use crate::work::Ended;
+use crate::{Delivery, Schedule, Verdict};
+
+/// What is to become of a delivery.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Decision {
+    Ack,
+    /// Again after this.
+    Retry {
+        after: Duration,
+        /// Whether this was an attempt, or the delivery was only put off.
+        attempt: bool,
+        reason: Cow<'static, str>,
+    },
+    DeadLetter {
+        reason: Cow<'static, str>,
+    },
+    /// At once, to others.
+    GiveBack,
+}
+
+/// What a consumer has to say about it.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// `None`: the executor's hints stand.
+    pub(crate) schedule: Option<Schedule>,
+    /// For attempts that no claim counts.
+    pub(crate) max_runs: Option<u32>,
+}
+
+impl Rules {
+    /// `stopping`: this consumer takes no more deliveries. `bits` are random.
+    pub(crate) fn decide(&self, ended: &Ended, delivery: &Delivery, stopping: bool, bits: u128) -> Decision {
+        let Some(Captured { outcome, attempt, .. }) = &ended.captured else {
+            return self.by_verdict(&ended.verdict, delivery, bits);
+        };
+        match outcome {
+            // The run went well; the code around it may not have.
+            Outcome::Ran | Outcome::Unprotected | Outcome::Replayed => self.by_verdict(&ended.verdict, delivery, bits),
+            Outcome::Released { retry_after } => {
+                let attempt = attempt.or(delivery.attempt).unwrap_or(1);
+                let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits));
+                retry(after.max(ended.verdict.asks_for()), true, "the handler failed")
+            }
+            Outcome::Draining { .. } | Outcome::Abandoned | Outcome::Cancelled if stopping => Decision::GiveBack,
+            Outcome::Dead { .. } => Decision::DeadLetter {
+                reason: ended.rejection.clone().map_or(Cow::Borrowed("out of attempts"), Cow::Owned),
+            },
+            other => match other.disposition() {
+                Disposition::Ack => Decision::Ack,
+                Disposition::DeadLetter { reason } => Decision::DeadLetter {
+                    reason: match (&ended.verdict, &ended.rejection) {
+                        (Verdict::Never { reason }, _) => reason.clone(),
+                        (_, Some(text)) => text.clone().into(),
+                        _ => reason,
+                    },
+                },
+                Disposition::Retry { after } => retry(after, is_attempt(other), other.name()),
+                // One that a later version adds is not known to be done.
+                _ => retry(SOON, false, other.name()),
+            },
+        }
+    }
+
+    /// Nobody but the message itself counts these attempts.
+    fn by_verdict(&self, verdict: &Verdict, delivery: &Delivery, bits: u128) -> Decision {
+        match verdict {
+            Verdict::Done => Decision::Ack,
+            Verdict::Never { reason } => Decision::DeadLetter { reason: reason.clone() },
+            Verdict::Again { .. } if self.max_runs.zip(delivery.attempt).is_some_and(|(most, at)| at >= most) => {
+                let reason = format!("out of attempts: failed {} times", delivery.attempt.unwrap_or_default());
+                Decision::DeadLetter { reason: reason.into() }
+            }
+            Verdict::Again { .. } => {
+                let fallback = Schedule::default();
+                let schedule = self.schedule.as_ref().unwrap_or(&fallback);
+                let after = schedule.after(delivery.attempt.unwrap_or(1), bits);
+                retry(after.max(verdict.asks_for()), true, "the handler failed")
+            }
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(1);
+
+fn retry(after: Duration, attempt: bool, reason: &'static str) -> Decision {
+    Decision::Retry { after, attempt, reason: Cow::Borrowed(reason) }
+}
+
+/// Whether the handler ran, as far as anybody knows.
+fn is_attempt(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::LeaseLost | Outcome::Unrecorded | Outcome::Abandoned)
+}
+
+impl Verdict {
+    fn asks_for(&self) -> Duration {
+        match self {
+            Self::Again { after: Some(after), .. } => *after,
+            _ => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Handlers that look after their keys themselves, or have none.
+use std::borrow::Cow;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use idempotent_core::{Outcome, Policy};
+
+use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work};
+use crate::{Answer, Delivery, Message, Verdict};
+
+/// A handler of annotated functions, or of none.
+pub(crate) struct Calling<T, F> {
+    pub(crate) reading: Reading<T>,
+    pub(crate) handler: Arc<F>,
+}
+
+impl<T, F, Fut> Work for Calling<T, F>
+where
+    T: Send + 'static,
+    F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: Answer> + Send + 'static,
+{
+    fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
+        let (message, lane) = self.reading.read(desk, delivery)?;
+        let (handler, executor, redelivery) = (self.handler.clone(), desk.executor.clone(), desk.redelivery.clone());
+        let run = move |begun: Begun| {
+            async move {
+                // Where in it a key is claimed, and when, is not to be seen from here.
+                begun.set();
+                let handled = alone(async move { handler(message).await.verdict() });
+                let handled = Outcome::capture_run(handled);
+                let (verdict, captured) = match redelivery {
+                    Some(redelivery) => executor.scope_of_delivery(redelivery, handled).await,
+                    None => executor.scope(handled).await,
+                };
+                Ended { captured, verdict, rejection: None }
+            }
+            .boxed()
+        };
+        Ok(Prepared { lane, run: Box::new(run) })
+    }
+
+    /// The attribute's, which nobody sees before it runs; the executor's is under it.
+    fn policy(&self) -> Option<Policy> {
+        None
+    }
+
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn Work> {
+        self
+    }
+}
+
+/// A panic is a failure of this message, not of the consumer.
+pub(crate) async fn alone(handled: impl Future<Output = Verdict>) -> Verdict {
+    AssertUnwindSafe(handled)
+        .catch_unwind()
+        .await
+        .unwrap_or(Verdict::Again { after: None, error: Cow::Borrowed("the handler panicked") })
+}

@@ -1,0 +1,128 @@
+//! No key, id, header or body in any line of any log, at any level. By itself: the listener is the whole process's.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    missing_debug_implementations
+)]
+
+#[path = "simulated/broker.rs"]
+mod broker;
+#[path = "simulated/world.rs"]
+mod world;
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use idempotent_core::Policy;
+use idempotent_mq::{Delivery, KeyFrom, Messages, Position, SourceErrorKind, Undecodable, Verdict};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::world::{World, ms, secs};
+
+/// Writes down everything that anybody says.
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<String>>);
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut Line(&mut self.0.lock().unwrap()));
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut Line(&mut self.0.lock().unwrap()));
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut said = self.0.lock().unwrap();
+        event.record(&mut Line(&mut said));
+        said.push('\n');
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+const SECRET: &str = "hush-4111-1111";
+
+#[tokio::test]
+async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
+    let listener = Listener::default();
+    tracing::subscriber::set_global_default(listener.clone()).unwrap();
+    let world = World::new();
+    let handling = Messages::decoded(|delivery: &Delivery| match delivery.headers.first("how") {
+        Some(b"unreadable") => Err(Undecodable("no such version".to_owned())),
+        _ => Ok(String::from_utf8_lossy(&delivery.body).into_owned()),
+    })
+    .keyed(KeyFrom::message_id())
+    .fingerprint_body()
+    .run(|message| async move {
+        match message.delivery.headers.first("how") {
+            Some(b"fails") => Verdict::Again { after: None, error: "no stock".into() },
+            Some(b"error") => return Err(format!("{} failed", message.body)),
+            Some(b"panics") => panic!("as told"),
+            _ => Verdict::Done,
+        };
+        Ok(())
+    });
+    let mut process = world.consume(Policy::new().max_retries(3), handling.clone()).await;
+    for how in ["", "unreadable", "fails", "error", "panics"] {
+        let delivery = Delivery::new(Position::of("orders"), SECRET.into()).id(format!("{SECRET}{how}"));
+        let delivery = delivery.business_key(SECRET).header("how", how).header("secret", SECRET);
+        world.broker.send_delivery(how, delivery.clone());
+        world.broker.send_delivery("again", delivery);
+    }
+    world.broker.fail_settling(SourceErrorKind::Transient, 1);
+    world.clock.advance(secs(60)).await;
+    world.broker.fail_settling(SourceErrorKind::Gone, 1);
+    world.broker.fail_receiving(SourceErrorKind::Transient, 1);
+    world.broker.send("x", "y");
+    let other = Delivery::new(Position::of("orders"), b"other".to_vec()).id(SECRET);
+    world.broker.send_delivery("mismatch", other);
+    world.clock.advance(secs(1)).await;
+    process.store.down();
+    world.broker.send_delivery("down", Delivery::new(Position::of("orders"), SECRET.into()).id(format!("{SECRET}z")));
+    world.clock.advance(secs(1)).await;
+    process.stop().await;
+    world.clock.advance(ms(100)).await;
+    assert!(process.task.is_finished());
+    // Another one, which a refusal ends.
+    let process = world.consume(Policy::new(), handling).await;
+    world.broker.fail_settling(SourceErrorKind::Fatal, 1);
+    world.broker.send_delivery("last", Delivery::new(Position::of("orders"), SECRET.into()).id(format!("{SECRET}l")));
+    world.clock.advance(secs(60)).await;
+    assert!(process.task.is_finished());
+
+    let said = listener.0.lock().unwrap().clone();
+    for wanted in [
+        "dead letter",
+        "retry",
+        "settled",
+        "settling failed",
+        "not settled",
+        "settling refused",
+        "receiving failed",
+        "the store is down",
+        "fails again and again",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: the listener hears\n{said}");
+    }
+    for line in said.lines() {
+        assert!(!line.contains(SECRET), "{line}");
+    }
+}

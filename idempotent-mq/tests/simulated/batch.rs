@@ -1,0 +1,93 @@
+//! Several deliveries received at once: each is claimed and settled by itself.
+use idempotent_core::Policy;
+use idempotent_mq::{Settlement, Verdict};
+
+use crate::world::{Job, World, ms, secs};
+
+#[tokio::test]
+async fn b22_of_a_batch_each_message_is_settled_by_itself() {
+    let world = World::new();
+    let policy = Policy::new().in_flight_delay(secs(1));
+    let earlier = Job::ok(&world, ms(10));
+    let first = world.consume(policy, earlier.by_id()).await;
+    world.broker.send("b", "{}");
+    world.clock.advance(ms(20)).await;
+    first.kill().await;
+    // Another process has `c` in hand.
+    let slow = Job::ok(&world, secs(5));
+    let second = world.consume(policy, slow.by_id()).await;
+    world.broker.send("c", "{}");
+    world.clock.advance(ms(10)).await;
+    second.kill().await;
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(policy, job.by_id()).await;
+    let before = world.broker.events().len();
+    for name in ["a", "b", "c", "d", "a"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(secs(2)).await;
+    let ids: Vec<_> = job.seen().into_iter().filter_map(|seen| seen.id).collect();
+    assert_eq!(ids, ["a", "d"]);
+    let settled = |name: &str| world.broker.settlements(name);
+    assert!(world.broker.is_acked("b") && world.broker.is_acked("d") && world.broker.is_acked("a"));
+    // The second `a` met the first one in flight, came back and was acknowledged.
+    let acks = settled("a").into_iter().filter(|settlement| *settlement == Settlement::Ack).count();
+    assert_eq!(acks, 2);
+    assert!(matches!(settled("c").last(), Some(Settlement::Retry(_))), "{:?}", settled("c"));
+    assert!(world.broker.events().len() > before && process.counts().acked == 4);
+}
+
+#[tokio::test]
+async fn b22_for_a_batch_of_duplicates_the_handler_is_not_called() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    world.consume(Policy::new(), job.by_id()).await;
+    for name in ["a", "b"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(ms(50)).await;
+    assert_eq!(job.runs(), 2);
+    for name in ["a", "b", "b", "a"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(ms(50)).await;
+    assert_eq!((job.runs(), world.broker.left()), (2, 0));
+}
+
+/// A broker that can only be told "up to here": an adapter commits the longest prefix that is settled.
+#[tokio::test]
+async fn b22_what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |run| match run {
+        2 => Verdict::Again { after: None, error: "no stock".into() },
+        _ => Verdict::Done,
+    });
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
+    for name in ["a", "b", "c"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(ms(50)).await;
+    // `a` and `c` are done, `b` is not: the prefix ends before `b`, so `c` comes again with it.
+    assert_eq!(job.runs(), 3);
+    world.broker.send("c", "{}");
+    world.clock.advance(secs(2)).await;
+    let ids: Vec<_> = job.seen().into_iter().filter_map(|seen| seen.id).collect();
+    assert_eq!((ids, process.counts().acked), (["a", "b", "c", "b"].map(str::to_owned).to_vec(), 4));
+}
+
+#[tokio::test]
+async fn k17_a_message_in_flight_does_not_hold_up_those_behind_it() {
+    let world = World::new();
+    let slow = Job::ok(&world, secs(5));
+    let first = world.consume(Policy::new(), slow.by_id()).await;
+    world.broker.send("a", "{}");
+    world.clock.advance(ms(10)).await;
+    first.kill().await;
+    let job = Job::ok(&world, ms(10));
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
+    for name in ["a", "b", "c"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(ms(50)).await;
+    assert!(world.broker.is_acked("b") && world.broker.is_acked("c") && !world.broker.is_acked("a"));
+}

@@ -1,0 +1,267 @@
+//! What becomes of a message: duplicates, failures, panics, lost leases, stores that fail.
+use idempotent_core::{Policy, StateKind};
+use idempotent_mq::{Settlement, SourceErrorKind, Verdict};
+use idempotent_testkit::{FOREVER, Verb};
+
+use crate::broker::What;
+use crate::world::{Job, World, again, ms, secs};
+
+#[tokio::test]
+async fn a_message_is_run_recorded_and_then_acknowledged() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(200));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(199)).await;
+    assert_eq!(world.broker.settlements("m1"), []);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(world.broker.story("m1"), [(0, What::Delivered), (200, What::Settled(Settlement::Ack))]);
+    assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Consumed);
+    assert_eq!((process.counts().received, process.counts().acked, process.counts().ended()), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn b3_a_duplicate_of_a_run_in_flight_comes_back_later_and_is_acknowledged_without_a_second_run() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(3));
+    let process = world.consume(Policy::new().in_flight_delay(secs(10)), job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(1)).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(50)).await;
+    let retries = world.broker.retries("m1");
+    assert_eq!((retries.len(), retries[0].attempt, &*retries[0].reason), (1, 1, "in_flight"));
+    assert_eq!(retries[0].after, secs(10));
+    world.clock.advance(secs(10)).await;
+    assert_eq!(world.broker.delivered("m1"), [0, 1_000, 11_000]);
+    assert!(world.broker.is_acked("m1"));
+    assert_eq!((job.runs(), world.broker.left()), (1, 0));
+    let counts = process.counts();
+    assert_eq!((counts.acked, counts.deferred, counts.retried, counts.received), (2, 1, 0, 3));
+}
+
+#[tokio::test]
+async fn b4_the_key_is_free_before_the_broker_is_told_to_deliver_again() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { Verdict::Done });
+    let process = world.consume(Policy::new().retry_delay(ms(1)), job.by_id()).await;
+    // The store takes its time to free the key: the requeue waits for it.
+    process.store.delay_reply(Verb::Release, ms(70));
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(269)).await;
+    assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
+    assert_eq!(world.broker.settlements("m1"), []);
+    world.clock.advance(ms(1)).await;
+    assert!(matches!(world.broker.settlements("m1")[..], [Settlement::Retry(_)]));
+    world.clock.advance(ms(300)).await;
+    assert_eq!((job.times(), world.broker.is_acked("m1")), (vec![0, 271], true));
+}
+
+#[tokio::test]
+async fn b5_a_business_failure_without_an_error_is_no_success() {
+    use idempotent_core::Disposition;
+    use idempotent_mq::{KeyFrom, Messages};
+    let world = World::new();
+    let handling =
+        Messages::raw().keyed(KeyFrom::message_id()).run(|_| async { Disposition::Retry { after: secs(60) } });
+    world.consume(Policy::new(), handling).await;
+    world.broker.send("m1", "{}");
+    world.clock.settle().await;
+    let retries = world.broker.retries("m1");
+    // What the handler asks for stands where it is longer.
+    assert_eq!((retries[0].after, retries[0].attempt), (secs(60), 2));
+    assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
+}
+
+#[tokio::test]
+async fn b6_a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(100), |run| if run == 1 { panic!("as told") } else { Verdict::Done });
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.broker.send("m2", "{}");
+    world.clock.advance(secs(2)).await;
+    assert!(world.broker.is_acked("m1") && world.broker.is_acked("m2"));
+    assert_eq!((job.runs(), process.counts().retried, process.task.is_finished()), (3, 1, false));
+}
+
+#[tokio::test]
+async fn b7_a_killed_workers_message_waits_for_its_lease_and_is_taken_over_with_a_higher_number() {
+    let world = World::new();
+    let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
+    let dies = Job::ok(&world, secs(60));
+    let first = world.consume(policy, dies.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(100)).await;
+    first.kill().await;
+    world.broker.cut();
+    let job = Job::ok(&world, ms(10));
+    let second = world.consume(policy, job.by_id()).await;
+    world.clock.advance(ms(1_800)).await;
+    assert_eq!((job.runs(), world.broker.retries("m1").is_empty()), (0, false));
+    world.clock.advance(ms(300)).await;
+    assert!(world.broker.is_acked("m1"));
+    let (died, took_over) = (&dies.seen()[0], &job.seen()[0]);
+    assert_eq!((died.attempt, took_over.attempt), (Some(1), Some(2)));
+    assert!(took_over.fencing > died.fencing && took_over.at >= 2_000 && took_over.at < 2_200);
+    assert_eq!(second.counts().deferred, second.counts().received - 1);
+}
+
+#[tokio::test]
+async fn b8_duplicates_of_a_long_run_come_back_later_as_long_as_its_lease_is_renewed() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(3_500));
+    let policy = Policy::new().lease(secs(1)).heartbeat(ms(333)).in_flight_delay(secs(1)).in_flight_delay_max(secs(1));
+    let process = world.consume(policy, job.by_id()).await;
+    process.store.pass(Verb::Renew, 2);
+    process.store.fail_before(Verb::Renew, 1);
+    world.broker.send("m1", "{}");
+    for _ in 0..3 {
+        world.clock.advance(secs(1)).await;
+        world.broker.send("m1", "{}");
+    }
+    world.clock.advance(secs(3)).await;
+    assert_eq!((job.runs(), world.broker.left(), process.counts().acked), (1, 0, 4));
+    assert!(process.counts().deferred >= 3);
+}
+
+#[tokio::test]
+async fn b9_a_run_that_lost_its_lease_is_retried_and_ends_as_a_duplicate() {
+    let world = World::new();
+    let policy = Policy::new().lease(secs(1)).in_flight_delay(ms(200)).in_flight_delay_max(ms(200));
+    // A's renewals do not get through; B takes over and succeeds.
+    let slow = Job::ok(&world, ms(1_600));
+    let a = world.consume(policy, slow.by_id()).await;
+    a.store.fail_before(Verb::Renew, FOREVER);
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(890)).await;
+    assert_eq!(world.broker.retries("m1"), []);
+    world.clock.advance(ms(310)).await;
+    let retries = world.broker.retries("m1");
+    assert_eq!((&*retries[0].reason, a.counts().acked), ("lease_lost", 0));
+    a.kill().await;
+    let quick = Job::ok(&world, ms(100));
+    world.consume(policy, quick.by_id()).await;
+    world.clock.advance(secs(3)).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(10)).await;
+    assert_eq!((slow.runs(), quick.runs(), world.broker.left()), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn k57_k59_nothing_is_acknowledged_before_its_handler_has_ended_and_a_crash_in_it_loses_nothing() {
+    let world = World::new();
+    let policy = Policy::new().lease(secs(2));
+    let job = Job::ok(&world, secs(5));
+    let process = world.consume(policy, job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(4_900)).await;
+    assert_eq!((job.runs(), world.broker.story("m1")), (1, vec![(0, What::Delivered)]));
+    process.kill().await;
+    world.broker.cut();
+    world.consume(policy, job.by_id()).await;
+    world.clock.advance(secs(60)).await;
+    assert_eq!((job.runs(), world.broker.is_acked("m1")), (2, true));
+}
+
+#[tokio::test]
+async fn b12_a_flip_that_fails_once_is_tried_again_and_the_message_acknowledged() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(100));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    process.store.fail_before(Verb::Complete, 1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(200)).await;
+    assert!(world.broker.is_acked("m1"));
+    assert_eq!((job.runs(), process.counts().retried), (1, 0));
+}
+
+#[tokio::test]
+async fn b12_a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_freed() {
+    let world = World::new();
+    let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
+    let job = Job::ok(&world, ms(100));
+    let a = world.consume(policy, job.by_id()).await;
+    a.store.fail_before(Verb::Complete, FOREVER);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(2)).await;
+    let retries = world.broker.retries("m1");
+    assert_eq!((&*retries[0].reason, retries[0].attempt, a.counts().acked), ("unrecorded", 2, 0));
+    assert!(world.store.log().iter().all(|call| call.verb != Verb::Release));
+    a.store.heal();
+    world.clock.advance(secs(30)).await;
+    // After the lease it runs again: said so, never lost.
+    assert_eq!((job.runs(), world.broker.is_acked("m1")), (2, true));
+}
+
+#[tokio::test]
+async fn b13_while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    process.store.down();
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(500)).await;
+    let retries = world.broker.retries("m1");
+    assert_eq!((job.runs(), &*retries[0].reason, retries[0].attempt), (0, "store_down", 1));
+    assert!(retries[0].after >= ms(800) && retries[0].after <= ms(1_200), "{:?}", retries[0].after);
+    assert_eq!((process.counts().deferred, process.counts().pauses), (1, 1));
+}
+
+#[tokio::test]
+async fn b13_where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted() {
+    use idempotent_core::OnStoreError;
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let policy = Policy::new().on_store_error(OnStoreError::RunUnprotected);
+    let process = world.consume(policy, job.by_id()).await;
+    process.store.down();
+    for name in ["m1", "m2"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(secs(1)).await;
+    assert!(world.broker.is_acked("m1") && world.broker.is_acked("m2"));
+    assert_eq!((process.counts().unprotected, process.counts().pauses, job.runs()), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn b41_a_finished_message_whose_acknowledgement_got_lost_is_acknowledged_each_time_it_comes() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    // More often than it is tried: the broker has to deliver again.
+    world.broker.fail_settling(SourceErrorKind::Gone, 1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(1)).await;
+    assert_eq!((process.counts().unsettled, world.broker.held()), (1, 1));
+    let kept_until = world.record("m1").await.unwrap().expires_at;
+    for wait in [1, 4, 55] {
+        world.clock.advance(secs(wait)).await;
+        world.broker.send("m1", "{}");
+        world.clock.advance(ms(10)).await;
+    }
+    assert_eq!((job.runs(), process.counts().acked), (1, 3));
+    assert_eq!(world.record("m1").await.unwrap().expires_at, kept_until);
+}
+
+#[tokio::test]
+async fn b46_a_message_on_two_brokers_is_run_once_and_acknowledged_on_both() {
+    use crate::broker::{Broker, Ways};
+    use idempotent_mq::{Consumer, KeyFrom};
+    let world = World::new();
+    let other = Broker::new(&world.clock, Ways::default());
+    let job = Job::ok(&world, ms(10));
+    let key = || KeyFrom::header("order");
+    let first = world.consume(Policy::new(), job.keyed(key())).await;
+    let (store, executor) = world.executor(Policy::new());
+    let consumer = Consumer::builder(other.connect(), "billing", &executor).build(job.keyed(key())).unwrap();
+    let second = world.start(store, executor, consumer).await;
+    use idempotent_mq::{Delivery, Position};
+    for (broker, name) in [(&world.broker, "a"), (&other, "b")] {
+        let delivery = Delivery::new(Position::of(name), b"{}".to_vec()).id(name).header("order", "o-17");
+        broker.send_delivery(name, delivery);
+    }
+    world.clock.advance(secs(2)).await;
+    assert_eq!((job.runs(), world.broker.is_acked("a"), other.is_acked("b")), (1, true, true));
+    assert_eq!((first.counts().acked, second.counts().acked), (1, 1));
+}

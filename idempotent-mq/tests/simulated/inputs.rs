@@ -1,0 +1,368 @@
+//! What comes in: bodies, keys, times to live, and brokers that cannot do much.
+use std::sync::Arc;
+
+use idempotent_core::{Disposition, Policy, StateKind};
+use idempotent_mq::{
+    Capabilities, Delays, Delivery, KeyFrom, Message, Messages, Position, Settlement, SourceErrorKind, Undecodable,
+    Verdict,
+};
+use serde::Deserialize;
+
+use crate::broker::{Ways, What};
+use crate::world::{Building, Job, World, again, ms, secs};
+
+#[derive(Deserialize)]
+struct Order {
+    number: u64,
+}
+
+fn orders(job: &Arc<Job>) -> idempotent_mq::Handling {
+    let job = job.clone();
+    Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(
+        move |message: Message<Order>| {
+            let job = job.clone();
+            async move { job.run(message).await }
+        },
+    )
+}
+
+#[tokio::test]
+async fn b44_n143_a_body_that_cannot_be_read_is_put_aside_at_once_byte_for_byte() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), orders(&job)).await;
+    let body = b"{\"number\": \"card 4111\"}\xff\0".to_vec();
+    world.broker.send_delivery("bad", Delivery::new(Position::of("orders"), body.clone()).id("bad"));
+    world.broker.send("good", r#"{"number": 17}"#);
+    world.clock.advance(ms(20)).await;
+    let (dead, letter) = world.broker.dead().remove(0);
+    assert_eq!((dead.body, letter.id, letter.attempts), (body, None, 1));
+    assert!(letter.reason.starts_with("the body cannot be read: no JSON of the wanted shape"), "{}", letter.reason);
+    assert!(!letter.reason.contains("4111"), "{}", letter.reason);
+    let claims = world.store.log().iter().filter(|call| call.verb == idempotent_testkit::Verb::Claim).count();
+    assert_eq!((claims, job.runs(), world.broker.retries("bad").len()), (1, 1, 0));
+    let counts = process.counts();
+    assert_eq!((counts.undecodable, counts.dead_lettered, counts.acked), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn k42_a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer() {
+    let world = World::new();
+    let handling = Messages::decoded(|delivery: &Delivery| match &delivery.body[..] {
+        b"decode" => panic!("as told"),
+        b"refuse" => Err(Undecodable("no such version".to_owned())),
+        body => Ok(body.to_vec()),
+    })
+    .keyed(KeyFrom::body("key", |body: &Vec<u8>| if body == b"key" { panic!("as told") } else { body.clone() }))
+    .run(|_| async { Verdict::Done });
+    let process = world.consume(Policy::new(), handling).await;
+    for body in ["decode", "refuse", "key", "good"] {
+        world.broker.send(body, body);
+    }
+    world.clock.settle().await;
+    let reasons: Vec<_> = world.broker.dead().into_iter().map(|(_, letter)| letter.reason).collect();
+    assert_eq!(reasons[0], "the body cannot be read: its decoder or key panicked");
+    assert_eq!(reasons[1], "the body cannot be read: no such version");
+    assert_eq!(reasons[2], reasons[0]);
+    assert_eq!((process.counts().acked, process.task.is_finished()), (1, false));
+}
+
+#[tokio::test]
+async fn k46_a_message_without_a_key_is_put_aside_and_never_given_one() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    for name in ["one", "two"] {
+        world.broker.send_delivery(name, Delivery::new(Position::of("orders"), b"{}".to_vec()));
+    }
+    world.clock.advance(ms(20)).await;
+    assert_eq!((job.runs(), process.counts().dead_lettered), (0, 2));
+    let reason = &world.broker.dead()[0].1.reason;
+    assert!(reason.contains("idempotency key is empty") && reason.contains("message id"), "{reason}");
+}
+
+#[tokio::test]
+async fn k46_a_message_without_a_key_runs_unprotected_only_where_that_is_said() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.keyed(KeyFrom::message_id().or_unprotected())).await;
+    for _ in 0..2 {
+        world.broker.send_delivery("none", Delivery::new(Position::of("orders"), b"{}".to_vec()));
+        world.broker.send("m1", "{}");
+    }
+    world.clock.advance(secs(2)).await;
+    assert_eq!((job.runs(), process.counts().unprotected, process.counts().acked), (3, 2, 4));
+}
+
+#[tokio::test]
+async fn n25_a_key_that_is_too_long_is_put_aside_with_the_remedy() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    world.consume(Policy::new(), job.by_id()).await;
+    let delivery = Delivery::new(Position::of("orders"), Vec::new()).id("x".repeat(1_025));
+    world.broker.send_delivery("long", delivery);
+    world.clock.settle().await;
+    let reason = &world.broker.dead()[0].1.reason;
+    assert!(reason.contains("1025 bytes, limit 1024") && reason.contains("key_hash"), "{reason}");
+}
+
+#[tokio::test]
+async fn b44_a_message_past_its_own_time_is_acknowledged_and_not_run() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(2));
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
+    let at = |secs: u64| {
+        let mut delivery = Delivery::new(Position::of("orders"), b"{}".to_vec());
+        delivery.expires_at = Some(idempotent_testkit::VirtualClock::START + std::time::Duration::from_secs(secs));
+        delivery
+    };
+    world.broker.send_delivery("past", at(0).id("past"));
+    world.broker.send_delivery("first", at(1).id("first"));
+    // In time when it came, and not when it was its turn.
+    world.broker.send_delivery("second", at(1).id("second"));
+    world.clock.advance(secs(10)).await;
+    assert_eq!((job.runs(), process.counts().expired, process.counts().acked), (1, 2, 1));
+    for name in ["past", "second"] {
+        assert_eq!((world.broker.settlements(name), world.record(name).await), (vec![Settlement::Ack], None));
+    }
+}
+
+#[tokio::test]
+async fn b44_a_message_past_its_own_time_is_not_even_read() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), orders(&job)).await;
+    let mut delivery = Delivery::new(Position::of("orders"), b"no order".to_vec());
+    delivery.expires_at = Some(idempotent_testkit::VirtualClock::START);
+    world.broker.send_delivery("old", delivery);
+    world.clock.settle().await;
+    assert_eq!((process.counts().expired, process.counts().undecodable), (1, 0));
+}
+
+#[tokio::test]
+async fn n139_an_acknowledgement_over_a_closed_channel_is_not_insisted_on() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(1));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(500)).await;
+    // The connection is made again meanwhile: the delivery belongs to the old one.
+    world.broker.cut();
+    world.clock.advance(secs(10)).await;
+    let refusals = world.broker.story("m1").into_iter().filter(|(_, what)| matches!(what, What::Refused(_))).count();
+    assert_eq!((job.runs(), refusals > 0), (1, true));
+    assert_eq!(process.counts().unsettled as usize, refusals, "once for each delivery");
+}
+
+#[tokio::test]
+async fn n140_what_the_broker_refuses_for_good_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
+    for ends in [again as fn(u32) -> Verdict, |_| Verdict::Done] {
+        let world = World::new();
+        let job = Job::ends(&world, ms(10), ends);
+        let alone = |builder: Building| builder.concurrency(1).prefetch(2);
+        let process = world.consume_by(Policy::new(), job.by_id(), alone).await;
+        world.broker.fail_settling(SourceErrorKind::Fatal, 1);
+        world.broker.send("m1", "{}");
+        world.broker.send("m2", "{}");
+        world.clock.advance(secs(60)).await;
+        let refused = (10, What::Refused(SourceErrorKind::Fatal));
+        let given_back = (10, What::Settled(Settlement::GiveBack));
+        assert_eq!(world.broker.story("m1"), [(0, What::Delivered), refused, given_back.clone()]);
+        assert_eq!(world.broker.story("m2"), [(0, What::Delivered), given_back]);
+        let counts = process.counts();
+        assert_eq!((counts.given_back, counts.unsettled, counts.acked, job.runs()), (2, 0, 0, 1));
+        assert!(process.task.is_finished(), "it goes on");
+        let error = process.task.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "the broker refuses: as told");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_and_the_retry_in_its_place_refused_for_good_end_the_consumer() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |_| Verdict::Never { reason: "no".into() });
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    // And it cannot even be given back.
+    world.broker.fail_settling(SourceErrorKind::Fatal, 3);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    assert_eq!((process.counts().unsettled, process.counts().acked, world.broker.held()), (1, 0, 1));
+    assert!(process.task.is_finished(), "it goes on");
+    assert_eq!(process.task.await.unwrap().unwrap_err().kind(), SourceErrorKind::Fatal);
+}
+
+#[tokio::test]
+async fn settling_that_fails_for_now_is_tried_again() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Transient, 3);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(2)).await;
+    assert_eq!((world.broker.is_acked("m1"), job.runs(), process.counts().unsettled), (true, 1, 0));
+}
+
+#[tokio::test]
+async fn settling_that_is_not_answered_is_tried_again() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.hang_settling(1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(5_200)).await;
+    assert_eq!((world.broker.is_acked("m1"), process.counts().source_errors), (true, 1));
+}
+
+#[tokio::test]
+async fn n142_a_delay_longer_than_the_brokers_longest_is_made_of_several() {
+    let most = secs(60);
+    let capabilities = Capabilities::new(Delays::UpTo(most)).counts();
+    let world = World::with(Ways { capabilities, ..Ways::default() });
+    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { Verdict::Done });
+    let schedule = idempotent_mq::Schedule::list([secs(300)]);
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.schedule(schedule)).await;
+    let position = Position::of("orders").offset(17);
+    world.broker.send_delivery("m1", Delivery::new(position, b"{}".to_vec()).id("m1"));
+    world.clock.advance(secs(400)).await;
+    assert_eq!(job.times(), [0, 300_010]);
+    assert_eq!(world.broker.delivered("m1"), [0, 60_010, 120_010, 180_010, 240_010, 300_010]);
+    let (steps, attempts): (Vec<_>, Vec<_>) =
+        world.broker.retries("m1").iter().map(|retry| (retry.after, retry.attempt)).unzip();
+    assert_eq!((steps, attempts), (vec![most; 5], vec![2; 5]));
+    assert_eq!((process.counts().retried, process.counts().deferred), (1, 4));
+}
+
+#[tokio::test]
+async fn n142_the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_message() {
+    let capabilities = Capabilities::new(Delays::UpTo(secs(2))).counts();
+    let world = World::with(Ways { capabilities, ..Ways::default() });
+    let job = Job::ends(&world, ms(10), again);
+    let schedule = idempotent_mq::Schedule::list([secs(300)]);
+    let policy = Policy::new().max_retries(2);
+    world.consume_by(policy, job.by_id(), |builder| builder.schedule(schedule)).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(700)).await;
+    let (_, letter) = world.broker.dead().remove(0);
+    assert_eq!((job.runs(), &*letter.reason), (3, "given up after 3 runs: no stock"));
+    assert!(world.broker.delivered("m1").len() > 300);
+}
+
+#[tokio::test]
+async fn n144_a_message_id_used_again_for_other_content_is_put_aside() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let runs = job.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(move |message| {
+        let job = runs.clone();
+        async move { job.run(message).await }
+    });
+    let process = world.consume(Policy::new(), handling).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(20)).await;
+    world.broker.send("m1", "{}");
+    world.broker.send("m1", "{\"other\": true}");
+    world.clock.advance(ms(20)).await;
+    let (dead, letter) = world.broker.dead().remove(0);
+    assert_eq!((&dead.body[..], job.runs(), process.counts().acked), (&b"{\"other\": true}"[..], 1, 2));
+    assert!(letter.reason.contains("another payload"), "{}", letter.reason);
+    // Not the id of the run that has the key: two such payloads must not collapse into one dead letter.
+    assert_eq!((letter.id, letter.attempts), (None, 1));
+}
+
+#[test]
+fn b27_acknowledging_what_is_in_flight_is_refused_without_an_outbox() {
+    let world = World::new();
+    let policy = Policy::new().on_in_flight(idempotent_core::OnInFlight::Ack);
+    let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { Verdict::Done });
+    let refused = world.refused(Policy::new(), own, |builder| builder);
+    assert!(refused.contains("outbox"), "{refused}");
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused_with_their_numbers() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let refused = |more: fn(_) -> _| world.refused(Policy::new(), job.by_id(), more);
+    assert!(refused(|builder| builder.concurrency(8).prefetch(4)).contains("prefetch is 4"));
+    assert!(refused(|builder| builder.concurrency(0)).contains("concurrency is 0"));
+    assert!(refused(|builder| builder.schedule(idempotent_mq::Schedule::list([]))).contains("empty list"));
+    let hot = idempotent_mq::Schedule::list([std::time::Duration::ZERO]);
+    assert!(world.refused(Policy::new(), job.by_id(), |builder| builder.schedule(hot)).contains("hot loop"));
+    let (_, executor) = world.executor(Policy::new());
+    let nameless = idempotent_mq::Consumer::builder(world.broker.connect(), "", &executor).build(job.by_id());
+    assert!(nameless.unwrap_err().to_string().contains("scope"));
+}
+
+#[tokio::test]
+async fn s0_21_two_groups_that_get_one_message_each_run_it() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    for group in ["billing", "shipping"] {
+        let broker = crate::broker::Broker::new(&world.clock, Ways::default());
+        let (store, executor) = world.executor(Policy::new());
+        let consumer = idempotent_mq::Consumer::builder(broker.connect(), group, &executor).build(job.by_id()).unwrap();
+        let _process = world.start(store, executor, consumer).await;
+        broker.send("m1", "{}");
+        world.clock.advance(ms(20)).await;
+        assert!(broker.is_acked("m1"), "{group}");
+    }
+    assert_eq!(job.runs(), 2);
+}
+
+#[tokio::test]
+async fn b37_each_delivery_has_exactly_one_terminal_count_and_a_failing_key_one_alert() {
+    let world = World::new();
+    let failing = Job::ends(&world, ms(10), again);
+    let (runs, clock) = (failing.clone(), world.clock.clone());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        let (runs, clock) = (runs.clone(), clock.clone());
+        async move {
+            use idempotent_core::Clock;
+            match message.delivery.id.as_deref() {
+                Some("fails") => runs.run(message).await,
+                Some("never") => Verdict::Never { reason: "no".into() },
+                Some("panics") => panic!("as told"),
+                _ => {
+                    clock.sleep_until(clock.now() + ms(30)).await;
+                    Verdict::Done
+                }
+            }
+        }
+    });
+    let mut process =
+        world.consume_by(Policy::new().max_retries(5), handling, |builder| builder.concurrency(3).grace(ms(10))).await;
+    for name in ["ok", "fails", "never", "panics", "ok", "ok2", "ok2", "fails"] {
+        world.broker.send(name, "{}");
+    }
+    world.broker.send_delivery("none", Delivery::new(Position::of("orders"), Vec::new()));
+    world.clock.advance(secs(120)).await;
+    world.broker.send("ok3", "{}");
+    world.clock.settle().await;
+    process.stop().await;
+    world.clock.advance(ms(20)).await;
+    let counts = process.task.await.unwrap().unwrap();
+    assert_eq!(counts.received, counts.ended(), "{counts:?}");
+    let deliveries = world.broker.events().iter().filter(|event| event.what == What::Delivered).count();
+    assert_eq!((counts.received as usize, counts.given_back, counts.unsettled), (deliveries, 1, 0));
+    // "fails" and "panics", at their third run each, and once.
+    assert_eq!((counts.alerts, failing.runs()), (2, 6));
+}
+
+#[tokio::test]
+async fn a_disposition_says_what_a_handler_wants_in_full() {
+    let world = World::new();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|message| async move {
+        match message.delivery.id.as_deref() {
+            Some("dead") => Disposition::DeadLetter { reason: "no such article".into() },
+            _ => Disposition::Ack,
+        }
+    });
+    world.consume(Policy::new(), handling).await;
+    for name in ["dead", "done", "dead"] {
+        world.broker.send(name, "{}");
+    }
+    world.clock.advance(secs(2)).await;
+    assert_eq!(world.broker.dead().len(), 2);
+    assert_eq!(&*world.broker.dead()[0].1.reason, "no such article");
+    assert_eq!(world.record("dead").await.unwrap().state.kind(), StateKind::Failed);
+}

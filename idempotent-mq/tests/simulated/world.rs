@@ -1,0 +1,206 @@
+//! A world on a virtual clock: a store that fails on demand, a simulated broker, and consumers that are processes.
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use idempotent_core::{
+    Clock, Executor, ExecutorBuilder, Identity, Key, Lease, MemoryStore, Policy, Record, Scene, Store,
+};
+use idempotent_mq::{
+    Consumer, ConsumerBuilder, Counters, Counts, Handling, KeyFrom, Message, Messages, SetupError, SourceError, Verdict,
+};
+use idempotent_testkit::{FaultStore, SeededEntropy, VirtualClock};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::broker::{Broker, SimulatedSource, Ways};
+
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+pub const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub struct World {
+    pub clock: VirtualClock,
+    pub store: FaultStore,
+    pub broker: Broker,
+    seeds: AtomicU32,
+}
+
+/// One consumer, as a process of its own: its store is its own way to the one store.
+pub struct Process {
+    pub store: FaultStore,
+    pub executor: Executor,
+    pub counters: Counters,
+    stop: Option<oneshot::Sender<()>>,
+    pub task: JoinHandle<Result<Counts, SourceError>>,
+    clock: VirtualClock,
+}
+
+pub type Building = ConsumerBuilder<SimulatedSource>;
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(Ways::default())
+    }
+
+    pub fn with(ways: Ways) -> Self {
+        let clock = VirtualClock::new();
+        let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
+        let store = FaultStore::new(store, &clock);
+        Self { broker: Broker::new(&clock, ways), store, clock, seeds: AtomicU32::new(0) }
+    }
+
+    pub fn executor(&self, policy: Policy) -> (FaultStore, Executor) {
+        let seed = self.seeds.fetch_add(1, SeqCst);
+        let store = self.store.worker(format!("{seed}"));
+        let builder: ExecutorBuilder = Executor::builder(store.clone());
+        let executor = builder
+            .clock(Arc::new(self.clock.clone()))
+            .entropy(Arc::new(SeededEntropy::new(u64::from(seed))))
+            .policy(Scene::Mq, policy.or(Policy::new().jitter(0)))
+            .build()
+            .unwrap();
+        (store, executor)
+    }
+
+    /// A process that consumes, with the group "billing".
+    pub async fn consume(&self, policy: Policy, handling: Handling) -> Process {
+        self.consume_by(policy, handling, |builder| builder).await
+    }
+
+    pub async fn consume_by(
+        &self,
+        policy: Policy,
+        handling: Handling,
+        more: impl FnOnce(Building) -> Building,
+    ) -> Process {
+        let (store, executor) = self.executor(policy);
+        let consumer = more(Consumer::builder(self.broker.connect(), "billing", &executor)).build(handling).unwrap();
+        self.start(store, executor, consumer).await
+    }
+
+    pub async fn start(&self, store: FaultStore, executor: Executor, consumer: Consumer<SimulatedSource>) -> Process {
+        let counters = consumer.counters();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(consumer.run(async move {
+            if stopped.await.is_err() {
+                pending::<()>().await;
+            }
+        }));
+        self.clock.settle().await;
+        Process { store, executor, counters, stop: Some(stop), task, clock: self.clock.clone() }
+    }
+
+    /// What a consumer with these settings is refused with.
+    pub fn refused(&self, policy: Policy, handling: Handling, more: impl FnOnce(Building) -> Building) -> String {
+        let (_, executor) = self.executor(policy);
+        let built: Result<_, SetupError> =
+            more(Consumer::builder(self.broker.connect(), "billing", &executor)).build(handling);
+        built.map(|_| ()).unwrap_err().to_string()
+    }
+
+    /// The record of a message keyed by this text.
+    pub async fn record(&self, key: &str) -> Option<Record> {
+        self.store.peek(&key_of(key)).await.unwrap()
+    }
+}
+
+pub fn key_of(key: &str) -> Key {
+    Identity::new(Scene::Mq, "billing", key).key("idempotent").unwrap()
+}
+
+impl Process {
+    /// SIGTERM.
+    pub async fn stop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        self.clock.settle().await;
+    }
+
+    /// SIGKILL: nothing it sends any more arrives. The broker notices at `Broker::cut`.
+    pub async fn kill(self) {
+        self.store.kill();
+        self.task.abort();
+        assert!(self.task.await.is_err_and(|ended| ended.is_cancelled()));
+        self.clock.settle().await;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counters.counts()
+    }
+}
+
+/// What a handler does, and how often it was run.
+pub struct Job {
+    pub runs: AtomicU32,
+    pub takes: Duration,
+    pub ends: fn(u32) -> Verdict,
+    clock: VirtualClock,
+    pub seen: std::sync::Mutex<Vec<Seen>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub at: u128,
+    pub id: Option<String>,
+    pub attempt: Option<u32>,
+    pub fencing: Option<u64>,
+}
+
+impl Job {
+    pub fn ok(world: &World, takes: Duration) -> Arc<Self> {
+        Self::ends(world, takes, |_| Verdict::Done)
+    }
+
+    /// `ends`: by the number of the run.
+    pub fn ends(world: &World, takes: Duration, ends: fn(u32) -> Verdict) -> Arc<Self> {
+        let (runs, seen) = (AtomicU32::new(0), std::sync::Mutex::default());
+        Arc::new(Self { runs, takes, ends, clock: world.clock.clone(), seen })
+    }
+
+    pub fn runs(&self) -> u32 {
+        self.runs.load(SeqCst)
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// At what times it was run, in ms.
+    pub fn times(&self) -> Vec<u128> {
+        self.seen().into_iter().map(|seen| seen.at).collect()
+    }
+
+    pub async fn run<T>(&self, message: Message<T>) -> Verdict {
+        let run = self.runs.fetch_add(1, SeqCst) + 1;
+        let lease = Lease::current();
+        self.seen.lock().unwrap().push(Seen {
+            at: self.clock.elapsed().as_millis(),
+            id: message.delivery.id.clone(),
+            attempt: lease.as_ref().map(Lease::attempt),
+            fencing: lease.as_ref().map(|lease| lease.fencing().0),
+        });
+        self.clock.sleep_until(self.clock.now() + self.takes).await;
+        (self.ends)(run)
+    }
+
+    /// As a handler of raw bodies, keyed by the message's id.
+    pub fn by_id(self: &Arc<Self>) -> Handling {
+        self.keyed(KeyFrom::message_id())
+    }
+
+    pub fn keyed(self: &Arc<Self>, key: KeyFrom<()>) -> Handling {
+        let job = self.clone();
+        Messages::raw().keyed(key).run(move |message| {
+            let job = job.clone();
+            async move { job.run(message).await }
+        })
+    }
+}
+
+pub fn again(_: u32) -> Verdict {
+    Verdict::Again { after: None, error: "no stock".into() }
+}

@@ -1,0 +1,86 @@
+//! Publishing, and knowing what became of it.
+//!
+//! One channel has one message under way. The client tells a message that was returned by the next confirm that comes
+//! in, and the broker confirms several messages of a channel at once and in any order: with two of them under way, the
+//! one that was returned could be taken for the one that was not, and be lost.
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::ShortString;
+use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use tokio::sync::Semaphore;
+
+/// A connection to publish by.
+#[derive(Debug)]
+pub(crate) struct Confirming {
+    connection: Connection,
+    places: Semaphore,
+    /// Channels with nothing under way.
+    idle: Mutex<Vec<Channel>>,
+}
+
+/// Why a message is not known to be in a queue.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// No queue takes it; nothing was kept.
+    Unroutable,
+    /// The broker could not keep it.
+    Nacked,
+    /// Nobody knows, unless `is_final` of it, or it was `before` it was sent.
+    Broken { error: lapin::Error, before: bool },
+}
+
+impl Confirming {
+    /// `most` messages side by side.
+    pub(crate) fn new(connection: Connection, most: usize) -> Self {
+        Self { connection, places: Semaphore::new(most), idle: Mutex::default() }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.connection.status().connected()
+    }
+
+    /// Publishes, and returns once it is in a queue. `prepare` makes sure that there is one.
+    ///
+    /// # Cancellation
+    /// It may have been published. The channel is not used again, since its confirm is still to come.
+    pub(crate) async fn publish(
+        &self,
+        (exchange, key): (&str, &str),
+        properties: BasicProperties,
+        body: &[u8],
+        prepare: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
+    ) -> Result<(), Unsent> {
+        let before = |error| Unsent::Broken { error, before: true };
+        // Never closed.
+        let _place = self.places.acquire().await;
+        let channel = self.channel().await.map_err(before)?;
+        prepare(&channel).await.map_err(before)?;
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let (exchange, key) = (ShortString::from(exchange), ShortString::from(key));
+        let after = |error| Unsent::Broken { error, before: false };
+        let sent = channel.basic_publish(exchange, key, options, body, properties).await.map_err(after)?;
+        let answer = match sent.await.map_err(after)? {
+            Confirmation::Ack(None) => Ok(()),
+            Confirmation::Ack(Some(_)) => Err(Unsent::Unroutable),
+            // Never asked for that.
+            Confirmation::Nack(_) | Confirmation::NotRequested => Err(Unsent::Nacked),
+        };
+        self.idle().push(channel);
+        answer
+    }
+
+    async fn channel(&self) -> lapin::Result<Channel> {
+        let idle = self.idle().pop();
+        if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
+            return Ok(channel);
+        }
+        let channel = self.connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

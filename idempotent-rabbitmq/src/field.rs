@@ -1,0 +1,68 @@
+//! Values of queue arguments and headers.
+use std::collections::BTreeMap;
+
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+/// A value of a queue's argument or a message's header.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Field {
+    /// As of `x-single-active-consumer`.
+    Bool(bool),
+    /// As of `x-max-length`.
+    Number(i64),
+    /// As of `x-overflow`.
+    Text(String),
+    /// Any bytes.
+    Bytes(Vec<u8>),
+}
+
+pub(crate) type Fields = BTreeMap<String, Field>;
+
+/// # Panics
+/// At a name longer than 255 bytes: checked where it is set.
+pub(crate) fn table(arguments: &Fields) -> FieldTable {
+    let entries = arguments.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
+    FieldTable::from(entries.collect::<BTreeMap<_, _>>())
+}
+
+impl From<&Field> for AMQPValue {
+    fn from(value: &Field) -> Self {
+        match value {
+            Field::Bool(value) => Self::Boolean(*value),
+            Field::Number(value) => Self::LongLongInt(*value),
+            Field::Text(value) => Self::LongString(value.as_str().into()),
+            Field::Bytes(value) => Self::ByteArray(value.as_slice().into()),
+        }
+    }
+}
+
+impl From<bool> for Field {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Field {
+    fn from(value: i64) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<&str> for Field {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Field {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<Vec<u8>> for Field {
+    fn from(value: Vec<u8>) -> Self {
+        Self::Bytes(value)
+    }
+}

@@ -1,0 +1,79 @@
+//! A table of AMQP's as headers of bytes.
+use idempotent_mq::Headers;
+use lapin::types::{AMQPValue, FieldTable};
+
+/// Text and bytes as they are, numbers in decimal, a timestamp in its seconds, a list as several values, a table as
+/// `name.inner`, nothing as nothing. Only for reading: copies and dead letters have the table itself.
+pub(crate) fn headers(table: &FieldTable) -> Headers {
+    let mut headers = Headers::default();
+    for (name, value) in table {
+        push(&mut headers, name.as_str(), value);
+    }
+    headers
+}
+
+fn push(headers: &mut Headers, name: &str, value: &AMQPValue) {
+    let text = |headers: &mut Headers, text: String| headers.push(name, text);
+    match value {
+        AMQPValue::Boolean(value) => text(headers, value.to_string()),
+        AMQPValue::ShortShortInt(value) => text(headers, value.to_string()),
+        AMQPValue::ShortShortUInt(value) => text(headers, value.to_string()),
+        AMQPValue::ShortInt(value) => text(headers, value.to_string()),
+        AMQPValue::ShortUInt(value) => text(headers, value.to_string()),
+        AMQPValue::LongInt(value) => text(headers, value.to_string()),
+        AMQPValue::LongUInt(value) => text(headers, value.to_string()),
+        AMQPValue::LongLongInt(value) => text(headers, value.to_string()),
+        AMQPValue::Float(value) => text(headers, value.to_string()),
+        AMQPValue::Double(value) => text(headers, value.to_string()),
+        AMQPValue::DecimalValue(value) => text(headers, format!("{}e-{}", value.value, value.scale)),
+        AMQPValue::Timestamp(value) => text(headers, value.to_string()),
+        AMQPValue::ShortString(value) => headers.push(name, value.as_str()),
+        AMQPValue::LongString(value) => headers.push(name, value.as_bytes()),
+        AMQPValue::ByteArray(value) => headers.push(name, value.as_slice()),
+        AMQPValue::FieldArray(values) => values.as_slice().iter().for_each(|value| push(headers, name, value)),
+        AMQPValue::FieldTable(table) => {
+            for (inner, value) in table {
+                push(headers, &format!("{name}.{inner}"), value);
+            }
+        }
+        AMQPValue::Void => {}
+    }
+}
+
+/// A whole number, whatever its width.
+pub(crate) fn number(value: &AMQPValue) -> Option<i64> {
+    Some(match value {
+        AMQPValue::ShortShortInt(value) => (*value).into(),
+        AMQPValue::ShortShortUInt(value) => (*value).into(),
+        AMQPValue::ShortInt(value) => (*value).into(),
+        AMQPValue::ShortUInt(value) => (*value).into(),
+        AMQPValue::LongInt(value) => (*value).into(),
+        AMQPValue::LongUInt(value) => (*value).into(),
+        AMQPValue::LongLongInt(value) => *value,
+        AMQPValue::Timestamp(value) => i64::try_from(*value).ok()?,
+        AMQPValue::LongString(value) => std::str::from_utf8(value.as_bytes()).ok()?.parse().ok()?,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_as_text_or_bytes_and_lists_as_several_values() {
+        let mut inner = FieldTable::default();
+        inner.insert("a".into(), AMQPValue::ShortInt(-3));
+        let list = vec![AMQPValue::LongString("x".into()), AMQPValue::LongUInt(7)];
+        let mut table = FieldTable::default();
+        table.insert("bytes".into(), AMQPValue::ByteArray(vec![0, 255].into()));
+        table.insert("list".into(), AMQPValue::FieldArray(list.into()));
+        table.insert("table".into(), AMQPValue::FieldTable(inner));
+        table.insert("void".into(), AMQPValue::Void);
+        let headers = headers(&table);
+        assert_eq!(headers.first("bytes"), Some(&[0, 255][..]));
+        assert_eq!(headers.all("list").collect::<Vec<_>>(), [b"x", b"7"]);
+        assert_eq!((headers.first("table.a"), headers.first("void")), (Some(&b"-3"[..]), None));
+    }
+}

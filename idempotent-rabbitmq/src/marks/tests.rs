@@ -1,0 +1,95 @@
+use super::*;
+
+fn queue() -> Queue {
+    Queue::quorum("q")
+}
+
+fn read(properties: BasicProperties) -> Marked {
+    Marked::read(properties, &queue(), &End::default(), Micros(5_000_000))
+}
+
+fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
+    FieldTable::from(entries.iter().map(|(name, value)| ((*name).into(), value.clone())).collect::<Table>())
+}
+
+fn text(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+fn retry(attempt: u32) -> Retry {
+    let mut retry = Retry::after(std::time::Duration::from_secs(1), Micros(17));
+    retry.attempt = attempt;
+    retry
+}
+
+#[test]
+fn a_copy_reads_back_as_the_message_it_was_made_of() {
+    let headers =
+        table(&[("CC", AMQPValue::FieldArray(vec![text("other")].into())), ("a", text("b")), ("z", text("y"))]);
+    let properties = BasicProperties::default()
+        .with_headers(headers.clone())
+        .with_message_id("m".into())
+        .with_type("t".into())
+        .with_expiration("60000".into())
+        .with_user_id("somebody".into());
+    let once = read(properties).for_retry(&retry(2));
+    assert!(once.expiration().is_none() && once.user_id().is_none(), "the broker would act on them");
+    assert!(!once.headers().as_ref().unwrap().contains_key("CC"), "the copy would go to the other queue, too");
+    let twice = read(read(once).for_retry(&retry(3)));
+    assert_eq!(twice.headers, headers);
+    let id = twice.properties.message_id().as_ref().map(|id| id.as_str());
+    assert_eq!((id, twice.properties.kind().as_ref().unwrap().as_str()), (Some("m"), "t"));
+    assert_eq!((twice.attempt, twice.first_at, twice.delivered), (Some(3), Some(Micros(17)), 1));
+    assert_eq!((twice.expiration.as_deref(), twice.user.as_deref()), (Some("60000"), Some("somebody")));
+    assert_eq!(twice.expires_at, Some(Micros(65_000_000)));
+}
+
+#[test]
+fn what_the_broker_says_of_a_queue_for_delays_is_taken_off_and_of_others_left() {
+    let death = |queue: &str| AMQPValue::FieldTable(table(&[("queue", text(queue))]));
+    let both = AMQPValue::FieldArray(vec![death("q.retry.100"), death("elsewhere")].into());
+    let of_others = table(&[("x-death", both), ("x-first-death-queue", text("elsewhere"))]);
+    let left = read(BasicProperties::default().with_headers(of_others)).headers;
+    let one = AMQPValue::FieldArray(vec![death("elsewhere")].into());
+    assert_eq!(left, table(&[("x-death", one), ("x-first-death-queue", text("elsewhere"))]));
+    let ours = table(&[
+        ("x-death", AMQPValue::FieldArray(vec![death("q.retry.5000")].into())),
+        ("x-first-death-queue", text("q.retry.5000")),
+        ("x-first-death-reason", text("expired")),
+        ("x-first-death-exchange", text("")),
+        ("x-delivery-count", AMQPValue::LongLongInt(4)),
+    ]);
+    let marked = read(BasicProperties::default().with_headers(ours));
+    assert_eq!((marked.headers, marked.delivered), (FieldTable::default(), 5));
+}
+
+#[test]
+fn n94_marks_that_make_no_sense_are_no_marks() {
+    let odd = table(&[(ATTEMPT, text("many")), (FIRST_AT, AMQPValue::LongLongInt(-1)), (DEATHS, AMQPValue::Void)]);
+    let marked = read(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
+    assert_eq!((marked.attempt, marked.first_at, marked.deaths, marked.expires_at), (None, None, 0, None));
+    let far = BasicProperties::default().with_expiration(u64::MAX.to_string().into()).with_timestamp(u64::MAX);
+    let by_timestamp = End { header: None, by_timestamp: true };
+    assert_eq!(Marked::read(far, &queue(), &by_timestamp, Micros(0)).expires_at, Some(Micros(u64::MAX)));
+}
+
+#[test]
+fn the_end_of_a_message_is_never_before_the_broker_would_have_dropped_it_unless_its_producer_says_so() {
+    let sent = BasicProperties::default().with_timestamp(1).with_expiration("500".into());
+    // Handed to the broker at 5 s at the latest. Its timestamp may be that of what happened, and not of the message.
+    assert_eq!(read(sent.clone()).expires_at, Some(Micros(5_500_000)));
+    let by_timestamp = End { header: Some("end".to_owned()), by_timestamp: true };
+    let end = |message| Marked::read(message, &queue(), &by_timestamp, Micros(5_000_000)).expires_at;
+    assert_eq!(end(sent.clone()), Some(Micros(2_500_000)));
+    for (value, at) in [(AMQPValue::Timestamp(7), 7_000_000), (AMQPValue::LongLongInt(7), 7_000), (text("8"), 8_000)] {
+        assert_eq!(end(sent.clone().with_headers(table(&[("end", value)]))), Some(Micros(at)));
+    }
+}
+
+#[test]
+fn a_dead_letter_does_not_expire_not_even_when_it_is_taken_back() {
+    let properties = BasicProperties::default().with_expiration("1".into()).with_timestamp(1);
+    let letter = read(properties).for_dead_letter(&DeadLetter::because("é".repeat(2000), Micros(9)), "q");
+    let back = read(letter);
+    assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
+}

@@ -1,0 +1,156 @@
+//! A message to be published, and where to.
+use std::fmt;
+use std::time::Duration;
+
+use idempotent_core::{Entropy, EntropyError, OsEntropy};
+use lapin::BasicProperties;
+use lapin::types::ShortString;
+
+use crate::field::{Field, Fields, table};
+use crate::marks::PERSISTENT;
+
+/// A message to be published. Its id is fixed here, so it is the same however often it is sent.
+///
+/// ```
+/// use idempotent_rabbitmq::Outgoing;
+///
+/// let order = Outgoing::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
+/// // Neither ids nor bodies are shown.
+/// assert!(!format!("{order:?}").contains("order-17"));
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Outgoing {
+    id: String,
+    body: Vec<u8>,
+    headers: Fields,
+    content_type: Option<String>,
+    correlation: Option<String>,
+    expires_after: Option<Duration>,
+    transient: bool,
+}
+
+/// Where a message goes: an exchange, and a routing key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub struct Route {
+    pub(crate) exchange: String,
+    pub(crate) key: String,
+}
+
+impl Route {
+    /// Into this queue.
+    pub fn queue(name: impl Into<String>) -> Self {
+        Self::exchange("", name)
+    }
+
+    /// To an exchange, with a routing key.
+    pub fn exchange(name: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { exchange: name.into(), key: key.into() }
+    }
+}
+
+impl Outgoing {
+    /// A message with this id, at most 255 bytes: one that is kept with what the message is about, such as the id of a
+    /// row in an outbox, also sees the copies of a publisher that was started again.
+    pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            id: id.into(),
+            body: body.into(),
+            headers: Fields::new(),
+            content_type: None,
+            correlation: None,
+            expires_after: None,
+            transient: false,
+        }
+    }
+
+    /// A message with an id of its own: 32 random hex digits.
+    ///
+    /// # Errors
+    /// The operating system gave no randomness.
+    pub fn with_random_id(body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
+        Ok(Self::new(format!("{:032x}", OsEntropy.bits()?), body))
+    }
+
+    /// Sets a header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Field>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the media type of the body.
+    pub fn content_type(mut self, media_type: impl Into<String>) -> Self {
+        self.content_type = Some(media_type.into());
+        self
+    }
+
+    /// Sets what the message answers or belongs to.
+    pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.correlation = Some(id.into());
+        self
+    }
+
+    /// The broker drops it when it has waited for this long.
+    ///
+    /// # Default
+    /// Never
+    pub fn expires_after(mut self, time: Duration) -> Self {
+        self.expires_after = Some(time);
+        self
+    }
+
+    /// It need not outlive the broker.
+    ///
+    /// # Default
+    /// Persistent
+    pub fn transient(mut self) -> Self {
+        self.transient = true;
+        self
+    }
+
+    /// The message's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// `None` if a name or id is longer than the protocol allows.
+    pub(crate) fn properties(&self) -> Option<BasicProperties> {
+        let short = |text: &str| ShortString::try_new(text).ok();
+        if self.headers.keys().any(|name| name.len() > LONGEST) {
+            return None;
+        }
+        let mut properties = BasicProperties::default()
+            .with_message_id(short(&self.id)?)
+            .with_headers(table(&self.headers))
+            .with_delivery_mode(if self.transient { 1 } else { PERSISTENT });
+        if let Some(media_type) = &self.content_type {
+            properties = properties.with_content_type(short(media_type)?);
+        }
+        if let Some(id) = &self.correlation {
+            properties = properties.with_correlation_id(short(id)?);
+        }
+        if let Some(time) = self.expires_after {
+            properties = properties.with_expiration(short(&time.as_millis().to_string())?);
+        }
+        Some(properties)
+    }
+}
+
+/// Of short strings in AMQP, in bytes.
+pub(crate) const LONGEST: usize = 255;
+
+/// Sizes only.
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("bytes", &self.body.len())
+            .field("headers", &self.headers.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! A publisher that says what it knows.
+mod attempt;
+mod error;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::__backoff::delay;
+use idempotent_core::{Entropy, OsEntropy};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use self::attempt::{Attempt, Knowledge};
+pub use self::error::{PublishError, PublishErrorKind};
+use crate::address::Address;
+use crate::confirm::Confirming;
+use crate::outgoing::LONGEST;
+use crate::{Outgoing, Route, SettingError};
+
+/// Publishes messages and waits until the broker has confirmed them. Cheap to clone; clones share one connection, which
+/// is made when it is first needed, and made again when it breaks.
+///
+/// A message whose confirm stays out is sent again under the same id, so it may be in a queue several times: consumers
+/// tell its copies by that id.
+///
+/// ```no_run
+/// use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let publisher = Publisher::builder("amqp://guest:guest@localhost/%2f").build()?;
+/// let paid = Outgoing::new("payment-17", r#"{"order":17}"#).content_type("application/json");
+/// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
+///     Ok(()) => println!("in a queue"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
+///     Err(error) => println!("not in any queue: {error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Publisher(Arc<Inner>);
+
+struct Inner {
+    address: Address,
+    in_flight: usize,
+    places: Semaphore,
+    confirm_within: Duration,
+    give_up_after: Duration,
+    connection: Mutex<Option<Arc<Confirming>>>,
+}
+
+/// Sets up a [`Publisher`].
+#[derive(Debug)]
+#[must_use]
+pub struct PublisherBuilder {
+    address: Result<Address, SettingError>,
+    in_flight: usize,
+    confirm_within: Duration,
+    give_up_after: Duration,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Channels of one connection, by the broker's default.
+const MOST_IN_FLIGHT: usize = 2047;
+
+impl PublisherBuilder {
+    /// How many messages are under way at most; [`publish`](Publisher::publish) waits for its turn. Each has a channel of
+    /// its own.
+    ///
+    /// # Default
+    /// 32
+    pub fn in_flight(mut self, messages: usize) -> Self {
+        self.in_flight = messages;
+        self
+    }
+
+    /// How long to wait for a confirm before the message is sent again, by another connection.
+    ///
+    /// # Default
+    /// 5 s
+    pub fn confirm_within(mut self, time: Duration) -> Self {
+        self.confirm_within = time;
+        self
+    }
+
+    /// How long [`publish`](Publisher::publish) goes on trying.
+    ///
+    /// # Default
+    /// 30 s
+    pub fn give_up_after(mut self, time: Duration) -> Self {
+        self.give_up_after = time;
+        self
+    }
+
+    /// The publisher.
+    ///
+    /// # Errors
+    /// A URL that cannot be read, or a limit of zero.
+    pub fn build(self) -> Result<Publisher, SettingError> {
+        let Self { address, in_flight, confirm_within, give_up_after } = self;
+        if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
+            return Err(SettingError::new(format!("in_flight is {in_flight}, it must be 1 to {MOST_IN_FLIGHT}")));
+        }
+        if confirm_within.is_zero() || give_up_after < confirm_within {
+            return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
+        }
+        let (places, connection) = (Semaphore::new(in_flight), Mutex::new(None));
+        Ok(Publisher(Arc::new(Inner {
+            address: address?,
+            in_flight,
+            places,
+            confirm_within,
+            give_up_after,
+            connection,
+        })))
+    }
+}
+
+impl Publisher {
+    /// A publisher to this broker; the URL is that of [`RabbitSource::builder`](crate::RabbitSource::builder).
+    pub fn builder(url: &str) -> PublisherBuilder {
+        PublisherBuilder {
+            address: Address::parse(url),
+            in_flight: 32,
+            confirm_within: Duration::from_secs(5),
+            give_up_after: Duration::from_secs(30),
+        }
+    }
+
+    /// Publishes, and returns once the broker has confirmed that it keeps the message in at least one queue. Sends it
+    /// again, under the same id and after growing pauses, while the broker is away, does not confirm or refuses it for
+    /// now.
+    ///
+    /// # Errors
+    /// By [`kind`](PublishError::kind), the message is in no queue, or nobody knows.
+    ///
+    /// # Cancellation
+    /// Nobody knows whether it was published, unless it still waited for its turn.
+    pub async fn publish(&self, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
+        let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
+        let Some(properties) = properties else {
+            return Err(PublishError::refused("an id, a header's name or the route is longer than 255 bytes"));
+        };
+        // Never closed.
+        let _place = self.0.places.acquire().await;
+        let end = Instant::now() + self.0.give_up_after;
+        let mut known = Knowledge::default();
+        for tries in 1.. {
+            let attempt = Attempt { to, properties: properties.clone(), body: message.body() };
+            let cause = match known.learn(self.0.attempt(attempt, end).await) {
+                Some(answer) => return answer,
+                None => known.last(),
+            };
+            // Without randomness there is no jitter.
+            let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            if Instant::now() + pause >= end {
+                break;
+            }
+            warn!(target: "idempotent", broker = %self.0.address, tries, ?pause, cause, "publishing failed");
+            tokio::time::sleep(pause).await;
+        }
+        Err(known.given_up())
+    }
+}
+
+impl Inner {
+    /// One that is alive, and nobody else makes a second one meanwhile.
+    async fn connection(&self) -> lapin::Result<Arc<Confirming>> {
+        let mut held = self.connection.lock().await;
+        if let Some(alive) = held.as_ref().filter(|connection| connection.is_alive()) {
+            return Ok(alive.clone());
+        }
+        let made = self.address.connect("idempotent: publisher").await?;
+        debug!(target: "idempotent", broker = %self.address, "connected");
+        Ok(held.insert(Arc::new(Confirming::new(made, self.in_flight))).clone())
+    }
+
+    /// What is silent is not used again.
+    async fn discard(&self, silent: &Arc<Confirming>) {
+        let mut held = self.connection.lock().await;
+        if held.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, silent)) {
+            *held = None;
+        }
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("broker", &self.0.address).finish_non_exhaustive()
+    }
+}

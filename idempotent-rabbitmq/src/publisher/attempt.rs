@@ -1,0 +1,123 @@
+//! One try, and what is known after some.
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use lapin::BasicProperties;
+use tokio::time::{Instant, timeout};
+
+use super::{Inner, PublishError, PublishErrorKind};
+use crate::Route;
+use crate::confirm::Unsent;
+use crate::error::is_final;
+
+pub(super) struct Attempt<'a> {
+    pub(super) to: &'a Route,
+    pub(super) properties: BasicProperties,
+    pub(super) body: &'a [u8],
+}
+
+/// How a try ended.
+pub(super) enum End {
+    Confirmed,
+    Unsent(Unsent),
+    /// No answer in time.
+    Silent {
+        sent: bool,
+    },
+}
+
+impl Inner {
+    pub(super) async fn attempt(&self, attempt: Attempt<'_>, end: Instant) -> End {
+        let left = || end.saturating_duration_since(Instant::now());
+        let connection = match timeout(left(), self.connection()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return End::Unsent(Unsent::Broken { error, before: true }),
+            Err(_) => return End::Silent { sent: false },
+        };
+        let Attempt { to, properties, body } = attempt;
+        let sent = AtomicBool::new(false);
+        let prepare = async |_: &lapin::Channel| {
+            sent.store(true, SeqCst);
+            Ok(())
+        };
+        let published = connection.publish((&to.exchange, &to.key), properties, body, prepare);
+        let end = match timeout(self.confirm_within.min(left()), published).await {
+            Ok(Ok(())) => return End::Confirmed,
+            Ok(Err(unsent)) => End::Unsent(unsent),
+            Err(_) => End::Silent { sent: sent.load(SeqCst) },
+        };
+        if matches!(end, End::Silent { .. }) {
+            self.discard(&connection).await;
+        }
+        end
+    }
+}
+
+/// What is known of a message after some tries.
+#[derive(Default)]
+pub(super) struct Knowledge {
+    /// A try that nobody answered may have arrived.
+    unsure: bool,
+    last: Option<lapin::Error>,
+    text: &'static str,
+}
+
+impl Knowledge {
+    /// The answer, if another try would not change it.
+    pub(super) fn learn(&mut self, end: End) -> Option<Result<(), PublishError>> {
+        let (text, error, sure) = match end {
+            End::Confirmed => return Some(Ok(())),
+            End::Unsent(Unsent::Unroutable) => {
+                return Some(Err(self.definite(PublishErrorKind::Unroutable, "no queue takes it", None)));
+            }
+            End::Unsent(Unsent::Nacked) => ("the broker could not keep it", None, true),
+            End::Unsent(Unsent::Broken { error, .. }) if is_final(&error) => {
+                return Some(Err(self.definite(PublishErrorKind::Refused, "the broker refuses it", Some(error))));
+            }
+            End::Unsent(Unsent::Broken { error, before }) => ("the connection failed", Some(error), before),
+            End::Silent { sent } => ("no answer in time", None, !sent),
+        };
+        self.unsure |= !sure;
+        (self.text, self.last) = (text, error);
+        None
+    }
+
+    pub(super) fn last(&self) -> &'static str {
+        self.text
+    }
+
+    pub(super) fn given_up(self) -> PublishError {
+        let kind = if self.unsure { PublishErrorKind::Unconfirmed } else { PublishErrorKind::NotSent };
+        PublishError::new(kind, self.text, self.last)
+    }
+
+    /// A word on this try says nothing of those before it.
+    fn definite(&self, kind: PublishErrorKind, text: &'static str, error: Option<lapin::Error>) -> PublishError {
+        PublishError::new(if self.unsure { PublishErrorKind::Unconfirmed } else { kind }, text, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(answer: Option<Result<(), PublishError>>) -> Option<PublishErrorKind> {
+        answer.and_then(Result::err).map(|error| error.kind())
+    }
+
+    #[test]
+    fn b29_a_word_on_the_last_try_is_none_on_a_try_that_nobody_answered() {
+        let mut known = Knowledge::default();
+        assert!(known.learn(End::Unsent(Unsent::Nacked)).is_none());
+        assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unroutable));
+        assert!(known.learn(End::Silent { sent: true }).is_none());
+        assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unconfirmed));
+        assert_eq!(known.given_up().kind(), PublishErrorKind::Unconfirmed);
+    }
+
+    #[test]
+    fn b29_what_never_left_this_process_is_known_not_to_have_arrived() {
+        let mut known = Knowledge::default();
+        assert!(known.learn(End::Silent { sent: false }).is_none());
+        assert_eq!(known.given_up().kind(), PublishErrorKind::NotSent);
+    }
+}

@@ -1,0 +1,299 @@
+//! One broker for all tests of this binary; each has queues of its own.
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use idempotent_core::{Executor, Lease, MemoryStore, Policy, Scene};
+use idempotent_mq::{
+    Consumer, ConsumerBuilder, Counters, Counts, Delivery, Handling, KeyFrom, Message, Messages, Received, Settlement,
+    Source, SourceError, Verdict,
+};
+use idempotent_rabbitmq::{Queue, RabbitSource, Tag};
+use idempotent_testkit::servers::RabbitServer;
+use lapin::message::BasicGetMessage;
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, oneshot};
+use tokio::task::JoinHandle;
+
+pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
+/// Held for reading by tests that share the broker, for writing by those that harm it.
+static BROKER: RwLock<()> = RwLock::const_new(());
+/// For what should take a moment, on a machine that is busy.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A queue of this test's own, and a plain client beside the source.
+pub struct World {
+    pub queue: String,
+    pub admin: Channel,
+    _connection: Connection,
+    _turn: Turn,
+}
+
+enum Turn {
+    Shared { _turn: RwLockReadGuard<'static, ()> },
+    Alone { _turn: RwLockWriteGuard<'static, ()> },
+}
+
+impl World {
+    pub async fn new(queue: &str) -> Self {
+        let _turn = BROKER.read().await;
+        Self::with(queue, Turn::Shared { _turn }).await
+    }
+
+    /// No other test uses the broker meanwhile.
+    pub async fn alone(queue: &str) -> Self {
+        let _turn = BROKER.write().await;
+        Self::with(queue, Turn::Alone { _turn }).await
+    }
+
+    async fn with(queue: &str, _turn: Turn) -> Self {
+        let (connection, admin) = client().await;
+        Self { queue: queue.to_owned(), admin, _connection: connection, _turn }
+    }
+
+    /// After an outage.
+    pub async fn reconnect(&mut self) {
+        (self._connection, self.admin) = client().await;
+    }
+
+    pub fn source(&self) -> RabbitSource {
+        self.source_of(Queue::classic(&self.queue))
+    }
+
+    pub fn source_of(&self, queue: Queue) -> RabbitSource {
+        RabbitSource::builder(&SERVER.url(), queue).build().unwrap()
+    }
+
+    /// The queue, and a source of it that has connected.
+    pub async fn opened(&self, queue: Queue) -> Held {
+        let mut held = Held(self.source_of(queue), self.queue.clone());
+        self.connect(&mut held).await;
+        held
+    }
+
+    /// Until it has subscribed. Nothing is there yet.
+    pub async fn connect(&self, held: &mut Held) {
+        let queue = held.1.clone();
+        tokio::select! {
+            early = held.0.receive(10) => panic!("{:?}", early.map(drop)),
+            () = until("a subscription", async || (self.consumers(&queue).await? > 0).then_some(())) => {}
+        }
+    }
+
+    /// Until somebody has subscribed to the queue.
+    pub async fn subscribed(&self) {
+        until("a subscription", async || (self.consumers(&self.queue).await? > 0).then_some(())).await;
+    }
+
+    pub async fn consumers(&self, queue: &str) -> Option<u32> {
+        // A queue that is not there costs the channel.
+        let channel = self._connection.create_channel().await.unwrap();
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        Some(channel.queue_declare(queue.into(), options, FieldTable::default()).await.ok()?.consumer_count())
+    }
+
+    pub async fn send(&self, body: &[u8], properties: BasicProperties) {
+        self.send_to("", &self.queue, body, properties).await;
+    }
+
+    pub async fn send_to(&self, exchange: &str, key: &str, body: &[u8], properties: BasicProperties) {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let sent = self.admin.basic_publish(exchange.into(), key.into(), options, body, properties).await.unwrap();
+        assert!(matches!(sent.await.unwrap(), Confirmation::Ack(None)), "{key} is not there");
+    }
+
+    pub async fn send_id(&self, id: &str) {
+        self.send(b"{}", named(id)).await;
+    }
+
+    pub async fn declare(&self, queue: &str) {
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        self.admin.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap();
+    }
+
+    pub async fn delete(&self, queue: &str) {
+        self.admin.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    }
+
+    /// How many messages wait in a queue that is there.
+    pub async fn count(&self, queue: &str) -> u32 {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        self.admin.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap().message_count()
+    }
+
+    pub async fn take(&self, queue: &str) -> Option<BasicGetMessage> {
+        self.admin.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+    }
+
+    pub async fn dead(&self) -> BasicGetMessage {
+        let queue = format!("{}.dead", self.queue);
+        until("a dead letter", async || self.take(&queue).await).await
+    }
+}
+
+async fn client() -> (Connection, Channel) {
+    // Its start blocks.
+    let url = tokio::task::spawn_blocking(|| SERVER.url()).await.unwrap();
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    (connection, channel)
+}
+
+pub fn named(id: &str) -> BasicProperties {
+    BasicProperties::default().with_message_id(id.into())
+}
+
+/// Asks again and again, for a minute at most.
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within a minute: {what}");
+        tokio::time::sleep(ms(10)).await;
+    }
+}
+
+pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
+}
+
+/// A source that is asked by hand.
+pub struct Held(pub RabbitSource, pub String);
+
+impl Held {
+    pub async fn next(&mut self) -> (Delivery, Tag) {
+        match within("a delivery", self.0.receive(1)).await.unwrap() {
+            Received::Deliveries(mut one) => one.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn settle(&self, (delivery, tag): &(Delivery, Tag), how: Settlement) -> Result<(), SourceError> {
+        within("a settlement", self.0.settler().settle(delivery, tag, &how)).await
+    }
+}
+
+/// A consumer that runs.
+pub struct Process {
+    pub counters: Counters,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<Counts, SourceError>>,
+}
+
+pub fn executor(store: &Arc<MemoryStore>, policy: Policy) -> Executor {
+    let policy = policy.or(Policy::new().retry_delay(ms(100)).in_flight_delay(ms(100)).jitter(0));
+    Executor::builder(store.clone()).policy(Scene::Mq, policy).build().unwrap()
+}
+
+impl Process {
+    pub fn start(
+        source: RabbitSource,
+        group: &str,
+        executor: &Executor,
+        handling: Handling,
+        more: impl FnOnce(ConsumerBuilder<RabbitSource>) -> ConsumerBuilder<RabbitSource>,
+    ) -> Self {
+        let consumer = more(Consumer::builder(source, group.to_owned(), executor)).build(handling).unwrap();
+        let counters = consumer.counters();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(consumer.run(async move {
+            if stopped.await.is_err() {
+                pending::<()>().await;
+            }
+        }));
+        Self { counters, stop: Some(stop), task }
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counters.counts()
+    }
+
+    /// As SIGKILL, but that its connection is closed at once.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+
+    /// SIGTERM, to the end.
+    pub async fn stop(mut self) -> Counts {
+        let _ = self.stop.take().unwrap().send(());
+        within("the drain", self.task).await.unwrap().unwrap()
+    }
+
+    /// By itself.
+    pub async fn ended(self) -> Result<Counts, SourceError> {
+        within("the end", self.task).await.unwrap()
+    }
+
+    pub async fn until(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
+        until(what, async || holds(&self.counts()).then_some(())).await;
+    }
+}
+
+/// What a handler did.
+#[derive(Default)]
+pub struct Log {
+    runs: AtomicU32,
+    seen: Mutex<Vec<Seen>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub at: Instant,
+    pub id: Option<String>,
+    /// By the claim, and by the mark on the message.
+    pub attempts: (Option<u32>, Option<u32>),
+}
+
+impl Log {
+    pub fn note<T>(&self, message: &Message<T>) -> u32 {
+        let attempt = Lease::current().map(|lease| lease.attempt());
+        let (id, at) = (message.delivery.id.clone(), Instant::now());
+        self.seen.lock().unwrap().push(Seen { at, id, attempts: (attempt, message.delivery.attempt) });
+        self.runs.fetch_add(1, SeqCst) + 1
+    }
+
+    pub fn runs(&self) -> u32 {
+        self.runs.load(SeqCst)
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// A handler of raw bodies, keyed by the message's id, that ends by the number of its run.
+    pub fn by_id<F: Future<Output = Verdict> + Send + 'static>(
+        self: &Arc<Self>,
+        then: impl Fn(u32) -> F + Send + Sync + 'static,
+    ) -> Handling {
+        self.keyed(KeyFrom::message_id(), then)
+    }
+
+    pub fn keyed<F: Future<Output = Verdict> + Send + 'static>(
+        self: &Arc<Self>,
+        key: KeyFrom<()>,
+        then: impl Fn(u32) -> F + Send + Sync + 'static,
+    ) -> Handling {
+        let log = self.clone();
+        Messages::raw().keyed(key).run(move |message| then(log.note(&message)))
+    }
+}
+
+pub async fn done(_: u32) -> Verdict {
+    Verdict::Done
+}
+
+pub async fn again(_: u32) -> Verdict {
+    Verdict::Again { after: None, error: "no stock".into() }
+}

@@ -1,0 +1,237 @@
+//! Setting up a source.
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use idempotent_mq::{SourceError, SourceErrorKind};
+use redis::{Client, IntoConnectionInfo, RedisError};
+
+use crate::StreamsSource;
+use crate::due::Due;
+use crate::failure::failure;
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::settler::{Place, Settler};
+use crate::source::BLOCK;
+
+/// Sets up a [`StreamsSource`].
+#[must_use]
+pub struct StreamsSourceBuilder {
+    url: String,
+    stream: Arc<str>,
+    group: Arc<str>,
+    consumer: Option<Arc<str>>,
+    declare: Option<Start>,
+    min_idle: Duration,
+    body: String,
+    id: Option<String>,
+    business_key: Option<String>,
+    dead: Option<Arc<str>>,
+    keep: Keep,
+}
+
+/// From where a new group reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Start {
+    /// All that is in the stream.
+    Beginning,
+    /// What is added from now on.
+    New,
+}
+
+/// What stays in the stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// All of it, until somebody else trims it.
+    Everything,
+    /// What some group has not read, or has not settled; and some more, since a stream is trimmed block by block. A group
+    /// that nobody reads any more keeps everything.
+    Unfinished,
+    /// An entry is deleted when *this* group has settled it: only where no other group reads the stream.
+    Unacknowledged,
+}
+
+/// Shorter ones are within what a busy machine takes for nothing.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+impl StreamsSourceBuilder {
+    pub(crate) fn new(url: String, stream: Arc<str>, group: Arc<str>) -> Self {
+        Self {
+            url,
+            stream,
+            group,
+            consumer: None,
+            declare: None,
+            min_idle: Duration::from_secs(60),
+            body: "body".to_owned(),
+            id: None,
+            business_key: None,
+            dead: None,
+            keep: Keep::Everything,
+        }
+    }
+
+    /// Makes the group, and the stream, if they are not there. A group that is there goes on where it is.
+    ///
+    /// # Default
+    /// The group must exist
+    pub fn declare(mut self, start: Start) -> Self {
+        self.declare = Some(start);
+        self
+    }
+
+    /// The name of this consumer: no two that run at a time may share one.
+    ///
+    /// # Default
+    /// A random one
+    pub fn consumer(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.consumer = Some(name.into());
+        self
+    }
+
+    /// An entry whose consumer gives no sign for this long is anybody's: how soon a consumer that died is stood in for, and
+    /// the longest delay in one piece. At least 100 ms. All consumers of a group should agree on it.
+    ///
+    /// # Default
+    /// 60 s
+    pub fn min_idle(mut self, time: Duration) -> Self {
+        self.min_idle = time;
+        self
+    }
+
+    /// The field that is the body. The others are headers.
+    ///
+    /// # Default
+    /// `body`
+    pub fn body_field(mut self, name: impl Into<String>) -> Self {
+        self.body = name.into();
+        self
+    }
+
+    /// The field that is the message's id, as its producer gave it: the same where it is sent twice. An entry without that
+    /// field, or with bytes in it that are no UTF-8, has no id. It stays among the headers.
+    ///
+    /// # Default
+    /// Stream and entry id, `STREAM/ENTRY`: the same for what is delivered twice, not for what is sent twice
+    pub fn id_field(mut self, name: impl Into<String>) -> Self {
+        self.id = Some(name.into());
+        self
+    }
+
+    /// The field that is the [business key](idempotent_mq::Delivery::business_key). It stays among the headers.
+    ///
+    /// # Default
+    /// None
+    pub fn business_key_field(mut self, name: impl Into<String>) -> Self {
+        self.business_key = Some(name.into());
+        self
+    }
+
+    /// The stream that dead letters go to.
+    ///
+    /// # Default
+    /// `STREAM:dead`
+    pub fn dead_letters(mut self, stream: impl Into<Arc<str>>) -> Self {
+        self.dead = Some(stream.into());
+        self
+    }
+
+    /// What stays in the stream.
+    ///
+    /// # Default
+    /// [`Keep::Everything`]
+    pub fn keep(mut self, keep: Keep) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Connects, and makes or looks for the group.
+    ///
+    /// # Errors
+    /// `Fatal` for a setting that cannot be, a group that is not there, or a server that refuses; `Transient` for one that
+    /// cannot be reached.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    ///
+    /// # Cancellation
+    /// The group may have been made.
+    pub async fn connect(self) -> Result<StreamsSource, SourceError> {
+        let client = client(&self.url).map_err(|error| failure("the url", error))?;
+        let declare = self.declare;
+        let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
+        let consumer = match self.consumer {
+            Some(name) => name,
+            None => random()?,
+        };
+        let (stream, group) = (self.stream, self.group);
+        if stream.is_empty() || group.is_empty() || consumer.is_empty() || dead.is_empty() {
+            return Err(refused("stream, group, consumer and dead letters need names"));
+        }
+        if stream == dead {
+            return Err(refused("the dead letters of a stream cannot be that stream"));
+        }
+        if self.min_idle < SHORTEST {
+            return Err(refused("`min_idle` is at least 100 ms"));
+        }
+        let layout = Layout { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
+        let place = Place { stream, group, consumer, dead, min_idle: self.min_idle, keep: self.keep };
+        let reader = Link::new(client.clone(), BLOCK);
+        let link = Link::new(client, Duration::ZERO);
+        let settler = Settler { place, link, due: Due::default(), acked: AtomicBool::new(false) };
+        match declare {
+            Some(start) => make_group(&settler, start).await?,
+            None => look_for_group(&settler).await?,
+        }
+        Ok(StreamsSource::new(settler, layout, reader))
+    }
+}
+
+pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
+    let info = url.into_connection_info()?;
+    // A user without the right to `CLIENT SETINFO` would fill the server's ACL log.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(settings))
+}
+
+async fn make_group(settler: &Settler, start: Start) -> Result<(), SourceError> {
+    let from = match start {
+        Start::Beginning => "0",
+        Start::New => "$",
+    };
+    let mut create = redis::cmd("XGROUP");
+    create.arg("CREATE").arg(&*settler.place.stream).arg(&*settler.place.group).arg(from).arg("MKSTREAM");
+    match settler.link.ask("making the group", &create).await {
+        Err(error) if error.to_string().contains("BUSYGROUP") => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+async fn look_for_group(settler: &Settler) -> Result<(), SourceError> {
+    let mut pending = redis::cmd("XPENDING");
+    pending.arg(&*settler.place.stream).arg(&*settler.place.group);
+    settler.link.ask("looking for the group", &pending).await.map(drop)
+}
+
+fn random() -> Result<Arc<str>, SourceError> {
+    let bits = getrandom::u64().map_err(|error| refused(&format!("no randomness for a consumer's name: {error}")))?;
+    Ok(format!("{bits:016x}").into())
+}
+
+fn refused(why: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, why)
+}
+
+/// Nothing of the URL.
+impl fmt::Debug for StreamsSourceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamsSourceBuilder")
+            .field("stream", &self.stream)
+            .field("group", &self.group)
+            .field("min_idle", &self.min_idle)
+            .finish_non_exhaustive()
+    }
+}

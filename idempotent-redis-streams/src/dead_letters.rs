@@ -1,0 +1,122 @@
+//! The dead letters of a stream, to be looked at and put back.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+use redis::Value;
+
+use crate::builder::client;
+use crate::failure::failure;
+use crate::layout::{Layout, letter};
+use crate::link::Link;
+use crate::reply;
+use crate::scripts::BACK;
+
+/// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive): each is moved to the stream's end in one step on
+/// the server, as a new entry with all its fields.
+///
+/// All groups of the stream get it again. Those that had it meet its key, if that is of the message: with the entry's id for
+/// an id it is a new message to them.
+///
+/// ```no_run
+/// use idempotent_mq::Redrive;
+/// use idempotent_redis_streams::StreamsDeadLetters;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut letters = StreamsDeadLetters::new("redis://127.0.0.1", "orders")?;
+/// let redriven = Redrive::new().limit(10).run(&mut letters).await;
+/// println!("{} put back", redriven.put_back);
+/// redriven.failed.map_or(Ok(()), |failed| Err(failed.into()))
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct StreamsDeadLetters {
+    link: Link,
+    stream: Arc<str>,
+    /// Its stream is that of the dead letters.
+    layout: Layout,
+    /// The entry that was brought last.
+    at: Option<String>,
+    /// It was put back already, or none was brought.
+    done: bool,
+}
+
+impl StreamsDeadLetters {
+    /// Those in `STREAM:dead`. The URL is that of [`StreamsSource::builder`](crate::StreamsSource::builder).
+    ///
+    /// # Errors
+    /// `Fatal` for a URL that cannot be read.
+    pub fn new(url: impl AsRef<str>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
+        let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
+        let stream = stream.into();
+        let dead = format!("{stream}:dead").into();
+        let layout = Layout { stream: dead, body: "body".to_owned(), id: None, business_key: None };
+        Ok(Self { link: Link::new(client, Duration::ZERO), stream, layout, at: None, done: true })
+    }
+
+    /// The stream that they lie in, as [`dead_letters`](crate::StreamsSourceBuilder::dead_letters) says.
+    ///
+    /// # Default
+    /// `STREAM:dead`
+    pub fn lying_in(mut self, stream: impl Into<Arc<str>>) -> Self {
+        self.layout.stream = stream.into();
+        self
+    }
+
+    /// The field that is shown as the body.
+    ///
+    /// # Default
+    /// `body`
+    pub fn body_field(mut self, name: impl Into<String>) -> Self {
+        self.layout.body = name.into();
+        self
+    }
+}
+
+#[async_trait]
+impl DeadLetters for StreamsDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        let mut rest = redis::cmd("XLEN");
+        rest.arg(&*self.layout.stream);
+        let counted = self.link.ask("counting the dead letters", &rest).await?;
+        let Value::Int(all) = counted else { return Err(fatal("XLEN: the server's answer is not understood")) };
+        Ok(u64::try_from(all).unwrap_or_default())
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
+        let mut range = redis::cmd("XRANGE");
+        range.arg(&*self.layout.stream).arg(from).arg("+").arg("COUNT").arg(1);
+        let found = self.link.ask("reading the dead letters", &range).await?;
+        let Some(entry) = reply::range(found)?.pop() else { return Ok(None) };
+        let mut delivery = self.layout.delivery(&entry);
+        delivery.delivered = None;
+        let left = letter(&entry.fields);
+        (self.at, self.done) = (Some(entry.id), false);
+        Ok(Some((delivery, left)))
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let Some(at) = self.at.as_ref().filter(|_| !self.done) else {
+            return Err(fatal("`next` brought no letter that could be put back"));
+        };
+        let mut back = BACK.key(&*self.layout.stream);
+        back.key(&*self.stream).arg(at);
+        match self.link.run("putting an entry back", &back).await? {
+            Value::Int(there @ 0..=1) => {
+                self.done = true;
+                Ok(there == 1)
+            }
+            Value::Int(2) => {
+                Err(fatal("there is no such stream to put dead letters back into: make it, with its group"))
+            }
+            _ => Err(fatal("the server's answer is not understood")),
+        }
+    }
+}
+
+fn fatal(text: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, text)
+}

@@ -1,0 +1,89 @@
+//! What the client and the server say, as errors of a source.
+use idempotent_mq::{SourceError, SourceErrorKind};
+use redis::{ErrorKind, RedisError};
+
+/// What was being done, for the error's text.
+pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
+    let code = error.code().unwrap_or_default().to_owned();
+    let text = error.detail().unwrap_or_default().to_owned();
+    let (kind, remedy) = judge(&error, &code, &text);
+    let said = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
+    SourceError::new(kind, format!("{doing}: {said}{remedy}")).with_cause(error)
+}
+
+/// Whether no more is to be sent over the connection that said this: it is broken, or leads to the wrong server.
+pub(crate) fn ends_connection(error: &RedisError) -> bool {
+    let code = error.code().unwrap_or_default();
+    error.is_unrecoverable_error() || error.is_timeout() || matches!(code, "READONLY" | "MASTERDOWN")
+}
+
+fn judge(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
+    use SourceErrorKind::{Fatal, Transient};
+    // A script's error has the code of the command in its text.
+    let says = |word: &str| code == word || text.contains(word);
+    if says("NOGROUP") {
+        return (
+            Fatal,
+            "; make the group with `declare`, or by `XGROUP CREATE`: from which entry on is for somebody to decide who \
+             knows what has been handled",
+        );
+    }
+    if ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"].contains(&code) {
+        return (Fatal, "; a cluster is not supported: name a single server");
+    }
+    if says("WRONGTYPE") {
+        return (Fatal, "; somebody else's key lies there");
+    }
+    if says("NOAUTH") || says("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
+        return (Fatal, "; check user and password in the url, and percent-encode characters such as @ and %");
+    }
+    if says("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
+        return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user needs");
+    }
+    if text.contains("unknown command") || text.contains("Unknown Redis command") {
+        return (Fatal, "; at least Redis 6.2, or Valkey, is needed");
+    }
+    if text.contains("max number of clients") {
+        return (Transient, "");
+    }
+    if says("READONLY") {
+        return (Transient, "; this server is a replica");
+    }
+    if says("OOM") {
+        return (Transient, "; the server's memory is full");
+    }
+    match error.kind() {
+        ErrorKind::InvalidClientConfig => (Fatal, "; the url is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
+        ErrorKind::UnexpectedReturnType => (Fatal, ""),
+        ErrorKind::Server(_) | ErrorKind::Extension if code == "ERR" || code == "EXECABORT" => (Fatal, ""),
+        _ => (Transient, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_try_would_not_change_is_fatal_and_the_rest_is_not() {
+        use SourceErrorKind::{Fatal, Transient};
+        for (code, text, kind) in [
+            ("MOVED", "1 10.0.0.1:6379", Fatal),
+            ("NOPERM", "this user has no permissions", Fatal),
+            ("ERR", "ACL failure in script: User x has no permissions to run the 'xclaim' command", Fatal),
+            ("NOAUTH", "Authentication required.", Fatal),
+            ("ERR", "unknown command 'XAUTOCLAIM'", Fatal),
+            ("ERR", "NOGROUP No such key script: 1f, on @user_script:2.", Fatal),
+            ("ERR", "max number of clients reached", Transient),
+            ("READONLY", "You can't write against a read only replica.", Transient),
+            ("LOADING", "Redis is loading the dataset in memory", Transient),
+            ("BUSY", "Redis is busy running a script.", Transient),
+            ("MASTERDOWN", "Link with MASTER is down", Transient),
+            ("NOREPLICAS", "Not enough good replicas to write.", Transient),
+            ("OOM", "command not allowed when used memory > 'maxmemory'.", Transient),
+        ] {
+            let error = redis::make_extension_error(code.to_owned(), Some(text.to_owned()));
+            assert_eq!(failure("reading", error).kind(), kind, "{code} {text}");
+        }
+    }
+}

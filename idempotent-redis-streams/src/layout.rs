@@ -1,0 +1,103 @@
+//! What the fields of an entry mean.
+use std::sync::Arc;
+
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Delivery, Position};
+
+use crate::reply::Entry;
+
+/// Names and values, as they came.
+pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Which field is what.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) stream: Arc<str>,
+    pub(crate) body: String,
+    pub(crate) id: Option<String>,
+    pub(crate) business_key: Option<String>,
+}
+
+/// Marks of a dead letter begin so; they are no headers.
+const MARK: &str = "idempotent-";
+const FIRST_AT: &str = "idempotent-first-at";
+const DEATHS: &str = "idempotent-deaths";
+
+impl Layout {
+    /// The first field of the body's name is the body; the others, also of that name, are headers. An entry without a
+    /// body has an empty one.
+    pub(crate) fn delivery(&self, entry: &Entry) -> Delivery {
+        let position = Position::of(self.stream.clone()).offset(&entry.id);
+        let mut delivery = Delivery::new(position, Vec::new());
+        let mut body = None;
+        for (name, value) in &entry.fields {
+            let text = || String::from_utf8_lossy(value).into_owned();
+            if name == self.body.as_bytes() && body.is_none() {
+                body = Some(value.clone());
+                continue;
+            }
+            match name.as_slice() {
+                name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Micros),
+                name if name == DEATHS.as_bytes() => delivery.deaths = text().parse().unwrap_or(0),
+                name if is_mark(name) => {}
+                name => {
+                    let is = |known: &Option<String>| known.as_ref().is_some_and(|known| name == known.as_bytes());
+                    // Another text in place of bytes that are none could be somebody else's id.
+                    let utf8 = || String::from_utf8(value.clone()).ok().filter(|text| !text.is_empty());
+                    if is(&self.id) && delivery.id.is_none() {
+                        delivery.id = utf8();
+                    }
+                    if is(&self.business_key) && delivery.business_key.is_none() {
+                        delivery.business_key = utf8();
+                    }
+                    delivery.headers.push(String::from_utf8_lossy(name), value.clone());
+                }
+            }
+        }
+        delivery.body = body.unwrap_or_default();
+        if self.id.is_none() {
+            // Entry ids are times: two streams of one group may have the same one.
+            delivery.id = Some(format!("{}/{}", self.stream, entry.id));
+        }
+        delivery.delivered = Some(entry.delivered);
+        delivery.redelivered = entry.delivered > 1;
+        delivery
+    }
+}
+
+/// The fields of a dead letter: those of the entry as they came, then the marks.
+pub(crate) fn dead_fields(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
+    let mut all: Fields = fields.iter().filter(|(name, _)| !is_mark(name)).cloned().collect();
+    let mut mark = |name: &str, value: String| all.push((format!("{MARK}{name}").into_bytes(), value.into_bytes()));
+    mark("reason", letter.reason.to_string());
+    if let Some(id) = &letter.id {
+        mark("id", id.clone());
+    }
+    mark("attempts", letter.attempts.to_string());
+    mark("first-at", letter.first_at.0.to_string());
+    mark("last-at", letter.last_at.0.to_string());
+    mark("deaths", letter.deaths.to_string());
+    mark("entry", entry.to_owned());
+    all
+}
+
+/// What stands on a dead letter; `None` where it is none of ours.
+pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
+    // The last: fields of these names before them are somebody else's.
+    let mark = |name: &str| {
+        let mut marks = fields.iter().rev().filter(|(known, _)| is_mark(known));
+        let (_, value) = marks.find(|(known, _)| known.strip_prefix(MARK.as_bytes()) == Some(name.as_bytes()))?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    };
+    let number = |name: &str| mark(name)?.parse::<u64>().ok();
+    let small = |name: &str| number(name)?.try_into().ok();
+    let mut letter = DeadLetter::because(mark("reason")?, Micros(number("last-at")?));
+    (letter.id, letter.first_at) = (mark("id"), Micros(number("first-at")?));
+    (letter.attempts, letter.deaths) = (small("attempts")?, small("deaths")?);
+    Some(letter)
+}
+
+fn is_mark(name: &[u8]) -> bool {
+    const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
+    name.strip_prefix(MARK.as_bytes()).is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
+}

@@ -1,0 +1,57 @@
+//! Redis Streams for the consumer runtime [`idempotent_mq`]: a [`Source`](idempotent_mq::Source) that reads a stream as
+//! one consumer of a group.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use idempotent_core::{Executor, MemoryStore};
+//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
+//! use idempotent_redis_streams::{Start, StreamsSource};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     number: u64,
+//!     cents: u64,
+//! }
+//!
+//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+//!     match message.body.cents {
+//!         0 => Err("nothing to charge"), // comes again, 16 times, and then goes to `orders:dead`
+//!         _ => Ok(()),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // XADD orders * body '{"number": 1, "cents": 5}'
+//! let source = StreamsSource::builder("redis://127.0.0.1", "orders", "billing")
+//!     .declare(Start::Beginning)
+//!     .min_idle(Duration::from_secs(30))
+//!     .connect()
+//!     .await?;
+//! // In a fleet a store that all of it shares.
+//! let executor = Executor::new(MemoryStore::new());
+//! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
+//! let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+//! let counts = consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! println!("{counts:?}");
+//! # Ok(())
+//! # }
+//! ```
+#![doc = include_str!("docs/streams.md")]
+mod builder;
+mod dead_letters;
+mod due;
+mod failure;
+mod held;
+mod layout;
+mod link;
+mod reply;
+mod scripts;
+mod settler;
+mod source;
+
+pub use self::builder::{Keep, Start, StreamsSourceBuilder};
+pub use self::dead_letters::StreamsDeadLetters;
+pub use self::settler::Tag;
+pub use self::source::StreamsSource;

@@ -1,0 +1,18 @@
+-- Takes over what has been idle for long enough: cursor, {id, fields, deliveries} of each, how many had been deleted.
+-- JUSTID first: Redis 6.2 does not name the deleted ones otherwise, and they would stay pending for ever.
+if redis.replicate_commands then redis.replicate_commands() end
+local stream, group, me = KEYS[1], ARGV[1], ARGV[2]
+local found = redis.call('XAUTOCLAIM', stream, group, me, ARGV[3], ARGV[4], 'COUNT', ARGV[5], 'JUSTID')
+local taken, gone = {}, 0
+if found[3] then gone = #found[3] end
+for _, id in ipairs(found[2]) do
+  local entry = redis.call('XCLAIM', stream, group, me, 0, id)[1]
+  if entry and entry[2] then
+    local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
+    taken[#taken + 1] = {id, entry[2], pending[4]}
+  else
+    redis.call('XACK', stream, group, id)
+    gone = gone + 1
+  end
+end
+return {found[1], taken, gone}

@@ -1,0 +1,12 @@
+//! The source on a real server: what becomes of entries, and what of the consumer when something fails.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+mod cases;
+mod consumer;
+mod dead;
+mod failing;
+mod owner;
+mod redrive;
+mod rights;
+mod settle;
+mod setup;
+mod world;

@@ -1,0 +1,123 @@
+//! Steps beside records of every shape, and beside what is no record.
+use std::sync::Arc;
+
+use idempotent_core::{
+    Fencing, Held, Journal, Journaled, Key, Settled, StateKind, StepRecord, StepState, StoreErrorKind,
+};
+use idempotent_redis::RedisStore;
+use idempotent_testkit::servers::Value;
+
+use super::own::{HELD, HOUR, Shape, World, held, key};
+
+fn done(name: &str) -> StepRecord {
+    StepRecord { name: name.into(), place: 0, state: StepState::Done, value: Some(Arc::from(&b"v"[..])) }
+}
+
+/// Where the steps of a record lie.
+fn beside(key: &Key) -> String {
+    format!("{}:steps", key.as_str())
+}
+
+fn look(w: &World, key: &Key) -> Value {
+    w.server.command(&["GET", &beside(key)])
+}
+
+/// Neither reads nor writes a step, whatever lies under the key.
+async fn has_no_steps(w: &World, held: &Held, what: &str) {
+    let before = look(w, &held.key);
+    assert_ne!(w.store.note(held, &done("a"), HOUR).await.ok(), Some(Settled::Done), "{what}");
+    let read = w.store.steps(held, HOUR).await;
+    assert!(!matches!(read, Ok(Journaled::Steps(_))), "{what}: {read:?}");
+    assert_eq!(look(w, &held.key), before, "{what}");
+}
+
+pub(crate) async fn steps_are_those_of_a_record_that_is_held(w: &World) {
+    let (month, second) = (31 * 24 * 3_600_000_000_i64, 1_000_000);
+    let mut short = HELD.bytes();
+    short.remove(37);
+    let shapes = [
+        ("failed, with an owner", Shape { state: b'F', ..HELD }.bytes()),
+        ("another's", Shape { owner: 2, ..HELD }.bytes()),
+        ("another grant's", Shape { fencing: b"0000000000000008", ..HELD }.bytes()),
+        ("past its memory", Shape { until: -10 * second, kept: 1_000_000, ..HELD }.bytes()),
+        ("held for longer than can be", Shape { until: 2 * month, ..HELD }.bytes()),
+        ("a byte short", short),
+    ];
+    for (name, (what, value)) in (1..).zip(shapes) {
+        w.plant(&key(name), &value);
+        has_no_steps(w, &Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) }, what).await;
+        assert_eq!(w.look(&key(name)), Value::Bytes(value), "{what}");
+    }
+    let nothing = held(&key(99), 1);
+    assert_eq!(w.store.note(&nothing, &done("a"), HOUR).await.unwrap(), Settled::Lost { now: StateKind::Absent });
+    assert_eq!(w.store.steps(&nothing, HOUR).await.unwrap(), Journaled::Lost { now: StateKind::Absent });
+}
+
+/// A value of another type in either place, a value in the place of steps, and a server that takes none.
+pub(crate) async fn what_is_in_the_way_of_steps_is_told_and_left(w: &World) {
+    let kinds = async |store: &RedisStore, name| {
+        let held = held(&key(name), 1);
+        let note = store.note(&held, &done("a"), HOUR).await.err().map(|error| error.kind());
+        (note, store.steps(&held, HOUR).await.err().map(|error| error.kind()))
+    };
+    let foreign = (Some(StoreErrorKind::Foreign), Some(StoreErrorKind::Foreign));
+    w.server.command(&["LPUSH", key(1).as_str(), "somebody else's"]);
+    assert_eq!(kinds(&w.store, 1).await, foreign);
+    for name in [2, 3] {
+        w.plant(&key(name), &HELD.bytes());
+    }
+    w.server.command(&["LPUSH", &beside(&key(2)), "somebody else's"]);
+    w.server.command(&["SET", &beside(&key(3)), "somebody else's"]);
+    for name in [2, 3] {
+        assert_eq!(kinds(&w.store, name).await, foreign);
+    }
+    assert_eq!(look(w, &key(3)), Value::Bytes(b"somebody else's".to_vec()));
+
+    w.plant(&key(4), &HELD.bytes());
+    assert_eq!(w.store.note(&held(&key(4), 1), &done("a"), HOUR).await.unwrap(), Settled::Done);
+    w.server.command(&["ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all"]);
+    let edit = w.edit.clone();
+    let url = format!("redis://reader:secret@{}", w.server.address());
+    let reader = RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text)).connect().await.unwrap();
+    w.server.command(&["ACL", "SETUSER", "reader", "-set"]);
+    assert_eq!(kinds(&reader, 4).await, (Some(StoreErrorKind::Denied), Some(StoreErrorKind::Denied)));
+    w.server.command(&["ACL", "DELUSER", "reader"]);
+}
+
+/// Of a run before are the steps that were noted under another record of the key.
+pub(crate) async fn steps_of_the_record_before_are_not_read_and_go_with_the_first_note(w: &World) {
+    w.plant(&key(1), &HELD.bytes());
+    let held = held(&key(1), 1);
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(Vec::new()), "nothing was noted");
+    assert_eq!(w.store.note(&held, &done("old"), HOUR).await.unwrap(), Settled::Done);
+    w.plant(&key(1), &HELD.bytes());
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(Vec::new()));
+    assert_eq!(w.store.note(&held, &done("new"), HOUR).await.unwrap(), Settled::Done);
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(vec![done("new")]));
+}
+
+pub(crate) async fn of_joined_notes_and_readings_each_has_its_own_answer(w: &World) {
+    for name in 0..40 {
+        let shape = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
+        w.plant(&key(name), &shape.bytes());
+    }
+    for reads in [false, true] {
+        let mut calls = tokio::task::JoinSet::new();
+        for name in 0..40 {
+            let store = w.store.clone();
+            calls.spawn(async move {
+                let held = Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
+                let step = done(&name.to_string());
+                let own = match reads {
+                    true => store.steps(&held, HOUR).await.unwrap() == Journaled::Steps(vec![step]),
+                    false => store.note(&held, &step, HOUR).await.unwrap() == Settled::Done,
+                };
+                (name, own)
+            });
+        }
+        while let Some(called) = calls.join_next().await {
+            let (name, own) = called.unwrap();
+            assert_eq!(own, name % 2 == 0, "of {name}, reads: {reads}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A publisher that says what it knows.
+mod error;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idempotent_core::__backoff::delay;
+use idempotent_core::{Entropy, OsEntropy};
+use rocketmq_client_rust::ClientError;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::Instant;
+use tracing::warn;
+
+pub use self::error::{PublishError, PublishErrorKind};
+use crate::client::{Outbound, Sender, Unsent, live};
+use crate::error::{is_final, is_unknown_topic};
+use crate::settings::{check_name, check_servers};
+use crate::topics::PATTERN;
+use crate::{Outgoing, SettingError};
+
+/// Publishes messages and waits until the broker has stored them. Cheap to clone; clones share one client, which is
+/// made when it is first needed.
+///
+/// A message whose answer stays out is sent again under the same id, so it may be in its topic several times: consumers
+/// tell its copies by that id.
+///
+/// ```no_run
+/// use idempotent_rocketmq::{Outgoing, PublishErrorKind, Publisher};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let publisher = Publisher::builder("localhost:9876").build()?;
+/// match publisher.publish("payments", &Outgoing::new("payment-17", r#"{"order":17}"#).tag("paid")).await {
+///     Ok(()) => println!("stored"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
+///     Err(error) => println!("not in the topic: {error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Publisher(Arc<Inner>);
+
+struct Inner {
+    name_servers: String,
+    group: String,
+    give_up_after: Duration,
+    client: Mutex<Option<Client>>,
+    /// Topics that were there, or that the broker would make.
+    known: std::sync::Mutex<HashSet<String>>,
+}
+
+/// Ends with its value.
+struct Client {
+    sender: Arc<Sender>,
+    _end: oneshot::Sender<()>,
+}
+
+/// Sets up a [`Publisher`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PublisherBuilder {
+    name_servers: String,
+    group: String,
+    give_up_after: Duration,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl PublisherBuilder {
+    /// The group of producers, as the broker's tools show it.
+    ///
+    /// # Default
+    /// `idempotent`
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = group.into();
+        self
+    }
+
+    /// How long [`publish`](Publisher::publish) goes on trying. A try takes up to 4 s.
+    ///
+    /// # Default
+    /// 30 s
+    pub fn give_up_after(mut self, time: Duration) -> Self {
+        self.give_up_after = time;
+        self
+    }
+
+    /// The publisher.
+    ///
+    /// # Errors
+    /// Name servers or a group that cannot be.
+    pub fn build(self) -> Result<Publisher, SettingError> {
+        let Self { name_servers, group, give_up_after } = self;
+        check_servers(&name_servers)?;
+        check_name("group", &group)?;
+        let (client, known) = (Mutex::new(None), std::sync::Mutex::default());
+        Ok(Publisher(Arc::new(Inner { name_servers, group, give_up_after, client, known })))
+    }
+}
+
+impl Publisher {
+    /// A publisher by these name servers: `HOST:PORT`, several of them `HOST:PORT;HOST:PORT`.
+    pub fn builder(name_servers: impl Into<String>) -> PublisherBuilder {
+        let give_up_after = Duration::from_secs(30);
+        PublisherBuilder { name_servers: name_servers.into(), group: "idempotent".to_owned(), give_up_after }
+    }
+
+    /// Publishes, and returns once the broker says that it has stored the message as its settings want it: on disk, and
+    /// on a replica, where they say so. Sends it again, under the same id and after growing pauses, while the broker is
+    /// away, does not answer or has not stored it so.
+    ///
+    /// # Errors
+    /// By [`kind`](PublishError::kind), the message is not in the topic, or nobody knows.
+    ///
+    /// # Cancellation
+    /// Nobody knows whether it was published.
+    pub async fn publish(&self, topic: &str, message: &Outgoing) -> Result<(), PublishError> {
+        let refused = |mistake: SettingError| PublishError::new(PublishErrorKind::Refused, mistake.to_string(), None);
+        let outbound = message.outbound(topic).map_err(refused)?;
+        let end = Instant::now() + self.0.give_up_after;
+        let mut unsure = false;
+        for tries in 1.. {
+            let failed = match self.attempt(outbound.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(failed) => failed,
+            };
+            unsure |= failed.unsure;
+            // Without randomness there is no jitter.
+            let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            if failed.is_final || Instant::now() + pause >= end {
+                return Err(failed.told(unsure));
+            }
+            let cause = &*failed.text;
+            warn!(target: "idempotent", topic, tries, ?pause, cause, "publishing failed");
+            tokio::time::sleep(pause).await;
+        }
+        Err(PublishError::new(PublishErrorKind::Unconfirmed, "given up", None))
+    }
+
+    async fn attempt(&self, outbound: Outbound) -> Result<(), Failed> {
+        let before = |error| Failed::of(Unsent::Failed(error)).before();
+        let sender = self.0.sender().await.map_err(before)?;
+        if !self.0.knows(&outbound.topic) {
+            reached(&sender, &outbound.topic).await.map_err(before)?;
+            self.0.known().insert(outbound.topic.clone());
+        }
+        sender.send(outbound).await.map_err(Failed::of)
+    }
+}
+
+/// Whether a message to this topic has anywhere to go. Asked before the first is sent: of what fails then, it is known that
+/// nothing left this process.
+async fn reached(sender: &Sender, topic: &str) -> Result<(), ClientError> {
+    match sender.queues(topic).await {
+        Ok(_) => Ok(()),
+        // Not there, and made by the broker as soon as something is sent to it.
+        Err(error) => sender.queues(PATTERN).await.map(drop).map_err(|_| error),
+    }
+}
+
+/// A try.
+struct Failed {
+    text: Box<str>,
+    cause: Option<ClientError>,
+    /// It may have arrived.
+    unsure: bool,
+    is_final: bool,
+}
+
+impl Failed {
+    fn of(unsent: Unsent) -> Self {
+        let (text, cause): (Box<str>, _) = match unsent {
+            Unsent::Weak(status) => (format!("the broker has not kept it as it should: {status:?}").into(), None),
+            Unsent::Ended => ("the client has ended".into(), None),
+            Unsent::Failed(error) => ("sending failed".into(), Some(error)),
+        };
+        let is_final = cause.as_ref().is_some_and(is_final);
+        let unsure = !is_final && !cause.as_ref().is_some_and(is_unknown_topic);
+        Self { text, cause, unsure, is_final }
+    }
+
+    fn before(self) -> Self {
+        Self { unsure: false, ..self }
+    }
+
+    /// A word on this try says nothing of those before it.
+    fn told(self, unsure: bool) -> PublishError {
+        let kind = match (unsure, self.is_final) {
+            (true, _) => PublishErrorKind::Unconfirmed,
+            (false, true) => PublishErrorKind::Refused,
+            (false, false) => PublishErrorKind::NotSent,
+        };
+        PublishError::new(kind, self.text, self.cause.map(Into::into))
+    }
+}
+
+impl Inner {
+    fn knows(&self, topic: &str) -> bool {
+        self.known().contains(topic)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody else makes a second one meanwhile.
+    async fn sender(&self) -> Result<Arc<Sender>, ClientError> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.sender.clone());
+        }
+        let ((ready, started), (end, ended)) = (oneshot::channel(), oneshot::channel());
+        let (name_servers, group) = (self.name_servers.clone(), self.group.clone());
+        live(0, move |runtime| async move {
+            match Sender::start(&runtime, &name_servers, &group).await {
+                Ok(sender) => {
+                    let sender = Arc::new(sender);
+                    if ready.send(Ok(sender.clone())).is_ok() {
+                        // Nothing is ever sent: its other end is dropped.
+                        let _: Result<(), _> = ended.await;
+                    }
+                    sender.end().await;
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        });
+        let sender = started.await.unwrap_or_else(|_| Err(ClientError::not_started()))?;
+        Ok(client.insert(Client { sender, _end: end }).sender.clone())
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("name_servers", &self.0.name_servers).finish_non_exhaustive()
+    }
+}

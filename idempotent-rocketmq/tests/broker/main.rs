@@ -1,0 +1,11 @@
+//! The source and the publisher on a real RocketMQ.
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+#![recursion_limit = "512"]
+mod dead_letters;
+mod ends;
+mod outages;
+#[path = "../common/raw.rs"]
+mod raw;
+mod reading;
+mod runtime;
+mod world;

@@ -1,0 +1,136 @@
+//! With a consumer.
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idempotent_core::Executor;
+use idempotent_mq::{Consumer, Counters, Counts, Handling, KeyFrom, Messages, SourceError};
+use idempotent_rocketmq::{Outgoing, RocketSource};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::world::{World, executor, until, within};
+
+struct Process {
+    counters: Counters,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<Counts, SourceError>>,
+}
+
+impl Process {
+    fn start(source: RocketSource, executor: &Executor, handling: Handling) -> Self {
+        let builder = Consumer::builder(source, "billing", executor).grace(Duration::from_secs(5));
+        let consumer = builder.build(handling).unwrap();
+        let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
+        let task = tokio::spawn(consumer.run(async move { drop(stopped.await) }));
+        Self { counters, stop, task }
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
+        until(what, async || holds(&self.counters.counts()).then_some(())).await;
+    }
+
+    async fn stop(self) -> Counts {
+        self.stop.send(()).unwrap();
+        within("the drain", self.task).await.unwrap().unwrap()
+    }
+}
+
+fn once(runs: &Arc<AtomicU32>) -> Handling {
+    let runs = runs.clone();
+    Messages::raw().keyed(KeyFrom::business_key()).run(move |_| {
+        runs.fetch_add(1, SeqCst);
+        async { Ok::<_, &str>(()) }
+    })
+}
+
+#[tokio::test]
+async fn b3_b23_a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_and_then_acknowledged() {
+    let world = World::new("runtime-1").await;
+    let (open, runs) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
+    let (gate, counted) = (open.clone(), runs.clone());
+    let handling = Messages::raw().keyed(KeyFrom::business_key()).run(move |message| {
+        counted.fetch_add(1, SeqCst);
+        assert_eq!(message.delivery.attempt, Some(1));
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            Ok::<_, &str>(())
+        }
+    });
+    let process = Process::start(world.source(), &executor(), handling);
+    for id in ["a", "b"] {
+        world.publish(Outgoing::new(id, "b").key("order-17")).await;
+    }
+    // More often than attempts are allowed.
+    process.until("it is put off", |counts| counts.deferred >= 4).await;
+    open.notify_one();
+    process.until("both are done", |counts| counts.acked == 2).await;
+    world.emptied().await;
+    let counts = process.stop().await;
+    assert_eq!((runs.load(SeqCst), counts.retried, counts.dead_lettered), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn b22_k17_in_a_batch_only_what_failed_comes_again() {
+    let world = World::new("runtime-2").await;
+    let log = Arc::<Mutex<Vec<String>>>::default();
+    let said = log.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        let id = message.delivery.id.clone().unwrap();
+        let fails = id == "b" && message.delivery.attempt == Some(1);
+        said.lock().unwrap().push(id);
+        async move { if fails { Err("not yet") } else { Ok(()) } }
+    });
+    for id in ["a", "b", "c", "d"] {
+        world.publish(Outgoing::new(id, "b")).await;
+    }
+    let process = Process::start(world.builder().batch(8).build().unwrap(), &executor(), handling);
+    process.until("all are done", |counts| counts.acked == 4).await;
+    world.emptied().await;
+    let counts = process.stop().await;
+    let mut log = log.lock().unwrap().clone();
+    log.sort();
+    assert_eq!((log.concat().as_str(), counts.retried, counts.received), ("abbcd", 1, 5));
+}
+
+#[tokio::test]
+async fn b46_a_message_on_two_topics_with_one_business_key_runs_once_and_both_are_acknowledged() {
+    let world = World::new("runtime-3").await;
+    let (runs, executor) = (Arc::new(AtomicU32::new(0)), executor());
+    let other = RocketSource::builder(world.server.name_server(), "orders-too", "billing-too").build().unwrap();
+    other.declare(1).await.unwrap();
+    let processes =
+        [Process::start(world.source(), &executor, once(&runs)), Process::start(other, &executor, once(&runs))];
+    let order = Outgoing::new("m", "b").key("order-17");
+    world.publish(order.clone()).await;
+    world.publisher.publish("orders-too", &order).await.unwrap();
+    for process in processes {
+        process.until("it is done", |counts| counts.acked == 1).await;
+        process.stop().await;
+    }
+    assert_eq!(runs.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_what_is_past_its_time_is_not_run() {
+    let world = World::new("runtime-4").await;
+    let raw = world.raw().await;
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = runs.clone();
+    let handling = Messages::json().keyed(KeyFrom::message_id()).run(move |message: idempotent_mq::Message<u64>| {
+        counted.fetch_add(u32::try_from(message.body).unwrap(), SeqCst);
+        async { Ok::<_, &str>(()) }
+    });
+    let source = world.builder().expires_at_header("end").build().unwrap();
+    let process = Process::start(source, &executor(), handling);
+    world.publish(Outgoing::new("odd", "what?")).await;
+    world.publish(Outgoing::new("old", "5").header("end", "1700000000000")).await;
+    world.publish(Outgoing::new("good", "2").header("end", "99000000000000")).await;
+    let dead = until("a dead letter", async || raw.take().pop()).await;
+    assert_eq!(dead.body().unwrap()[..], *b"what?");
+    process.until("all are settled", |counts| counts.ended() == 3).await;
+    assert_eq!(runs.load(SeqCst), 2);
+    let counts = process.stop().await;
+    assert_eq!((counts.expired, counts.dead_lettered, counts.retried), (1, 1, 0));
+}

@@ -1,0 +1,129 @@
+//! A broker for all tests of this binary but those that harm it; each has a topic of its own.
+use std::future::Future;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use idempotent_core::{Executor, MemoryStore, Policy, Scene};
+use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_rocketmq::{Outgoing, Publisher, RocketSource, RocketSourceBuilder, Tag};
+use idempotent_testkit::servers::RocketServer;
+
+use crate::raw::Raw;
+
+/// For what should take a moment, on a machine that is busy.
+pub const LIMIT: Duration = Duration::from_secs(60);
+static SERVER: LazyLock<Arc<RocketServer>> = LazyLock::new(|| Arc::new(RocketServer::start()));
+
+pub struct World {
+    pub server: Arc<RocketServer>,
+    pub publisher: Publisher,
+    pub topic: String,
+    pub group: String,
+}
+
+impl World {
+    /// A topic of this name, in one queue.
+    pub async fn new(topic: &str) -> Self {
+        Self::on(tokio::task::spawn_blocking(|| SERVER.clone()).await.unwrap(), topic).await
+    }
+
+    /// On a broker of its own.
+    pub async fn alone(topic: &str) -> Self {
+        Self::on(tokio::task::spawn_blocking(|| Arc::new(RocketServer::start())).await.unwrap(), topic).await
+    }
+
+    async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
+        let publisher = Publisher::builder(server.name_server()).build().unwrap();
+        let world = Self { server, publisher, topic: topic.to_owned(), group: format!("{topic}-group") };
+        world.source().declare(1).await.unwrap();
+        world
+    }
+
+    pub fn source(&self) -> RocketSource {
+        self.builder().build().unwrap()
+    }
+
+    pub fn builder(&self) -> RocketSourceBuilder {
+        RocketSource::builder(self.server.name_server(), &self.topic, &self.group)
+    }
+
+    pub fn hand(&self) -> Hand {
+        Hand(self.source())
+    }
+
+    pub async fn publish(&self, outgoing: Outgoing) {
+        self.publisher.publish(&self.topic, &outgoing).await.unwrap();
+    }
+
+    /// A plain client, which collects the dead letters.
+    pub async fn raw(&self) -> Raw {
+        Raw::start(self.server.name_server(), format!("{}-dead", self.group)).await
+    }
+
+    /// What the broker knows not to be acknowledged, and does not delay.
+    pub async fn left(&self) -> u64 {
+        let (topic, group) = (self.topic.clone(), self.group.clone());
+        self.blocking(move |server| server.backlog(&topic, &group) + server.backlog(&format!("{group}-retry"), &group))
+            .await
+    }
+
+    pub async fn emptied(&self) {
+        until("the broker knows that all is done", async || (self.left().await == 0).then_some(())).await;
+    }
+
+    pub async fn blocking<T: Send + 'static>(&self, ask: impl FnOnce(&RocketServer) -> T + Send + 'static) -> T {
+        let server = self.server.clone();
+        tokio::task::spawn_blocking(move || ask(&server)).await.unwrap()
+    }
+}
+
+/// Asks again and again, for a minute at most.
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within a minute: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
+}
+
+/// A source that is asked by hand.
+pub struct Hand(pub RocketSource);
+
+impl Hand {
+    pub async fn next(&mut self) -> (Delivery, Tag) {
+        self.take(1).await.remove(0)
+    }
+
+    pub async fn take(&mut self, room: usize) -> Vec<(Delivery, Tag)> {
+        match within("a delivery", self.0.receive(room)).await.unwrap() {
+            Received::Deliveries(some) => some,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn settle(&self, held: &(Delivery, Tag), how: &Settlement) -> Result<(), SourceError> {
+        within("a settlement", self.0.settler().settle(&held.0, &held.1, how)).await
+    }
+
+    /// As a consumer does: what fails for now is tried again.
+    pub async fn insist(&self, held: &(Delivery, Tag), how: &Settlement) {
+        let settled = async || match self.settle(held, how).await {
+            Err(error) if error.kind() == SourceErrorKind::Transient => None,
+            settled => Some(settled),
+        };
+        until("it is settled", settled).await.unwrap();
+    }
+}
+
+pub fn executor() -> Executor {
+    let second = Duration::from_secs(1);
+    let policy = Policy::new().retry_delay(second).in_flight_delay(second).jitter(0).max_retries(2);
+    Executor::builder(Arc::new(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap()
+}

@@ -1,0 +1,154 @@
+//! One topic of a broker that all tests of this binary share, seen from beside.
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Headers};
+use idempotent_rocketmq::{Outgoing, Publisher, RocketSource};
+use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::servers::RocketServer;
+use rocketmq_model::common::message::message_ext::MessageExt;
+
+use crate::raw::Raw;
+
+const LEVELS: u32 = 18;
+/// All the same: each law has a level of its own, so that it can tell what of it is delayed.
+static SERVER: LazyLock<RocketServer> = LazyLock::new(|| RocketServer::with_delays(&["1s"; LEVELS as usize].join(" ")));
+static TOPICS: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct Rocket {
+    topic: String,
+    group: String,
+    level: u32,
+    publisher: Publisher,
+    raw: Raw,
+}
+
+impl Rocket {
+    /// A topic of its own.
+    pub(crate) async fn new() -> Self {
+        // Its start blocks.
+        let name_server = blocking(|| SERVER.name_server()).await;
+        let number = TOPICS.fetch_add(1, SeqCst);
+        let (topic, group, level) = (format!("laws-{number}"), format!("group-{number}"), number % LEVELS + 1);
+        let publisher = Publisher::builder(&name_server).build().unwrap();
+        let own = RocketSource::builder(&name_server, &topic, &group).build().unwrap();
+        own.declare(1).await.unwrap();
+        let raw = Raw::start(name_server, format!("{group}-dead")).await;
+        Self { topic, group, level, publisher, raw }
+    }
+}
+
+async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(ask).await.unwrap()
+}
+
+#[async_trait]
+impl Broker for Rocket {
+    type Source = RocketSource;
+
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        // The shortest there is; by the broker's clock, in ms.
+        (limits.delay, limits.early) = (Duration::from_secs(1), Duration::from_millis(2));
+        // A client takes seconds to begin, and to take over.
+        limits.patience = Duration::from_secs(120);
+        limits
+    }
+
+    async fn source(&self) -> RocketSource {
+        // Whatever is asked for, only this law's level is chosen: the others seem to be too long.
+        let levels: Vec<_> = (1..=LEVELS).map(|level| if level == self.level { "1s" } else { "9h" }).collect();
+        let builder = RocketSource::builder(SERVER.name_server(), &self.topic, &self.group);
+        builder.delay_levels(levels.join(" ")).build().unwrap()
+    }
+
+    async fn publish(&self, message: Message) {
+        let mut outgoing = Outgoing::new(message.id, message.body);
+        for (name, value) in message.headers.iter() {
+            outgoing = outgoing.header(name, value);
+        }
+        self.publisher.publish(&self.topic, &outgoing).await.unwrap();
+    }
+
+    async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
+        self.raw.collected().iter().map(|message| self.letter(message)).collect()
+    }
+
+    async fn put_back(&self) {
+        for message in self.raw.take() {
+            let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            self.raw.send(&self.topic, &message.body().unwrap(), properties).await;
+        }
+    }
+
+    async fn is_empty(&self) -> bool {
+        let (topic, group, level) = (self.topic.clone(), self.group.clone(), self.level);
+        let retry = format!("{group}-retry");
+        // What waits for its delay comes into the topic for retries: looked at in this order, none is missed.
+        let left = move || SERVER.backlog(&topic, &group) + SERVER.delayed(level) + SERVER.backlog(&retry, &group);
+        blocking(left).await == 0
+    }
+
+    async fn cut(&self) {
+        panic!("no law that is held needs it");
+    }
+}
+
+impl Rocket {
+    fn letter(&self, message: &MessageExt) -> (Message, DeadLetter) {
+        let properties: BTreeMap<_, _> =
+            message.properties().iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let body = message.body().map(|body| body.to_vec()).unwrap_or_default();
+        let (mut read, mut letter) =
+            (Message::new(properties["UNIQ_KEY"].as_str(), body), DeadLetter::because("", Micros(0)));
+        for (name, value) in properties {
+            let number = || value.parse::<u64>().unwrap();
+            match name.strip_prefix("x-idempotent-") {
+                Some("reason") => letter.reason = value.to_string().into(),
+                Some("id") => letter.id = Some(value.to_string()),
+                Some("attempts") => letter.attempts = number().try_into().unwrap(),
+                Some("deaths") => letter.deaths = number().try_into().unwrap(),
+                Some("first-at") => letter.first_at = Micros(number()),
+                Some("last-at") => letter.last_at = Micros(number()),
+                Some("topic") => assert_eq!(value.as_str(), self.topic),
+                Some("group") => assert_eq!(value.as_str(), self.group),
+                Some("headers") => unpacked(value).iter().for_each(|(name, value)| read.headers.push(name, value)),
+                Some("empty") => read.body.clear(),
+                Some(other) => panic!("a mark that nobody knows: {other}"),
+                // The broker's, or the client's.
+                None if name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_1".contains(&byte)) => {}
+                None => read.headers.push(name, value.as_str()),
+            }
+        }
+        (read, letter)
+    }
+}
+
+/// Base64 of names and values, each with its length in four bytes before it.
+fn unpacked(text: &str) -> Headers {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bits, mut bytes, mut held) = (0u32, Vec::new(), 0);
+    for letter in text.chars() {
+        (bits, held) = (bits << 6 | u32::try_from(ALPHABET.find(letter).unwrap()).unwrap(), held + 6);
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held & 0xff).try_into().unwrap());
+        }
+    }
+    let mut rest = bytes.as_slice();
+    let mut part = || {
+        let (length, behind) = rest.split_first_chunk::<4>()?;
+        let (part, behind) = behind.split_at(u32::from_be_bytes(*length) as usize);
+        rest = behind;
+        Some(part)
+    };
+    let mut headers = Headers::default();
+    while let Some(name) = part() {
+        headers.push(std::str::from_utf8(name).unwrap(), part().unwrap());
+    }
+    headers
+}

@@ -1,0 +1,288 @@
+//! The store of one run in a transaction: its claim begins it, its completion commits it, its release rolls it back.
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use idempotent_core::{
+    Abilities, Claim, ClaimMode, ClaimRequest, Completion, Held, Key, Lends, OneRun, Record, Release, Settled,
+    StateKind, Store, StoreError, StoreErrorKind, Verdict,
+};
+use sqlx::Transaction;
+
+use super::dialect::{Dialect, Last, rolled_back, words};
+use crate::answer::TRIES;
+
+/// How long a commit without an answer is left alone between two looks.
+pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// For [`Transact::one_run`](idempotent_core::Transact::one_run).
+pub(crate) fn one_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
+    let phase = Mutex::new(Phase::Closed);
+    let own: Arc<dyn Lends<Transaction<'static, D::Db>>> =
+        Arc::new(Run { store: store.clone(), mode, retain: OnceLock::new(), request: OnceLock::new(), phase });
+    Box::new(own)
+}
+
+struct Run<D: Dialect> {
+    store: D,
+    mode: ClaimMode,
+    retain: OnceLock<Duration>,
+    /// What it was claimed by, to put down a failure that is to be remembered.
+    request: OnceLock<ClaimRequest>,
+    phase: Mutex<Phase<D>>,
+}
+
+enum Phase<D: Dialect> {
+    /// Not begun, or over, or in its handler's hands.
+    Closed,
+    Open(Transaction<'static, D::Db>),
+    /// Its commit is under way, in a task of its own: asked for again, that one is waited for.
+    Ending(Shared<BoxFuture<'static, End>>),
+}
+
+/// What a commit came to.
+#[derive(Clone)]
+pub(super) enum End {
+    Told(Settled),
+    /// Surely nothing of it is there.
+    RolledBack(Arc<str>),
+    /// Nobody has said.
+    Unknown,
+}
+
+impl<D: Dialect> fmt::Debug for Run<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl<D: Dialect> Run<D> {
+    fn phase(&self) -> MutexGuard<'_, Phase<D>> {
+        // Nothing under this lock panics halfway.
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Transaction<'static, D::Db>> {
+        match std::mem::replace(&mut *self.phase(), Phase::Closed) {
+            Phase::Open(transaction) => Some(transaction),
+            _ => None,
+        }
+    }
+
+    async fn roll_back(&self) {
+        if let Some(transaction) = self.take() {
+            // Refused, the connection is gone, and the transaction with it.
+            let _ = transaction.rollback().await;
+        }
+    }
+
+    /// Begins and claims. What loses a race against another claim of the key is begun anew: nothing has run yet.
+    async fn claim_inside(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Some(answer) = self.store.look_first(request).await? {
+            return Ok(answer);
+        }
+        let retain = self.retain.get().copied().unwrap_or_default();
+        let mut last = None;
+        for _ in 0..TRIES {
+            let (store, request) = (self.store.clone(), request.clone());
+            // Dropped halfway, the task goes on, and what it has begun is rolled back as its result is dropped.
+            let claiming = tokio::spawn(async move {
+                let mut transaction = store.begin().await?;
+                match store.claim_in(&mut transaction, &request, retain).await {
+                    Ok(claim @ Claim::Acquired(_)) => Ok((claim, Some(transaction))),
+                    other => {
+                        let _ = transaction.rollback().await;
+                        other.map(|claim| (claim, None))
+                    }
+                }
+            });
+            match claiming.await.unwrap_or_else(|_| Err(gone())) {
+                Ok((claim, transaction)) => {
+                    if let Some(transaction) = transaction {
+                        *self.phase() = Phase::Open(transaction);
+                    }
+                    return Ok(claim);
+                }
+                Err(error) if error.kind() == StoreErrorKind::RolledBack => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let because = last.as_ref().map(words).unwrap_or_default();
+        Err(StoreError::new(StoreErrorKind::NotApplied).because(because))
+    }
+
+    /// A lease first, then the transaction for its handler.
+    async fn claim_leased(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let claim = self.store.claim(request).await?;
+        if let Claim::Acquired(_) = claim {
+            let begun = self.store.begin().await;
+            // The lease is there: it is given back as that of a claim whose answer is not known.
+            let begun = begun.map_err(|error| {
+                StoreError::new(StoreErrorKind::Ambiguous).because(format!("claimed, but not begun: {error}"))
+            });
+            *self.phase() = Phase::Open(begun?);
+        }
+        Ok(claim)
+    }
+
+    /// Completes and commits, in a task of its own: dropped halfway nobody would know what it came to.
+    fn ending(&self, held: &Held, completion: &Completion) -> Option<Shared<BoxFuture<'static, End>>> {
+        let mut phase = self.phase();
+        if let Phase::Ending(ending) = &*phase {
+            return Some(ending.clone());
+        }
+        let Phase::Open(transaction) = std::mem::replace(&mut *phase, Phase::Closed) else { return None };
+        // What was claimed inside says so already, but for a value.
+        let as_claimed = self.mode == ClaimMode::Inside
+            && completion.value.is_none()
+            && self.retain.get() == Some(&completion.retain);
+        let task = if as_claimed {
+            tokio::spawn(commit(self.store.clone(), transaction, Last::AsClaimed))
+        } else {
+            tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()))
+        };
+        let ending = async { task.await.unwrap_or(End::Unknown) }.boxed().shared();
+        *phase = Phase::Ending(ending.clone());
+        Some(ending)
+    }
+
+    /// A run that failed for good, or for the last time, is put down behind its rollback.
+    async fn remember(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        let Some(request) = self.request.get().filter(|request| request.owner == held.owner) else {
+            return Ok(Settled::Lost { now: StateKind::Absent });
+        };
+        match self.store.claim(request).await? {
+            Claim::Acquired(grant) => {
+                let own = Held { fencing: Some(grant.fencing), ..held.clone() };
+                self.store.release(&own, release).await
+            }
+            Claim::Failed { .. } => Ok(Settled::Lost { now: StateKind::Failed }),
+            Claim::Dead(_) => Ok(Settled::Lost { now: StateKind::Dead }),
+            _ => Ok(Settled::Lost { now: StateKind::Consuming }),
+        }
+    }
+}
+
+async fn end<D: Dialect>(
+    store: D,
+    mut transaction: Transaction<'static, D::Db>,
+    mode: ClaimMode,
+    held: Held,
+    completion: Completion,
+) -> End {
+    if mode == ClaimMode::Inside
+        && let Some(completing) = store.with_the_commit(&held, &completion)
+    {
+        return commit(store, transaction, Last::With(completing)).await;
+    }
+    let completing = async {
+        if mode == ClaimMode::Leased {
+            store.stands(&mut transaction).await?;
+        }
+        store.complete_in(&mut transaction, &held, &completion).await
+    };
+    let failed = match completing.await {
+        Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
+        // Nobody takes over what is not committed: so the transaction is not what it was.
+        Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
+            End::RolledBack("a statement of the handler's failed, and its transaction with it".into())
+        }
+        Ok(lost) => End::Told(lost),
+        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+    };
+    let _ = transaction.rollback().await;
+    failed
+}
+
+pub(super) async fn commit<D: Dialect>(store: D, transaction: Transaction<'static, D::Db>, last: Last) -> End {
+    match store.commit(transaction, last).await {
+        Ok(()) => End::Told(Settled::Done),
+        Err(error) if error.kind() == StoreErrorKind::Ambiguous => End::Unknown,
+        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+    }
+}
+
+/// Nothing is known of it, and nothing was committed.
+fn gone() -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
+}
+
+pub(super) fn nothing_of_it(because: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::RolledBack).because(because)
+}
+
+#[async_trait]
+impl<D: Dialect> Store for Run<D> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let _ = self.request.set(request.clone());
+        match self.mode {
+            ClaimMode::Inside => self.claim_inside(request).await,
+            ClaimMode::Leased => self.claim_leased(request).await,
+        }
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.store.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        let Some(ending) = self.ending(held, completion) else {
+            return Err(nothing_of_it("the transaction was over before its run"));
+        };
+        match ending.await {
+            End::Told(settled) => return Ok(settled),
+            End::RolledBack(because) => return Err(nothing_of_it(&because)),
+            End::Unknown => {}
+        }
+        loop {
+            match self.store.is_committed(held).await? {
+                Some(true) => return Ok(Settled::Done),
+                Some(false) => return Err(nothing_of_it("the connection was lost, and the commit with it")),
+                // The backend of the lost connection is still at it.
+                None => tokio::time::sleep(BETWEEN_LOOKS).await,
+            }
+        }
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.roll_back().await;
+        match (self.mode, release.verdict) {
+            (ClaimMode::Leased, _) => self.store.release(held, release).await,
+            (ClaimMode::Inside, Verdict::Fail | Verdict::Bury) => self.remember(held, release).await,
+            // It left no trace.
+            (ClaimMode::Inside, _) => Ok(Settled::Done),
+        }
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.store.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
+}
+
+impl<D: Dialect> OneRun for Run<D> {
+    fn retains(&self, retain: Duration) {
+        let _ = self.retain.set(retain);
+    }
+
+    fn renews(&self) -> bool {
+        self.mode == ClaimMode::Leased && !D::ONE_WRITER
+    }
+}
+
+impl<D: Dialect> Lends<Transaction<'static, D::Db>> for Run<D> {
+    fn lend(&self) -> Option<Transaction<'static, D::Db>> {
+        self.take()
+    }
+
+    fn take_back(&self, transaction: Transaction<'static, D::Db>) {
+        *self.phase() = Phase::Open(transaction);
+    }
+}

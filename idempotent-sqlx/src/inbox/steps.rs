@@ -1,0 +1,80 @@
+//! The transactions of steps: an effect and its note are committed together.
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idempotent_core::{Held, Journaled, Lent, Settled, StepRecord, StepState, StepsWithin, StoreError};
+use sqlx::Transaction;
+
+use super::dialect::{Dialect, Last, rolled_back, words};
+use super::run::{BETWEEN_LOOKS, End, commit, nothing_of_it};
+
+/// The transaction of a [`step_in`](idempotent_core::step_in()), in its hands. It is given back as it is dropped, and ends with
+/// the step: it cannot be committed here.
+pub type StepTransaction<Db> = Lent<Transaction<'static, Db>>;
+
+/// For [`Transact::steps_within`](idempotent_core::Transact::steps_within).
+pub(crate) fn steps_within<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
+    let own: Arc<dyn StepsWithin<Transaction<'static, D::Db>>> = Arc::new(Steps(store.clone()));
+    Box::new(own)
+}
+
+struct Steps<D>(D);
+
+impl<D: fmt::Debug> fmt::Debug for Steps<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Steps").field(&self.0).finish()
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> StepsWithin<Transaction<'static, D::Db>> for Steps<D> {
+    async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
+        self.0.begin().await
+    }
+
+    async fn commit(
+        &self,
+        transaction: Transaction<'static, D::Db>,
+        held: &Held,
+        step: &StepRecord,
+    ) -> Result<Settled, StoreError> {
+        // In a task of its own: dropped halfway nobody would end it.
+        let ending = tokio::spawn(end(self.0.clone(), transaction, held.clone(), step.clone()));
+        match ending.await.unwrap_or(End::Unknown) {
+            End::Told(settled) => return Ok(settled),
+            End::RolledBack(because) => return Err(nothing_of_it(&because)),
+            End::Unknown => {}
+        }
+        loop {
+            match self.0.journaled(held).await {
+                Ok(Some(Journaled::Steps(steps))) => {
+                    let noted = |known: &StepRecord| known.name == step.name && known.state >= StepState::Done;
+                    return match steps.iter().any(noted) {
+                        true => Ok(Settled::Done),
+                        false => Err(nothing_of_it("the connection was lost, and the commit with it")),
+                    };
+                }
+                Ok(Some(Journaled::Lost { now })) => return Ok(Settled::Lost { now }),
+                Err(error) if !error.is_worth_a_retry() => return Err(error),
+                // The backend of the lost connection is still at it; or this one was lost as well.
+                Ok(None) | Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
+            }
+        }
+    }
+}
+
+async fn end<D: Dialect>(store: D, mut transaction: Transaction<'static, D::Db>, held: Held, step: StepRecord) -> End {
+    let noting = async {
+        store.stands(&mut transaction).await?;
+        store.note_in(&mut transaction, &held, &step).await
+    };
+    let failed = match noting.await {
+        Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
+        Ok(lost) => End::Told(lost),
+        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+    };
+    let _ = transaction.rollback().await;
+    failed
+}

@@ -1,0 +1,78 @@
+//! The inbox on MariaDB and MySQL: its statements.
+//!
+//! The row itself is the lock: the claim has inserted it, or written over it, and whoever else asks for it is told at once
+//! that it is not to be had. A statement that fails so is undone alone, and its transaction goes on.
+use sqlx::mysql::{MySql, MySqlConnection};
+use sqlx::{AssertSqlSafe, Executor, Transaction};
+
+use super::sql::{Maker, columns};
+use crate::inbox::Last;
+use crate::plan::{Inside, Text, completed, guard_inside, plus};
+use crate::row::VERSION;
+
+/// What a run begins with; and what says that it is still that transaction.
+pub(super) const BEGIN: &str = "BEGIN; SAVEPOINT idempotent_run";
+const STANDS: &str = "RELEASE SAVEPOINT idempotent_run";
+
+/// By a maker whose statements do not wait. With a clock that was handed in, the time is the last parameter.
+pub(super) fn inside(maker: &Maker) -> Inside {
+    Inside {
+        claim: Text::marks(&maker.writing(&claim(maker))),
+        look: Text::marks(&look(maker)),
+        put: Text::marks(&maker.put()),
+        complete: Text::marks(&maker.writing(&complete(maker))),
+    }
+}
+
+/// $1 the key's hash
+pub(super) fn free(maker: &Maker) -> Text {
+    Text::marks(&format!("SELECT id FROM {} WHERE id=$1 FOR UPDATE NOWAIT", maker.table))
+}
+
+/// As the store's own claim, but that the record is consumed at once.
+fn claim(maker: &Maker) -> String {
+    let (table, columns, now) = (&maker.table, columns(), maker.now(7));
+    let expires = plus(&now, "$3");
+    let returning = if maker.returning() { format!(" RETURNING {columns},{now},1") } else { String::new() };
+    format!(
+        "INSERT IGNORE INTO {table} ({columns}) \
+         VALUES ($1,{VERSION},$5,2,$2,{now},1,{now},NULL,$4,{expires},{now},{now},NULL,NULL,NULL){returning}"
+    )
+}
+
+/// By a lock, since it is to see what is committed, also in a transaction that sees nothing newer than itself. Shared, so
+/// that duplicates do not meet; MySQL does not say that as MariaDB does.
+fn look(maker: &Maker) -> String {
+    let (table, columns, now) = (&maker.table, columns(), maker.now(2));
+    let lock = if maker.returning() { "LOCK IN SHARE MODE NOWAIT" } else { "FOR UPDATE NOWAIT" };
+    format!("SELECT {columns},{now},0 FROM {table} WHERE id=$1 {lock}")
+}
+
+fn complete(maker: &Maker) -> String {
+    let (table, now) = (&maker.table, maker.now(7));
+    let (guard, set) = (guard_inside(&now), completed(&now, "$4", "$5"));
+    format!("UPDATE {table} AS r SET {set} WHERE {guard}")
+}
+
+/// Fails without the savepoint.
+pub(super) async fn stands(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    connection.execute(STANDS).await.map(drop)
+}
+
+/// The row is there while its transaction is.
+pub(super) fn valued(maker: &Maker, [id, owner, value]: [String; 3], now: &str, expires: &str) -> String {
+    let table = &maker.table;
+    format!(
+        "UPDATE {table} SET value={value}, expires_at={expires}, updated_at={now} WHERE id={id} AND owner={owner} AND state=2"
+    )
+}
+
+pub(super) async fn commit(mut transaction: Transaction<'static, MySql>, last: Last) -> Result<(), sqlx::Error> {
+    // One trip; the ROLLBACK of the guard behind it finds nothing to do.
+    let text = match last {
+        Last::Written => return transaction.commit().await,
+        Last::AsClaimed => format!("{STANDS}; COMMIT"),
+        Last::With(statement) => format!("{STANDS}; {statement}; COMMIT"),
+    };
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *transaction).await.map(drop)
+}

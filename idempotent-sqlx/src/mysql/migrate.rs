@@ -1,0 +1,155 @@
+//! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+//!
+//! A `CREATE TABLE` commits by itself here. So each step can be run again, the bookkeeping is made first, and what a
+//! process that was killed on the way left behind is gone on with.
+use idempotent_core::{StoreError, StoreErrorKind};
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::{AssertSqlSafe, Row};
+
+use super::dialect::My;
+use crate::plan::{Place, When};
+use crate::row::COLUMNS;
+use crate::schema::{self, Found, Migration};
+use crate::table::Table;
+
+/// All steps there are. Texts are bytes: no character set has a say in them. There is no index on `expires_at`, which
+/// each flip would have to keep.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "record table",
+        sql: "CREATE TABLE IF NOT EXISTS {table} (
+ id binary(16) NOT NULL PRIMARY KEY,
+ v smallint NOT NULL,
+ name longblob NOT NULL,
+ state smallint NOT NULL,
+ owner varbinary(16),
+ fencing bigint NOT NULL,
+ attempt bigint NOT NULL,
+ until_at bigint NOT NULL,
+ taken_over bigint,
+ fingerprint varbinary(17),
+ expires_at bigint NOT NULL,
+ first_seen bigint NOT NULL,
+ updated_at bigint NOT NULL,
+ value longblob,
+ error longblob,
+ display longblob
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
+    Migration {
+        name: "steps of runs",
+        // A name has at most 200 bytes.
+        sql: "CREATE TABLE IF NOT EXISTS {steps} (
+ id binary(16) NOT NULL,
+ name varbinary(200) NOT NULL,
+ begun bigint NOT NULL,
+ place bigint NOT NULL,
+ state smallint NOT NULL,
+ value longblob,
+ PRIMARY KEY (id, name)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
+];
+
+/// The named lock of migrations, one for the whole server.
+const LOCK: &str = "idempotent migrations";
+
+/// Applies what is missing. A second process waits for the lock, then finds nothing to do. Where nothing is missing
+/// nothing is locked or written.
+pub(super) async fn migrate(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+) -> Result<(), StoreError> {
+    let told = |error| place.error::<My>(When::Connecting, error);
+    let found = inspect(connection, table).await.map_err(told)?;
+    if !schema::is_due(&found, known, table, create)? {
+        return fits(connection, table, place, known).await;
+    }
+    // Given back with the connection at the latest, which is closed behind this.
+    let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
+    let had: Option<i64> = lock.fetch_one(&mut *connection).await.and_then(|row| row.try_get(0)).map_err(told)?;
+    if had != Some(1) {
+        let why = format!("{}: the lock of migrations was not to be had; try again", place.database);
+        return Err(StoreError::new(StoreErrorKind::NotApplied).because(why));
+    }
+    // Another process may have been here meanwhile.
+    let found = inspect(connection, table).await.map_err(told)?;
+    let applied = schema::applied(&found, known, table)?;
+    apply(connection, table, known, applied).await.map_err(told)?;
+    fits(connection, table, place, known).await
+}
+
+/// The notes first: where another process migrates meanwhile, the table is there once it is noted.
+async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Found, sqlx::Error> {
+    let mut noted = notes(connection, table).await?;
+    let records = is_there(connection, table, table.name()).await?;
+    if records && noted.is_none() {
+        // Both may have been made since.
+        noted = notes(connection, table).await?;
+    }
+    Ok(match (records, noted) {
+        (false, None) => Found::Nothing,
+        (true, None) => Found::Foreign,
+        // Made, noted, and dropped by hand since; or else, without a row, begun.
+        (false, Some(rows)) if !rows.is_empty() => Found::Dropped,
+        (_, Some(rows)) => Found::Applied(rows),
+    })
+}
+
+/// Versions and checksums; none without their table.
+async fn notes(connection: &mut MySqlConnection, table: &Table) -> Result<Option<Vec<(i64, Vec<u8>)>>, sqlx::Error> {
+    if !is_there(connection, table, &table.migrations()).await? {
+        return Ok(None);
+    }
+    let text = format!("SELECT version, checksum FROM {} ORDER BY version", table.quoted_migrations());
+    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(connection).await?;
+    let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.iter().map(read).collect::<Result<_, _>>().map(Some)
+}
+
+async fn is_there(connection: &mut MySqlConnection, table: &Table, name: &str) -> Result<bool, sqlx::Error> {
+    let text = "SELECT CAST(count(*) AS SIGNED) FROM information_schema.tables \
+                WHERE table_schema = coalesce(?, database()) AND table_name = ?";
+    let count = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(name.to_owned());
+    Ok(count.fetch_one(connection).await?.try_get::<i64, _>(0)? > 0)
+}
+
+async fn apply(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    known: &[Migration],
+    applied: usize,
+) -> Result<(), sqlx::Error> {
+    let migrations = table.quoted_migrations();
+    let bookkeeping = format!(
+        "CREATE TABLE IF NOT EXISTS {migrations} (version bigint NOT NULL PRIMARY KEY, checksum varbinary(32) NOT NULL, \
+         applied_at timestamp NOT NULL DEFAULT current_timestamp) ENGINE=InnoDB"
+    );
+    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
+    let note = format!("INSERT INTO {migrations} (version, checksum) VALUES (?, ?)");
+    for (index, migration) in known.iter().enumerate().skip(applied) {
+        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
+        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
+        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Whether the table has every column that the statements name.
+async fn fits(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    place: &Place,
+    known: &[Migration],
+) -> Result<(), StoreError> {
+    let told = |error| place.error::<My>(When::Connecting, error);
+    let text = "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
+                WHERE table_schema = coalesce(?, database()) AND table_name = ?";
+    let columns = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(table.name().to_owned());
+    let columns = columns.fetch_all(connection).await.map_err(told)?;
+    let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
+    if COLUMNS.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+}

@@ -1,0 +1,80 @@
+//! Opening: checks, the pool, the schema.
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use idempotent_core::StoreError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql};
+use tokio::time::timeout;
+
+use super::dialect::My;
+use super::migrate::{self, MIGRATIONS};
+use super::options::{MySqlStoreBuilder, parse};
+use super::server::{ISOLATION, Server};
+use super::{MySqlStore, inbox, sql};
+use crate::plan::{Lately, Link, Place, Plan, Pool, Prepare, Target, When, connect};
+
+/// One that waits for another's migration.
+const MIGRATION: Duration = Duration::from_secs(60);
+
+pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, StoreError> {
+    let MySqlStoreBuilder(settings, as_on_mysql) = builder;
+    let table = settings.table()?.in_backticks();
+    let options = match &settings.target {
+        // The texts of statements are always the same: logging them says nothing and costs.
+        Target::Url(url) => parse(url)?.disable_statement_logging(),
+        Target::Pool(pool) => (*pool.connect_options()).clone(),
+    };
+    let connections = match &settings.target {
+        Target::Url(_) => settings.connections,
+        Target::Pool(pool) => pool.options().get_max_connections(),
+    };
+    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
+    let mut connection = connect::<My>(&options, &place, settings.patience).await?;
+    let told = |error| place.error::<My>(When::Connecting, error);
+    let (version, server) = Server::of(&mut connection).await.map_err(told)?;
+    let server = server.check(&version)?;
+    let server = Server { returning: server.returning && !as_on_mysql, ..server };
+    // In the pool an error of this would be a connection that never comes.
+    connection.execute(AssertSqlSafe(server.session())).await.map_err(told)?;
+    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, settings.create, MIGRATIONS));
+    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    // Whether it was said or not, it ends here.
+    let _ = timeout(settings.patience, connection.close()).await;
+    let (pool, transactions, own) = match &settings.target {
+        Target::Url(_) => {
+            let session = server.session();
+            let prepare: Prepare<MySql> = Box::new(move |connection| set(connection, session.clone()).boxed());
+            let pool = Pool::own(options.clone(), settings.connections, Some(prepare));
+            // What a handler writes may wait for others, as it would elsewhere.
+            let transactions =
+                settings.pool_options().after_connect(|connection, _| set(connection, ISOLATION.to_owned()).boxed());
+            (pool, transactions.connect_lazy_with(options.clone()), true)
+        }
+        Target::Pool(pool) => (Pool::Theirs(pool.clone()), pool.clone(), false),
+    };
+    let maker = sql::Maker::new(table.quoted(), settings.clock.is_some(), server.returning, own);
+    let texts = maker.texts();
+    let steps = super::steps::steps(&maker, &table);
+    let inside = inbox::inside(&maker.in_a_transaction());
+    let link = Link { pool, transactions, place, patience: settings.patience };
+    Ok(MySqlStore(Arc::new(Plan {
+        dialect: My { free: inbox::free(&maker), maker, server },
+        texts,
+        inside,
+        steps,
+        link,
+        lately: Lately::new(),
+        clock: settings.clock,
+    })))
+}
+
+async fn set(connection: &mut MySqlConnection, session: String) -> Result<(), sqlx::Error> {
+    connection.execute(AssertSqlSafe(session)).await.map(drop)
+}
+
+fn shown(options: &MySqlConnectOptions) -> String {
+    format!("`{}:{}/{}`", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
+}

@@ -1,0 +1,180 @@
+//! The statements, made once for a store: the table's name and the clock are put in.
+//!
+//! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
+//! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
+//! that row still stands. `tests/mysql` holds both against it.
+//!
+//! The clock is read when a statement begins, and no lock orders it. So nothing is removed but by the purge, a
+//! [minute](GRACE) after its time: fencing numbers rise although somebody's claim, deletion and claim may pass a
+//! statement that has begun.
+//!
+//! Assignments are run one after the other, and see what those before them wrote.
+use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::row::{COLUMNS, VERSION};
+
+/// The same in all of a statement, whatever the session's time zone.
+pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
+/// How long a record is kept past its time, in µs: longer than any statement of ours runs.
+const GRACE: i64 = 60_000_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct Maker {
+    /// Quoted.
+    pub(super) table: String,
+    bound_clock: bool,
+    /// A statement can tell the row that it inserted.
+    returning: bool,
+    /// The pool is somebody else's: each statement says itself that it does not wait.
+    no_wait: bool,
+}
+
+impl Maker {
+    /// `own`: the pool's connections are set up by us.
+    pub(super) fn new(table: String, bound_clock: bool, returning: bool, own: bool) -> Self {
+        Self { table, bound_clock, returning, no_wait: returning && !own }
+    }
+
+    /// For statements on connections that wait, as they come to a handler.
+    pub(super) fn in_a_transaction(&self) -> Self {
+        Self { no_wait: self.returning, ..self.clone() }
+    }
+
+    pub(super) fn returning(&self) -> bool {
+        self.returning
+    }
+
+    pub(super) fn texts(&self) -> Texts {
+        let update = |clock: usize, set: &dyn Fn(&str) -> String| Text::marks(&self.update(clock, set));
+        Texts {
+            claim: self.claim_all(1),
+            look: self.look_all(1),
+            put: Text::marks(&self.put()),
+            renew: update(5, &|now| renewed(now, "$4")),
+            complete: update(6, &|now| completed(now, "$4", "$5")),
+            delete: update(4, &|now| {
+                format!(
+                    "state=0, owner=NULL, taken_over=NULL, until_at={now}, expires_at={now}, error='', display=NULL, \
+                     updated_at={now}"
+                )
+            }),
+            vacate: update(8, &vacated),
+            end: update(7, &ended),
+            browse: Text::marks(&self.browse()),
+        }
+    }
+
+    pub(super) fn now(&self, place: usize) -> String {
+        if self.bound_clock { format!("CAST(${place} AS SIGNED)") } else { NOW.into() }
+    }
+
+    /// Behind `SET STATEMENT … FOR`, where that is needed.
+    pub(super) fn writing(&self, statement: &str) -> String {
+        let wait = if self.no_wait { "SET STATEMENT innodb_lock_wait_timeout=0 FOR " } else { "" };
+        format!("{wait}{statement}")
+    }
+
+    /// Grants those of `count` keys that are absent; each has eight values, as the claim of one key. The clock is last.
+    pub(super) fn claim_all(&self, count: usize) -> Text {
+        let (table, columns, now) = (&self.table, columns(), self.now(count * 8 + 1));
+        let row = |nth: usize| {
+            let place = |value: usize| format!("${}", nth * 8 + value);
+            let until = plus(&now, &place(3));
+            let expires = plus(&until, &place(5));
+            format!(
+                "({},{VERSION},{},1,{},{now},1,{until},NULL,{},{expires},{now},{now},NULL,NULL,{})",
+                place(1),
+                place(6),
+                place(2),
+                place(4),
+                place(7)
+            )
+        };
+        let rows: Vec<String> = (0..count).map(row).collect();
+        let returning = if self.returning { format!(" RETURNING {columns},{now},1") } else { String::new() };
+        let insert = format!("INSERT IGNORE INTO {table} ({columns}) VALUES {}{returning}", rows.join(","));
+        Text::marks(&self.writing(&insert))
+    }
+
+    /// The clock is last.
+    pub(super) fn look_all(&self, count: usize) -> Text {
+        let (table, columns, now) = (&self.table, columns(), self.now(count + 1));
+        Text::marks(&format!("SELECT {columns},{now},0 FROM {table} WHERE id IN ({})", places(1, count)))
+    }
+
+    pub(super) fn put(&self) -> String {
+        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(|(at, name)| format!("{name}=${}", at + 1)).collect();
+        self.writing(&format!(
+            "UPDATE {table} SET {set} WHERE id=$1 AND v={VERSION} AND state=$17 AND owner<=>$18 AND fencing=$19 \
+             AND attempt=$20 AND until_at=coalesce($21,until_at) AND expires_at=$22 AND updated_at=$23",
+            table = self.table,
+            set = set.join(","),
+        ))
+    }
+
+    /// A write by the owner of a live lease or one that nobody took over. $3 the grant's number, or NULL
+    fn update(&self, clock: usize, set: &dyn Fn(&str) -> String) -> String {
+        let (table, now) = (&self.table, self.now(clock));
+        let (set, guard) = (set(&now), guard(&now, "$1", "$2", "$3"));
+        self.writing(&format!("UPDATE {table} AS r SET {set} WHERE {guard}"))
+    }
+
+    /// $1 lease, then the clock; then of each key the hash, the owner, the number.
+    pub(super) fn renew_all(&self, count: usize) -> Text {
+        let now = self.now(2);
+        self.update_all(&renewed(&now, "$1"), &now, 3, 3, count)
+    }
+
+    /// $1 retention, then the clock; then of each key the hash, the owner, the number, the value.
+    pub(super) fn complete_all(&self, count: usize) -> Text {
+        let now = self.now(2);
+        let first = if self.bound_clock { 3 } else { 2 };
+        let when = |nth: usize| format!("WHEN ${} THEN ${}", first + nth * 4, first + nth * 4 + 3);
+        let value = format!("CASE r.id {} END", (0..count).map(when).collect::<Vec<_>>().join(" "));
+        self.update_all(&completed(&now, &value, "$1"), &now, 4, 3, count)
+    }
+
+    fn update_all(&self, set: &str, now: &str, width: usize, clocked: usize, count: usize) -> Text {
+        let first = if self.bound_clock { clocked } else { clocked - 1 };
+        let place = |nth: usize| first + nth * width;
+        let one = |nth: usize| {
+            let (id, owner, number) = (place(nth), place(nth) + 1, place(nth) + 2);
+            format!("(r.id=${id} AND r.owner=${owner} AND r.fencing=coalesce(${number},r.fencing))")
+        };
+        let any: Vec<String> = (0..count).map(one).collect();
+        let (table, sound) = (&self.table, sound());
+        Text::marks(&self.writing(&format!(
+            "UPDATE {table} AS r SET {set} WHERE ({}) AND r.state=1 AND r.expires_at>{now} AND {sound}",
+            any.join(" OR ")
+        )))
+    }
+
+    fn browse(&self) -> String {
+        let (table, now, columns) = (&self.table, self.now(3), columns());
+        format!("SELECT {columns} FROM {table} WHERE id>$1 AND expires_at>{now} ORDER BY id LIMIT $2")
+    }
+
+    /// A step of the walk along the ids: each id, and whether its record is past its time. $1 behind this one, $2 so many
+    pub(super) fn scan(&self) -> Text {
+        let (table, old) = (&self.table, self.old(3));
+        Text::marks(&format!("SELECT id, {old} FROM {table} WHERE id>$1 ORDER BY id LIMIT $2"))
+    }
+
+    /// Removes those of `count` records that still are past their time. The clock is last.
+    pub(super) fn purge(&self, count: usize) -> Text {
+        let (table, old) = (&self.table, self.old(count + 1));
+        Text::marks(&self.writing(&format!("DELETE FROM {table} WHERE id IN ({}) AND {old}", places(1, count))))
+    }
+
+    fn old(&self, clock: usize) -> String {
+        let (now, sound) = (self.now(clock), sound());
+        format!("(expires_at<={now}-{GRACE} AND fencing<{now} AND {sound})")
+    }
+}
+
+pub(super) fn columns() -> String {
+    COLUMNS.join(",")
+}
+
+fn places(first: usize, count: usize) -> String {
+    (first..first + count).map(|place| format!("${place}")).collect::<Vec<_>>().join(",")
+}

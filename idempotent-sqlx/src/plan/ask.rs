@@ -1,0 +1,250 @@
+//! A request of one key.
+use std::time::Duration;
+
+use idempotent_core::protocol::{self, Write, live};
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Fencing, Held, InFlight, Inspected, Key, Micros, Record, Release, Settled,
+    StateKind, StoreError, Verdict,
+};
+
+use super::{Ask, Dialect, Hindrance, Plan, Seen, Sent, Text, Value, Via, id, owner};
+use crate::answer;
+use crate::row::{self, Parts, VERSION, micros, signed};
+
+/// How often a claim looks whether another one of its key is over, before it says that the key is busy.
+const LOOKS: usize = 3;
+pub(super) const BETWEEN: Duration = Duration::from_millis(2);
+
+/// What became of a record that was to be written over another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Put {
+    Done,
+    /// The record is another by now.
+    Raced,
+    /// Somebody has the key in hand.
+    Busy,
+}
+
+impl<D: Dialect> Plan<D> {
+    pub(crate) async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let mut look_first = self.lately.expects_a_record(&request.key);
+        let (mut busy, mut hindered) = (0, None);
+        for _ in 0..answer::TRIES {
+            let put = match self.sight(request, std::mem::take(&mut look_first)).await? {
+                Sent::Done(Some(seen)) => {
+                    let (answer, write) = decide(&seen, request);
+                    match self.write(&request.key, &seen.record, write).await? {
+                        Put::Done => {
+                            self.lately.saw(&request.key, &answer);
+                            return Ok(answer);
+                        }
+                        put => put,
+                    }
+                }
+                Sent::Done(None) => Put::Busy,
+                Sent::Hindered(how, error) => {
+                    hindered = Some(error);
+                    how.into()
+                }
+            };
+            if matches!(put, Put::Busy) {
+                busy += 1;
+                if busy > LOOKS {
+                    return Ok(Claim::InFlight(InFlight::Busy));
+                }
+                tokio::time::sleep(BETWEEN).await;
+            }
+        }
+        Err(hindered.unwrap_or_else(answer::outrun))
+    }
+
+    /// What stands there, or the grant of a key without a record.
+    async fn sight(&self, request: &ClaimRequest, look_first: bool) -> Result<Sent<Option<Seen>>, StoreError> {
+        if look_first && let Some(seen) = self.look(&request.key).await? {
+            return Ok(Sent::Done(Some(seen)));
+        }
+        let claim = self.timed(Ask::new(&self.texts.claim).bind_all(self.claiming(request)));
+        D::claim(&mut Via::pool(self), claim, &request.key).await
+    }
+
+    /// What a claim binds.
+    pub(super) fn claiming(&self, request: &ClaimRequest) -> Vec<Value> {
+        vec![
+            id(&request.key).into(),
+            owner(request.owner).into(),
+            micros(request.lease).into(),
+            request.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec()).into(),
+            micros(request.memory).into(),
+            request.key.name().into(),
+            request.display.as_deref().into(),
+            self.dialect.lock(&request.key).into(),
+        ]
+    }
+
+    pub(crate) async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        let write = || by_owner(&self.texts.renew, held).bind(micros(lease));
+        self.settle(&held.key, write, |found, now| protocol::renew(found, held, lease, now)).await
+    }
+
+    pub(crate) async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.fits(completion)?;
+        let write = || {
+            let ask = by_owner(&self.texts.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
+            ask.bind(micros(completion.retain))
+        };
+        self.settle(&held.key, write, |found, now| protocol::complete(found, held, completion, now)).await
+    }
+
+    /// Refuses a value that the server would end the connection for.
+    pub(super) fn fits(&self, completion: &Completion) -> Result<(), StoreError> {
+        let (bytes, most) = (completion.value.as_deref().map_or(0, <[u8]>::len), self.dialect.most());
+        if bytes > most { Err(self.link.place.too_large(bytes, most)) } else { Ok(()) }
+    }
+
+    pub(crate) async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        let write = || self.releasing(held, release);
+        if release.verdict == Verdict::Delete {
+            self.lately.forget(&held.key);
+        }
+        self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
+    }
+
+    fn releasing(&self, held: &Held, release: &Release) -> Ask<D> {
+        let texts = &self.texts;
+        let (delay, memory, error) = (micros(release.delay), micros(release.memory), &*release.error);
+        let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(memory).bind(error);
+        let vacate = |off: i64| by_owner(&texts.vacate, held).bind(delay).bind(memory).bind(error).bind(off);
+        match release.verdict {
+            Verdict::Delete => by_owner(&texts.delete, held),
+            Verdict::Vacate => vacate(0),
+            Verdict::Refund => vacate(1),
+            Verdict::Fail => end(StateKind::Failed),
+            Verdict::Bury => end(StateKind::Dead),
+        }
+    }
+
+    pub(crate) async fn forget(
+        &self,
+        key: &Key,
+        expected: Fencing,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
+        self.by_the_protocol(key, |found, now| protocol::forget(found, expected, force, memory, now)).await
+    }
+
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+        let found = self.look(key).await?.filter(|seen| live(Some(&seen.record), seen.now).is_some());
+        Ok(found.map(|Seen { record, now, .. }| Inspected { record, now }))
+    }
+
+    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
+    async fn settle(
+        &self,
+        key: &Key,
+        write: impl Fn() -> Ask<D> + Send,
+        decide: impl Fn(Option<&Record>, Micros) -> (Settled, Write) + Send,
+    ) -> Result<Settled, StoreError> {
+        match self.link.execute(self.timed(write())).await? {
+            Sent::Done(1..) => Ok(Settled::Done),
+            _ => self.by_the_protocol(key, decide).await,
+        }
+    }
+
+    /// Reads, decides, and writes if nothing changed meanwhile.
+    async fn by_the_protocol(
+        &self,
+        key: &Key,
+        decide: impl Fn(Option<&Record>, Micros) -> (Settled, Write) + Send,
+    ) -> Result<Settled, StoreError> {
+        for _ in 0..answer::TRIES {
+            let Some(Seen { record, now, .. }) = self.look(key).await? else {
+                return Ok(Settled::Lost { now: StateKind::Absent });
+            };
+            let (settled, write) = decide(Some(&record), now);
+            match self.write(key, &record, write).await? {
+                Put::Done => return Ok(settled),
+                Put::Raced => {}
+                Put::Busy => tokio::time::sleep(BETWEEN).await,
+            }
+        }
+        Err(answer::outrun())
+    }
+
+    async fn write(&self, key: &Key, found: &Record, write: Write) -> Result<Put, StoreError> {
+        let record = match write {
+            Write::Keep => return Ok(Put::Done),
+            Write::Put(record) => record,
+            // Past its time it is as good as gone, and the purge removes it.
+            Write::Delete => Record { expires_at: found.updated_at, ..found.clone() },
+        };
+        D::put(&mut Via::pool(self), self.putting(&self.texts.put, key, found, &record)).await
+    }
+
+    pub(super) fn putting(&self, put: &Text, key: &Key, found: &Record, record: &Record) -> Ask<D> {
+        let old = Parts::of(found);
+        Ask::new(put)
+            .bind_all(columns(key, record))
+            .bind(row::code(found.state.kind()))
+            .bind(old.owner.map(owner))
+            .bind(signed(Micros(found.fencing.0)))
+            .bind(i64::from(found.attempt))
+            .bind(old.until.map(signed))
+            .bind(signed(found.expires_at))
+            .bind(signed(found.updated_at))
+            .bind(self.dialect.lock(key))
+    }
+}
+
+/// What a claim's row says: the answer, and what is to be written for the answer to be true.
+pub(super) fn decide(seen: &Seen, request: &ClaimRequest) -> (Claim, Write) {
+    // A grant is a grant, however short it was asked for.
+    match answer::claim(&seen.record, seen.granted, request, seen.now) {
+        Some(answer) if seen.granted => (answer, Write::Keep),
+        _ => protocol::claim(Some(&seen.record), request, seen.now),
+    }
+}
+
+/// A record, in the order of [`COLUMNS`](row::COLUMNS).
+fn columns(key: &Key, record: &Record) -> [Value; 16] {
+    let parts = Parts::of(record);
+    [
+        id(key).into(),
+        VERSION.into(),
+        key.name().into(),
+        row::code(record.state.kind()).into(),
+        parts.owner.map(owner).into(),
+        signed(Micros(record.fencing.0)).into(),
+        i64::from(record.attempt).into(),
+        signed(parts.until.unwrap_or(Micros(0))).into(),
+        parts.taken_over.map(|fencing| signed(Micros(fencing.0))).into(),
+        record.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec()).into(),
+        signed(record.expires_at).into(),
+        signed(record.first_seen).into(),
+        signed(record.updated_at).into(),
+        parts.value.as_deref().map(<[u8]>::to_vec).into(),
+        parts.error.as_deref().into(),
+        record.display.as_deref().into(),
+    ]
+}
+
+/// A step of its owner's, with the first three places filled.
+pub(super) fn by_owner<D: Dialect>(text: &Text, held: &Held) -> Ask<D> {
+    Ask::new(text).bind_all(owned(held))
+}
+
+/// The key, the owner and the number of a grant.
+pub(super) fn owned(held: &Held) -> [Value; 3] {
+    // A number that no column holds is no grant's.
+    let number = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
+    [id(&held.key).into(), owner(held.owner).into(), number.into()]
+}
+
+impl From<Hindrance> for Put {
+    fn from(how: Hindrance) -> Self {
+        match how {
+            Hindrance::Raced => Self::Raced,
+            Hindrance::Locked => Self::Busy,
+        }
+    }
+}

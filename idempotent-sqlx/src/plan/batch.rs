@@ -1,0 +1,173 @@
+//! Several requests in one trip. What it cannot answer, a key that is taken over for instance, is asked for alone.
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idempotent_core::protocol::Write;
+use idempotent_core::{Claim, ClaimRequest, Completion, Held, Key, Settled, StoreError};
+
+use super::ask::{decide, owned};
+use super::{Dialect, Many, Plan, Sent, Value};
+use crate::row::{self, micros};
+
+/// Requests in one statement.
+const CHUNK: usize = 256;
+/// Values of a statement for many are no more bytes together, where one alone is not.
+const BYTES: usize = 1 << 20;
+/// Connections that a batch takes beside the usual one.
+const ALONE: usize = 4;
+
+/// A kind of request that one statement takes many of.
+pub(crate) trait Member<D: Dialect>: Clone + Send + Sync + 'static {
+    type Told: Send;
+
+    fn key(&self) -> &Key;
+
+    /// In one trip.
+    fn together(plan: &Plan<D>, chunk: &[Self]) -> impl Future<Output = Result<Told<Self::Told>, StoreError>> + Send;
+
+    fn alone(&self, plan: &Plan<D>) -> impl Future<Output = Result<Self::Told, StoreError>> + Send;
+}
+
+impl<D: Dialect> Member<D> for ClaimRequest {
+    type Told = Claim;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Claim>, StoreError> {
+        plan.claim_chunk(chunk).await
+    }
+
+    async fn alone(&self, plan: &Plan<D>) -> Result<Claim, StoreError> {
+        plan.claim(self).await
+    }
+}
+
+/// A renewal.
+impl<D: Dialect> Member<D> for (Held, Duration) {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Settled>, StoreError> {
+        let ask = |(held, lease): &Self| owned(held).into_iter().chain([micros(*lease).into()]).collect();
+        told(D::settle_all(plan, &Many::Renew, chunk.iter().map(ask).collect()).await?)
+    }
+
+    async fn alone(&self, plan: &Plan<D>) -> Result<Settled, StoreError> {
+        plan.renew(&self.0, self.1).await
+    }
+}
+
+impl<D: Dialect> Member<D> for (Held, Completion) {
+    type Told = Settled;
+
+    fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Settled>, StoreError> {
+        let small = |(_, done): &&Self| done.value.as_deref().map_or(0, <[u8]>::len) <= plan.dialect.most();
+        let ask = |(held, done): &Self| {
+            let value = done.value.as_deref().map(<[u8]>::to_vec);
+            owned(held).into_iter().chain([value.into(), micros(done.retain).into()]).collect()
+        };
+        told(D::settle_all(plan, &Many::Complete, chunk.iter().filter(small).map(ask).collect()).await?)
+    }
+
+    async fn alone(&self, plan: &Plan<D>) -> Result<Settled, StoreError> {
+        plan.complete(&self.0, &self.1).await
+    }
+}
+
+/// What a statement for many came to, by the hash of the key; a key that is missing is asked for alone.
+pub(crate) type Told<T> = HashMap<u128, Result<T, StoreError>>;
+
+impl<D: Dialect> Plan<D> {
+    pub(crate) async fn in_chunks<A: Member<D>>(&self, asks: &[A]) -> Vec<Result<A::Told, StoreError>> {
+        let mut answers: Vec<Option<Result<A::Told, StoreError>>> = asks.iter().map(|_| None).collect();
+        // The first of each key; what comes again is answered behind it.
+        let mut seen = HashSet::new();
+        let firsts: Vec<usize> = (0..asks.len()).filter(|at| seen.insert(asks[*at].key().hash())).collect();
+        for places in firsts.chunks(CHUNK) {
+            let mut chunk: Vec<A> = places.iter().map(|at| asks[*at].clone()).collect();
+            // Batches that meet lock in one order.
+            chunk.sort_unstable_by_key(|ask| ask.key().hash());
+            let mut told = A::together(self, &chunk).await;
+            for at in places {
+                answers[*at] = match &mut told {
+                    Ok(told) => told.remove(&asks[*at].key().hash()),
+                    Err(error) => Some(Err(again(error))),
+                };
+            }
+        }
+        let left: Vec<usize> = firsts.into_iter().filter(|at| answers[*at].is_none()).collect();
+        for some in left.chunks(ALONE) {
+            let told = join_all(some.iter().map(|at| asks[*at].alone(self))).await;
+            for (at, told) in some.iter().zip(told) {
+                answers[*at] = Some(told);
+            }
+        }
+        let mut all = Vec::with_capacity(asks.len());
+        for (ask, answer) in asks.iter().zip(answers) {
+            all.push(match answer {
+                Some(answer) => answer,
+                None => ask.alone(self).await,
+            });
+        }
+        all
+    }
+
+    async fn claim_chunk(&self, chunk: &[ClaimRequest]) -> Result<Told<Claim>, StoreError> {
+        let claims = chunk.iter().map(|request| self.claiming(request)).collect();
+        let Sent::Done(rows) = D::claim_all(self, claims).await? else { return Ok(HashMap::new()) };
+        let requests: HashMap<u128, &ClaimRequest> =
+            chunk.iter().map(|request| (request.key.hash(), request)).collect();
+        let mut told = HashMap::new();
+        for row in &rows {
+            let Some((hash, request)) = row::id(row)?.and_then(|hash| Some((hash, requests.get(&hash)?))) else {
+                continue;
+            };
+            match self.seen(row).map(|seen| decide(&seen, request)) {
+                Ok((answer, Write::Keep)) => drop(told.insert(hash, Ok(answer))),
+                // To be taken over, or vacant: one by one.
+                Ok(_) => {}
+                Err(error) => drop(told.insert(hash, Err(error))),
+            }
+        }
+        Ok(told)
+    }
+}
+
+/// So that a statement does not become larger than the server takes.
+pub(crate) fn in_packets(asks: Vec<Vec<Value>>) -> Vec<Vec<Vec<Value>>> {
+    let mut packets: Vec<Vec<Vec<Value>>> = vec![Vec::new()];
+    let mut filled = 0;
+    for ask in asks {
+        let bytes: usize = ask.iter().map(Value::bytes).sum();
+        if filled + bytes > BYTES && filled > 0 {
+            packets.push(Vec::new());
+            filled = 0;
+        }
+        filled += bytes;
+        if let Some(packet) = packets.last_mut() {
+            packet.push(ask);
+        }
+    }
+    packets
+}
+
+fn told(sent: Sent<Vec<u128>>) -> Result<Told<Settled>, StoreError> {
+    let Sent::Done(written) = sent else { return Ok(HashMap::new()) };
+    Ok(written.into_iter().map(|hash| (hash, Ok(Settled::Done))).collect())
+}
+
+/// The same for another request of the trip.
+fn again(error: &StoreError) -> StoreError {
+    StoreError::new(error.kind()).because(error.to_string())
+}

@@ -1,0 +1,116 @@
+//! What an error lets a caller conclude.
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+
+use super::Dialect;
+
+/// What the texts name; no password and no key.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// `HOST:PORT/DATABASE`, or what the pool was said to be.
+    pub(crate) database: String,
+    /// The record table.
+    pub(crate) table: String,
+    pub(crate) connections: u32,
+}
+
+/// How far a call had come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum When {
+    /// Nothing was sent.
+    Connecting,
+    /// The statement may have been run.
+    Asking,
+}
+
+/// What a server's refusal means: `{database}`, `{table}` and `{connections}` of the text are put in.
+pub(crate) struct Told {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) text: String,
+    /// The server's own words, as far as they hold no value of a row.
+    pub(crate) words: String,
+}
+
+impl Place {
+    /// The error of a statement, or of a connection for it.
+    pub(crate) fn error<D: Dialect>(&self, when: When, error: sqlx::Error) -> StoreError {
+        match error.as_database_error().map(D::told) {
+            Some(Told { kind, text, words }) => {
+                let nothing_sent = when == When::Connecting && kind == StoreErrorKind::Ambiguous;
+                let kind = if nothing_sent { StoreErrorKind::NotApplied } else { kind };
+                StoreError::new(kind).because(format!("{}: {words}", self.named(&text)))
+            }
+            None => {
+                let (kind, text) = untold::<D>(when, &error);
+                StoreError::new(kind).because(self.named(&text)).with_source(error)
+            }
+        }
+    }
+
+    fn named(&self, text: &str) -> String {
+        text.replace("{database}", &self.database)
+            .replace("{table}", &self.table)
+            .replace("{connections}", &self.connections.to_string())
+    }
+
+    /// A result that the server would end the connection for.
+    pub(crate) fn too_large(&self, bytes: usize, most: usize) -> StoreError {
+        StoreError::new(StoreErrorKind::Denied).because(format!(
+            "{}: a result of {bytes} bytes is larger than max_allowed_packet leaves room for ({most}): raise that, or \
+             keep a smaller result",
+            self.database
+        ))
+    }
+
+    /// No answer in time.
+    pub(crate) fn silent(&self, when: When, waited: Duration) -> StoreError {
+        let (kind, what) = match when {
+            When::Connecting => (StoreErrorKind::NotApplied, "no connection"),
+            When::Asking => (StoreErrorKind::Ambiguous, "no answer"),
+        };
+        StoreError::new(kind).because(format!("{what} from {} after {waited:?}", self.database))
+    }
+}
+
+fn no_tls<D: Dialect>(cause: String) -> (StoreErrorKind, String) {
+    let text = format!("{{database}}: TLS failed ({cause}): check `{}` and the certificates of the URL", D::TLS);
+    (StoreErrorKind::Denied, text)
+}
+
+fn untold<D: Dialect>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String) {
+    let text = match error {
+        sqlx::Error::PoolTimedOut => {
+            return (
+                StoreErrorKind::NotApplied,
+                "{database}: none of its {connections} connections was free in time, or none could be made: raise \
+                 `connections`, or call less at once"
+                    .to_owned(),
+            );
+        }
+        sqlx::Error::PoolClosed => {
+            return (StoreErrorKind::NotApplied, "the pool of {database} was closed".to_owned());
+        }
+        sqlx::Error::Tls(cause) => return no_tls::<D>(cause.to_string()),
+        // What rustls says of a certificate.
+        sqlx::Error::Io(cause) if when == When::Connecting && cause.kind() == ErrorKind::InvalidData => {
+            return no_tls::<D>(cause.to_string());
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
+            return (
+                StoreErrorKind::Foreign,
+                "table `{table}` in {database} has not the layout this version makes: set another `table`".to_owned(),
+            );
+        }
+        // Words of the operating system.
+        sqlx::Error::Io(cause) => format!("the connection to {{database}} failed ({cause})"),
+        _ => "the connection to {database} failed".to_owned(),
+    };
+    match when {
+        When::Connecting => {
+            (StoreErrorKind::NotApplied, format!("{text}: is {} there, and the host's name right?", D::NAME))
+        }
+        When::Asking => (StoreErrorKind::Ambiguous, text),
+    }
+}

@@ -1,0 +1,342 @@
+//! The inbox on a database server: claims and completions within a transaction.
+use std::time::Duration;
+
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Grant, Held, InFlight, Settled, StateKind, StoreError, StoreErrorKind,
+};
+use sqlx::{AssertSqlSafe, Transaction};
+use tokio::time::timeout;
+
+use super::ask::{BETWEEN, by_owner};
+use super::{Ask, Connection, Dialect, Plan, Put, Seen, Sent, Text, Via, When, id, owner, plus};
+use crate::answer::{self, TRIES};
+use crate::inbox::{Last, consumed, in_place};
+use crate::row::micros;
+
+/// A claim that met a grant which its statement could not see is asked once more.
+const ASKED: usize = 2;
+/// Bytes of the largest value that is spelt out in a text, where each has two letters.
+const SPELT: usize = 8 << 10;
+
+/// The texts within a transaction. As those of [`Texts`](super::Texts), but that nobody waits for anybody, and a look sees
+/// what is committed, whatever the isolation level.
+#[derive(Clone, Debug)]
+pub(crate) struct Inside {
+    /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
+    pub(crate) claim: Text,
+    pub(crate) look: Text,
+    pub(crate) put: Text,
+    /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
+    /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
+    pub(crate) complete: Text,
+}
+
+impl<D: Dialect> Plan<D> {
+    /// In a task of its own: sqlx gives a connection whose `BEGIN` was dropped back to the pool, inside of that transaction.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
+        let (pool, patience) = (self.link.transactions.clone(), self.link.patience);
+        let beginning = async move {
+            let begin = async {
+                match D::BEGIN {
+                    Some(begin) => pool.begin_with(AssertSqlSafe(begin)).await,
+                    None => pool.begin().await,
+                }
+            };
+            timeout(patience, begin).await
+        };
+        let silent = || self.link.place.silent(When::Connecting, patience);
+        let begun = tokio::spawn(beginning).await.map_err(|_| silent())?.map_err(|_| silent())?;
+        begun.map_err(|error| self.link.place.error::<D>(When::Connecting, error))
+    }
+
+    /// The answer to a key that is expected to have one.
+    pub(crate) async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
+        if !self.lately.expects_a_record(&request.key) {
+            return Ok(None);
+        }
+        let found = self.look(&request.key).await?;
+        Ok(found.and_then(|seen| answer::kept(protocol::claim(Some(&seen.record), request, seen.now))))
+    }
+
+    pub(crate) async fn claim_in(
+        &self,
+        connection: &mut Connection<D>,
+        request: &ClaimRequest,
+        retain: Duration,
+    ) -> Result<Claim, StoreError> {
+        let mut via = Via::within(self, connection);
+        for _ in 0..ASKED {
+            // Its lock was not to be had, or a grant came in between that this statement could not see.
+            let Sent::Done(Some(seen)) = D::claim(&mut via, self.claiming_in(request, retain), &request.key).await?
+            else {
+                continue;
+            };
+            let (answer, put) = self.answered_in(&mut via, &seen, request, retain).await?;
+            match put {
+                Put::Done => {
+                    self.lately.saw(&request.key, &answer);
+                    return Ok(answer);
+                }
+                // Another one by now; with the lock in hand the next look is the last.
+                Put::Raced => {}
+                Put::Busy => break,
+            }
+        }
+        Ok(Claim::InFlight(InFlight::Busy))
+    }
+
+    async fn answered_in(
+        &self,
+        via: &mut Via<'_, D>,
+        Seen { record, now, granted }: &Seen,
+        request: &ClaimRequest,
+        retain: Duration,
+    ) -> Result<(Claim, Put), StoreError> {
+        if *granted {
+            let (fencing, attempt) = (record.fencing, record.attempt);
+            let grant = Grant { fencing, attempt, lease: request.lease, taken_over: None };
+            return Ok((Claim::Acquired(grant), Put::Done));
+        }
+        let (answer, write) = in_place(Some(record), request, retain, *now);
+        let Write::Put(new) = write else { return Ok((answer, Put::Done)) };
+        let put = D::put(via, self.putting(&self.inside.put, &request.key, record, &new)).await?;
+        Ok((answer, put))
+    }
+
+    fn claiming_in(&self, request: &ClaimRequest, retain: Duration) -> Ask<D> {
+        let fingerprint = request.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec());
+        let ask = Ask::new(&self.inside.claim).bind(id(&request.key)).bind(owner(request.owner));
+        let ask = ask.bind(micros(retain)).bind(fingerprint).bind(request.key.name());
+        self.timed(ask.bind(self.dialect.lock(&request.key)))
+    }
+
+    pub(crate) async fn complete_in(
+        &self,
+        connection: &mut Connection<D>,
+        held: &Held,
+        completion: &Completion,
+    ) -> Result<Settled, StoreError> {
+        self.fits(completion)?;
+        let mut via = Via::within(self, connection);
+        for _ in 0..TRIES {
+            let ask = by_owner(&self.inside.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
+            let ask = self.timed(ask.bind(micros(completion.retain)).bind(self.dialect.lock(&held.key)));
+            let put = D::put(&mut via, ask).await?;
+            if let Put::Done = put {
+                return Ok(Settled::Done);
+            }
+            if let Put::Raced = put
+                && let Sent::Done(found) = via.look(&held.key).await?
+            {
+                return Ok(match found {
+                    Some(seen) if consumed(&seen.record, held) => Settled::Done,
+                    Some(seen) => Settled::Lost { now: seen.record.state.kind() },
+                    None => Settled::Lost { now: StateKind::Absent },
+                });
+            }
+            // Somebody is claiming it, which does not take long.
+            tokio::time::sleep(BETWEEN).await;
+        }
+        Err(StoreError::new(StoreErrorKind::RolledBack)
+            .because("others were claiming the key all the time: roll back, and run the transaction again"))
+    }
+
+    /// As a text, which is parsed anew each time: dearer than a statement that is prepared, and cheaper than a trip.
+    pub(crate) fn with_the_commit(&self, held: &Held, completion: &Completion) -> Option<String> {
+        let value = completion.value.as_deref();
+        if value.is_some_and(|value| value.len() > SPELT) {
+            return None;
+        }
+        let value = value.map_or_else(|| "NULL".to_owned(), D::literal);
+        let literals = [D::literal(&id(&held.key)), D::literal(&owner(held.owner)), value];
+        let now = self.time().map_or_else(|| D::NOW.to_owned(), |time| time.to_string());
+        let expires = plus(&now, &micros(completion.retain).to_string());
+        Some(D::valued(self, literals, &now, &expires))
+    }
+
+    pub(crate) async fn stands(&self, connection: &mut Connection<D>) -> Result<(), StoreError> {
+        self.patiently(D::stands(connection)).await
+    }
+
+    pub(crate) async fn commit(&self, transaction: Transaction<'static, D::Db>, last: Last) -> Result<(), StoreError> {
+        self.patiently(D::commit(transaction, last)).await
+    }
+
+    async fn patiently(&self, asked: impl Future<Output = Result<(), sqlx::Error>>) -> Result<(), StoreError> {
+        match timeout(self.link.patience, asked).await {
+            Ok(done) => done.map_err(|error| self.link.place.error::<D>(When::Asking, error)),
+            Err(_) => Err(self.link.place.silent(When::Asking, self.link.patience)),
+        }
+    }
+
+    pub(crate) async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+        // Asked first: what was written is seen by all before the key is free.
+        let free = D::is_free(self, &held.key).await?;
+        let found = self.look(&held.key).await?;
+        match found.is_some_and(|seen| consumed(&seen.record, held)) {
+            true => Ok(Some(true)),
+            false => Ok(free.then_some(false)),
+        }
+    }
+}
+
+/// The inbox of a store that is `Arc<Plan<…>>` by another name: its own methods, and what runs need.
+macro_rules! server_inbox {
+    ($store:ident, $db:ty, pool: $pool:literal, $meanwhile:literal) => {
+        const _: () = {
+            use ::std::any::Any;
+            use ::std::time::Duration;
+
+            use ::async_trait::async_trait;
+            use ::idempotent_core::{
+                Claim, ClaimMode, ClaimRequest, Completion, Held, Journaled, Settled, StepRecord, StoreError, Transact,
+            };
+            use ::sqlx::{Database, Transaction};
+            use $crate::inbox::{Dialect, Last, one_run, steps_within};
+
+            impl $store {
+                /// Claims the key in a transaction of the caller's on this store's database, as its first statement, and
+                /// marks it consumed at once: if the transaction commits, both the effect and that are there, else neither.
+                /// Holds the key until its end.
+                #[doc = $meanwhile]
+                /// Neither lease nor attempts are counted. One trip, as a rule.
+                ///
+                /// With [`Claim::Acquired`] go on; with any other answer the effect must not happen: end the transaction. Its
+                /// lease means nothing here.
+                ///
+                /// ```no_run
+                /// use std::time::Duration;
+                /// use idempotent_core::{Claim, ClaimRequest, Identity, Scene};
+                #[doc = concat!("use idempotent_sqlx::", stringify!($store), ";")]
+                ///
+                #[doc = concat!("# async fn example(pool: sqlx::", $pool, ") -> Result<(), Box<dyn std::error::Error>> {")]
+                #[doc = concat!("let store = ", stringify!($store), "::on_pool(pool.clone()).open().await?;")]
+                /// let key = Identity::new(Scene::Mq, "orders", "o-17").key("shop")?;
+                ///
+                /// let mut tx = pool.begin().await?;
+                /// match store.claim_in(&mut tx, &ClaimRequest::new(key)?, Duration::from_secs(7 * 24 * 3600)).await? {
+                ///     Claim::Acquired(_) => {
+                ///         sqlx::query("UPDATE account SET balance = balance - 5 WHERE id = 1").execute(&mut *tx).await?;
+                ///         tx.commit().await?;
+                ///     }
+                ///     Claim::Consumed(_) => println!("done before"),
+                ///     other => println!("not now: {other:?}"), // the transaction rolls back as it is dropped
+                /// }
+                /// # Ok(())
+                /// # }
+                /// ```
+                ///
+                /// # Errors
+                /// [`RolledBack`](::idempotent_core::StoreErrorKind::RolledBack): roll back, and run the whole transaction again;
+                /// with isolation levels above READ COMMITTED a claim that lost a race may end so. Other kinds as with a
+                /// [`Store`](::idempotent_core::Store)'s claim.
+                ///
+                /// # Cancellation
+                /// Roll back.
+                pub async fn claim_in(
+                    &self,
+                    transaction: &mut Transaction<'_, $db>,
+                    request: &ClaimRequest,
+                    retain: Duration,
+                ) -> Result<Claim, StoreError> {
+                    self.0.claim_in(transaction, request, retain).await
+                }
+
+                /// Completes a key in a transaction of the caller's: one that was claimed by a lease before it, or the value of
+                /// one that was claimed [in it](Self::claim_in). Commit behind [`Settled::Done`]; [`Settled::Lost`] says that
+                /// somebody took over: roll back. Stop renewing the lease before.
+                ///
+                /// # Errors
+                /// As [`claim_in`](Self::claim_in).
+                ///
+                /// # Cancellation
+                /// Roll back.
+                pub async fn complete_in(
+                    &self,
+                    transaction: &mut Transaction<'_, $db>,
+                    held: &Held,
+                    completion: &Completion,
+                ) -> Result<Settled, StoreError> {
+                    self.0.complete_in(transaction, held, completion).await
+                }
+            }
+
+            #[async_trait]
+            impl Dialect for $store {
+                type Db = $db;
+                const ONE_WRITER: bool = false;
+
+                async fn begin(&self) -> Result<Transaction<'static, $db>, StoreError> {
+                    self.0.begin().await
+                }
+
+                async fn claim_in(
+                    &self,
+                    connection: &mut <$db as Database>::Connection,
+                    request: &ClaimRequest,
+                    retain: Duration,
+                ) -> Result<Claim, StoreError> {
+                    self.0.claim_in(connection, request, retain).await
+                }
+
+                async fn complete_in(
+                    &self,
+                    connection: &mut <$db as Database>::Connection,
+                    held: &Held,
+                    completion: &Completion,
+                ) -> Result<Settled, StoreError> {
+                    self.0.complete_in(connection, held, completion).await
+                }
+
+                async fn stands(&self, connection: &mut <$db as Database>::Connection) -> Result<(), StoreError> {
+                    self.0.stands(connection).await
+                }
+
+                async fn note_in(
+                    &self,
+                    connection: &mut <$db as Database>::Connection,
+                    held: &Held,
+                    step: &StepRecord,
+                ) -> Result<Settled, StoreError> {
+                    self.0.note_in(connection, held, step).await
+                }
+
+                async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+                    self.0.journaled(held).await
+                }
+
+                fn with_the_commit(&self, held: &Held, completion: &Completion) -> Option<String> {
+                    self.0.with_the_commit(held, completion)
+                }
+
+                async fn commit(&self, transaction: Transaction<'static, $db>, last: Last) -> Result<(), StoreError> {
+                    self.0.commit(transaction, last).await
+                }
+
+                async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+                    self.0.is_committed(held).await
+                }
+
+                async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
+                    self.0.look_first(request).await
+                }
+            }
+
+            impl Transact for $store {
+                fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+                    one_run(self, mode)
+                }
+
+                fn steps_within(&self) -> Box<dyn Any + Send> {
+                    steps_within(self)
+                }
+
+                fn transaction(&self) -> &'static str {
+                    concat!("`sqlx::Transaction<'_, sqlx::", stringify!($db), ">`")
+                }
+            }
+        };
+    };
+}
+pub(crate) use server_inbox;

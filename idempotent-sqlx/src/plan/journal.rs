@@ -1,0 +1,166 @@
+//! The steps of runs. One statement each; a note locks its record against a takeover, so that whoever takes over finds
+//! what was noted.
+use idempotent_core::{Held, Journaled, Settled, StateKind, StepRecord, StoreError, StoreErrorKind, protocol};
+
+use super::ask::{BETWEEN, by_owner};
+use super::{Ask, Connection, Dialect, Hindrance, Plan, Seen, Sent, Text, Via, When, settled};
+use crate::answer;
+use crate::row::Cells;
+#[cfg(feature = "postgres")]
+use crate::steps::StepsSql;
+use crate::steps::{self, STEP};
+
+/// The statements about steps.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) note: Text,
+    /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
+    pub(crate) note_in: Text,
+    pub(crate) read: Text,
+    pub(crate) scan: Text,
+    pub(crate) purge: Text,
+}
+
+impl Steps {
+    /// With parameters as PostgreSQL takes them.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn numbered(sql: StepsSql) -> Self {
+        let StepsSql { note, note_in, read, scan, purge } = sql;
+        let text = |sql: std::sync::Arc<str>| Text::numbered(sql.to_string());
+        Self { note: text(note), note_in: text(note_in), read: text(read), scan: text(scan), purge: text(purge) }
+    }
+}
+
+impl<D: Dialect> Plan<D> {
+    pub(crate) async fn steps(&self, held: &Held) -> Result<Journaled, StoreError> {
+        let texts = &self.steps;
+        let rows = settled(self.link.all(self.timed(by_owner(&texts.read, held))).await?)?;
+        if rows.is_empty()
+            && let Err(now) = self.holds(held).await?
+        {
+            return Ok(Journaled::Lost { now });
+        }
+        let read = |row: &super::Row<D>| {
+            let bytes = |at| row.bytes(at).map(|bytes| bytes.map(<[u8]>::to_vec));
+            Ok((bytes(0)?, row.int(1)?, row.int(2)?, bytes(3)?))
+        };
+        let step = |row| steps::step(read(row).map_err(|error| self.link.place.error::<D>(When::Asking, error))?);
+        let steps = rows.iter().filter_map(|row| step(row).transpose()).collect::<Result<_, StoreError>>()?;
+        Ok(Journaled::Steps(steps))
+    }
+
+    pub(crate) async fn note(&self, held: &Held, step: &StepRecord) -> Result<Settled, StoreError> {
+        for _ in 0..answer::TRIES {
+            match self.link.execute(self.timed(noting(&self.steps.note, held, step))).await? {
+                Sent::Done(1..) => return Ok(Settled::Done),
+                Sent::Hindered(Hindrance::Raced, _) => {}
+                // Somebody takes over, or settles.
+                Sent::Hindered(Hindrance::Locked, _) => tokio::time::sleep(BETWEEN).await,
+                // It was noted before, or the key is not held so.
+                Sent::Done(0) => {
+                    return Ok(match self.holds(held).await? {
+                        Ok(()) => Settled::Done,
+                        Err(now) => Settled::Lost { now },
+                    });
+                }
+            }
+        }
+        Err(answer::outrun())
+    }
+
+    pub(crate) async fn note_in(
+        &self,
+        connection: &mut Connection<D>,
+        held: &Held,
+        step: &StepRecord,
+    ) -> Result<Settled, StoreError> {
+        let mut via = Via::within(self, connection);
+        for _ in 0..answer::TRIES {
+            let note = noting(&self.steps.note_in, held, step).bind(self.dialect.lock(&held.key));
+            if let Sent::Done(1..) = via.execute(self.timed(note)).await? {
+                return Ok(Settled::Done);
+            }
+            if let Sent::Done(found) = via.look(&held.key).await?
+                && let Err(now) = held_by(found, held)
+            {
+                return Ok(Settled::Lost { now });
+            }
+            // Somebody is claiming it, which does not take long.
+            tokio::time::sleep(BETWEEN).await;
+        }
+        Err(StoreError::new(StoreErrorKind::RolledBack)
+            .because("others were claiming the key all the time, or the step has been noted before"))
+    }
+
+    pub(crate) async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+        // Asked first: what was written is seen by all before the key is free.
+        let free = D::is_free(self, &held.key).await?;
+        let steps = self.steps(held).await?;
+        Ok(free.then_some(steps))
+    }
+
+    async fn holds(&self, held: &Held) -> Result<Result<(), StateKind>, StoreError> {
+        Ok(held_by(self.look(&held.key).await?, held))
+    }
+
+    /// Removes the steps of at most so many records that are gone.
+    pub(super) async fn purge_steps(&self, at_most: usize) -> Result<(), StoreError> {
+        let (texts, mut after) = (&self.steps, Vec::new());
+        let mut room = i64::try_from(at_most).unwrap_or(i64::MAX);
+        while room > 0 {
+            let scan = Ask::new(&texts.scan).bind(after.clone()).bind(STEP).bind(room);
+            let Some(row) = settled(self.link.first(self.timed(scan)).await?)? else { return Ok(()) };
+            let id = |at| row.bytes(at).map_err(|error| self.link.place.error::<D>(When::Asking, error));
+            if let Some(end) = id(2)? {
+                room -= self.number(&row, 1)?;
+                let purge = Ask::new(&texts.purge).bind(after).bind(end.to_vec());
+                self.link.execute(self.timed(purge)).await?;
+            }
+            // None: there were fewer.
+            let Some(last) = id(0)? else { return Ok(()) };
+            after = last.to_vec();
+        }
+        Ok(())
+    }
+}
+
+fn held_by(found: Option<Seen>, held: &Held) -> Result<(), StateKind> {
+    match found {
+        Some(seen) => protocol::begun(Some(&seen.record), held, seen.now).map(drop),
+        None => Err(StateKind::Absent),
+    }
+}
+
+fn noting<D: Dialect>(text: &Text, held: &Held, step: &StepRecord) -> Ask<D> {
+    by_owner(text, held)
+        .bind(&*step.name)
+        .bind(i64::from(step.place))
+        .bind(steps::code(step.state))
+        .bind(step.value.as_deref().map(<[u8]>::to_vec))
+}
+
+/// The ability of a store whose plan has the statements.
+macro_rules! server_journal {
+    ($store:ident) => {
+        #[::async_trait::async_trait]
+        impl ::idempotent_core::Journal for $store {
+            async fn steps(
+                &self,
+                held: &::idempotent_core::Held,
+                _: ::std::time::Duration,
+            ) -> Result<::idempotent_core::Journaled, ::idempotent_core::StoreError> {
+                self.0.steps(held).await
+            }
+
+            async fn note(
+                &self,
+                held: &::idempotent_core::Held,
+                step: &::idempotent_core::StepRecord,
+                _: ::std::time::Duration,
+            ) -> Result<::idempotent_core::Settled, ::idempotent_core::StoreError> {
+                self.0.note(held, step).await
+            }
+        }
+    };
+}
+pub(crate) use server_journal;

@@ -1,0 +1,29 @@
+//! The pool, and the connection that a store is opened with.
+use std::time::Duration;
+
+use idempotent_core::StoreError;
+use sqlx::pool::PoolOptions;
+use sqlx::{Connection as _, Database};
+use tokio::time::timeout;
+
+use super::{Connection, Dialect, Place, Settings, When};
+
+pub(crate) async fn connect<D: Dialect>(
+    options: &<Connection<D> as sqlx::Connection>::Options,
+    place: &Place,
+    patience: Duration,
+) -> Result<Connection<D>, StoreError> {
+    let connection = timeout(patience, Connection::<D>::connect_with(options)).await;
+    let connection = connection.map_err(|_| place.silent(When::Connecting, patience))?;
+    connection.map_err(|error| place.error::<D>(When::Connecting, error))
+}
+
+impl<P> Settings<P> {
+    pub(crate) fn pool_options<DB: Database>(&self) -> PoolOptions<DB> {
+        PoolOptions::new()
+            .max_connections(self.connections)
+            .acquire_timeout(self.patience)
+            // A trip before each statement; one that is dead is found by the statement.
+            .test_before_acquire(false)
+    }
+}

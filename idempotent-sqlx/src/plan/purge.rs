@@ -1,0 +1,29 @@
+//! Removes records past their time, along the ids.
+use idempotent_core::StoreError;
+
+use super::{Dialect, Plan, settled};
+
+/// What became of a step of the walk.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The last id that was looked at, if there may be more behind it.
+    pub(crate) next: Option<Vec<u8>>,
+    pub(crate) removed: usize,
+}
+
+impl<D: Dialect> Plan<D> {
+    /// Each call starts at the smallest id. What somebody has in hand is passed over. Steps of as many records that are
+    /// gone go, too, and are not counted.
+    pub(crate) async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
+        while removed < at_most {
+            let room = i64::try_from(at_most - removed).unwrap_or(i64::MAX);
+            let step = settled(D::purge(self, after, room).await?)?;
+            removed = removed.saturating_add(step.removed);
+            let Some(next) = step.next else { break };
+            after = next;
+        }
+        self.purge_steps(at_most).await?;
+        Ok(removed)
+    }
+}

@@ -1,0 +1,96 @@
+//! The texts a store's statements have, and the parts that are the same in every dialect.
+use idempotent_core::Record;
+
+use super::Text;
+use crate::row::{FENCING_END, VERSION};
+
+/// The texts for a table. Each parameter's meaning is its place: `$1` is always the key's hash, `$2` the owner. With a
+/// clock that was handed in, the time is the last one.
+///
+/// A row that tells a record has its columns, then the time, then 1 for a grant of this statement's and else 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts {
+    /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
+    pub(crate) claim: Text,
+    pub(crate) look: Text,
+    /// Writes a whole record over one that was read, if that still stands. The record's columns are $1 to $16, in their
+    /// order. What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
+    /// $24 the key's lock
+    pub(crate) put: Text,
+    /// $3 the grant's number, or NULL; $4 lease
+    pub(crate) renew: Text,
+    /// $3 the grant's number, or NULL; $4 value, $5 retention
+    pub(crate) complete: Text,
+    /// $3 the grant's number, or NULL
+    pub(crate) delete: Text,
+    /// $3 the grant's number, or NULL; $4 delay, $5 memory, $6 error, $7 attempts taken off
+    pub(crate) vacate: Text,
+    /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 memory, $6 error
+    pub(crate) end: Text,
+    /// $1 behind this one, $2 at most
+    pub(crate) browse: Text,
+}
+
+// Assignments stand in an order in which none reads what one before it wrote: MySQL runs them one after the other.
+
+/// The memory behind the lease keeps its length.
+pub(crate) fn renewed(now: &str, lease: &str) -> String {
+    let later = format!("greatest(until_at,{})", plus(now, lease));
+    let expires = plus(&later, "greatest(expires_at-until_at,0)");
+    // The end is kept where the clock goes back, and so is the last write: no lease is longer than it may be.
+    format!("expires_at={expires}, until_at={later}, updated_at=greatest(updated_at,{now})")
+}
+
+pub(crate) fn completed(now: &str, value: &str, retention: &str) -> String {
+    let expires = plus(now, retention);
+    format!("state=2, value={value}, expires_at={expires}, taken_over=NULL, display=NULL, updated_at={now}")
+}
+
+/// With nothing left to remember it is past its time at once.
+pub(crate) fn vacated(now: &str) -> String {
+    let due = plus(now, "$4");
+    let forgotten = "$7>0 AND attempt<=1 AND taken_over IS NULL AND $4=0";
+    let expires = format!("CASE WHEN {forgotten} THEN {now} ELSE {} END", plus(&due, "$5"));
+    format!(
+        "state=0, owner=NULL, expires_at={expires}, taken_over=CASE WHEN $7>0 THEN taken_over END, \
+         attempt=greatest(attempt-$7,0), until_at={due}, error=$6, display=NULL, updated_at={now}"
+    )
+}
+
+pub(crate) fn ended(now: &str) -> String {
+    let expires = plus(now, "$5");
+    format!("state=$4, owner=NULL, taken_over=NULL, expires_at={expires}, error=$6, updated_at={now}")
+}
+
+/// The owner of a live lease, or of one that nobody took over.
+pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
+    let sound = sound();
+    format!(
+        "r.id={id} AND r.owner={owner} AND r.fencing=coalesce({number},r.fencing) AND r.state=1 AND r.expires_at>{now} \
+         AND {sound}"
+    )
+}
+
+/// The same, or one that this owner has claimed within its open transaction, and that has no value yet.
+pub(crate) fn guard_inside(now: &str) -> String {
+    guard(now, "$1", "$2", "$3").replace("r.state=1", "(r.state=1 OR r.state=2 AND r.value IS NULL)")
+}
+
+/// The sum of a time and a span, both not negative; saturates where the database would fail.
+pub(crate) fn plus(time: &str, span: &str) -> String {
+    format!("(least({time},{max}-{span})+{span})", max = i64::MAX)
+}
+
+/// What [`row::record`](crate::row::record) can read, but for texts that are not UTF-8. Only such a record is written
+/// or removed, whatever its state.
+pub(crate) fn sound() -> String {
+    format!(
+        "(v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \
+         AND attempt BETWEEN 0 AND {} AND until_at>=0 AND expires_at>=0 AND first_seen>=0 AND updated_at>=0 \
+         AND coalesce(taken_over,0)>=0 AND coalesce(length(fingerprint),17)=17 \
+         AND (state<>1 OR until_at-updated_at<={}) \
+         AND CASE WHEN state IN (1,2) THEN coalesce(length(owner),0)=16 ELSE owner IS NULL AND error IS NOT NULL END)",
+        u32::MAX,
+        Record::LONGEST_LEASE.as_micros(),
+    )
+}

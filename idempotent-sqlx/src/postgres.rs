@@ -1,0 +1,87 @@
+//! The PostgreSQL store: a pool, and one statement for each step.
+mod dialect;
+mod ear;
+mod error;
+mod inbox;
+mod migrate;
+mod open;
+mod options;
+mod sql;
+mod watch;
+
+use std::sync::Arc;
+
+use idempotent_core::StoreError;
+use sqlx::Postgres;
+
+use self::dialect::Pg;
+use self::options::Listening;
+pub use self::options::PostgresStoreBuilder;
+use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_store};
+
+/// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
+/// it uses is there from version 12 on; its tests have run on 15.
+///
+/// Every step is one statement, and so one round trip, as a rule; a takeover, and a claim of a key that was released
+/// before, take two. A key that this process has seen lately is looked at first, so that a duplicate is a read by its
+/// key. Nobody waits for anybody, but for a purge that is just removing the same key (some ms): a claim that meets
+/// another's is told that the key is [busy](idempotent_core::InFlight::Busy). Transactions of an [`Inbox`](crate::Inbox)
+/// have connections of their own, as many again at most. Times are the server's `clock_timestamp()`, to the microsecond.
+///
+/// A record past its time stays in the table until [`Purge`](idempotent_core::Purge) removes it: call it now and then.
+///
+/// Behind a pooler that lends out connections for a transaction (PgBouncer) add `statement-cache-capacity=0` to the
+/// URL and [`listening(false)`](PostgresStoreBuilder::listening); the store needs nothing else of its session.
+///
+/// With the feature `postgres-tls` connections use TLS where the server has it, and are encrypted then, but only
+/// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
+/// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
+///
+/// Abilities: batch, watch, browse, purge, admin, inspect, journal, transact.
+///
+/// ```no_run
+/// use idempotent_sqlx::PostgresStore;
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// // Makes its table where that is missing.
+/// let store = PostgresStore::builder("postgres://app:secret@db.internal/shop").create(true).open().await?;
+///
+/// // Here that would be an error: migrations are somebody else's job.
+/// let store = PostgresStore::open("postgres://app:secret@db.internal/shop").await?;
+/// # let _ = store;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresStore(Arc<Plan<Pg>>);
+
+impl PostgresStore {
+    /// Connects. The table has to be there: [`create`](PostgresStoreBuilder::create) makes it.
+    ///
+    /// # Errors
+    /// As [`PostgresStoreBuilder::open`].
+    ///
+    /// # Cancellation
+    /// As [`PostgresStoreBuilder::open`].
+    pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::builder(url).open().await
+    }
+
+    /// To set the table, the connections, limits of time or a clock.
+    pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
+        PostgresStoreBuilder(Settings::new(Target::Url(url.into())), Listening(true))
+    }
+
+    /// On a pool that is there already. Its connections are taken as they are; keep its `acquire_timeout` short.
+    pub fn on_pool(pool: sqlx::PgPool) -> PostgresStoreBuilder {
+        PostgresStoreBuilder(Settings::new(Target::Pool(pool)), Listening(true))
+    }
+}
+
+server_store!(PostgresStore, with_journal, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
+server_journal!(PostgresStore);
+server_inbox!(
+    PostgresStore,
+    Postgres,
+    pool: "PgPool",
+    "Meanwhile others are told at once that it is busy, and so is this claim where another's transaction holds it."
+);

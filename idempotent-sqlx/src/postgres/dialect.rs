@@ -1,0 +1,225 @@
+//! What PostgreSQL supplies to the plan.
+use std::sync::Arc;
+
+use idempotent_core::{Key, StoreError};
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgConnection, PgRow, Postgres};
+use sqlx::{Row, Transaction};
+
+use super::ear::Ears;
+use super::error;
+use super::inbox;
+use super::sql::{More, NOW};
+use crate::inbox::Last;
+use crate::plan::{
+    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Step, Text, Told, Value, Via, hex, in_packets,
+    settled,
+};
+use crate::row::Cells;
+
+/// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
+/// is just being removed waits for that, some ms.
+const STEP: i64 = 500;
+
+#[derive(Debug)]
+pub(crate) struct Pg {
+    pub(super) more: More,
+    /// Quoted.
+    pub(super) table: String,
+    pub(super) tell: String,
+    /// $1 the key's lock
+    pub(super) free: Text,
+    /// None: nobody is to be told.
+    pub(super) ears: Option<Ears>,
+    /// Goes into each key's lock, so that two tables do not share them.
+    pub(super) salt: u64,
+}
+
+/// A statement for many takes an array for each of its parameters.
+#[derive(Clone, Debug)]
+pub(crate) enum PgValue {
+    One(Value),
+    Ints(Arc<[Option<i64>]>),
+    Bytes(Arc<[Option<Vec<u8>>]>),
+}
+
+impl From<Value> for PgValue {
+    fn from(value: Value) -> Self {
+        Self::One(value)
+    }
+}
+
+impl Dialect for Pg {
+    type Db = Postgres;
+    type Value = PgValue;
+
+    const NAME: &'static str = "PostgreSQL";
+    const TLS: &'static str = "sslmode";
+
+    fn bind(query: Query<Self>, value: PgValue) -> Query<Self> {
+        match value {
+            PgValue::One(Value::Int(number)) => query.bind(number),
+            PgValue::One(Value::Bytes(bytes)) => query.bind(bytes),
+            PgValue::Ints(numbers) => query.bind(numbers.to_vec()),
+            PgValue::Bytes(all) => query.bind(all.to_vec()),
+        }
+    }
+
+    async fn execute(query: Query<Self>, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        Ok(query.execute(connection).await?.rows_affected())
+    }
+
+    fn first(query: Query<Self>, connection: &mut PgConnection) -> impl Asked<Option<PgRow>> {
+        query.fetch_optional(connection)
+    }
+
+    fn all(query: Query<Self>, connection: &mut PgConnection) -> impl Asked<Vec<PgRow>> {
+        query.fetch_all(connection)
+    }
+
+    fn told(error: &dyn DatabaseError) -> Told {
+        error::told(error)
+    }
+
+    fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance> {
+        match error.code()?.as_ref() {
+            "40001" | "40P01" => Some(Hindrance::Raced),
+            "55P03" => Some(Hindrance::Locked),
+            _ => None,
+        }
+    }
+
+    fn lock(&self, key: &Key) -> Option<i64> {
+        let [high, _] = halves(key.hash());
+        Some((high ^ self.salt).cast_signed())
+    }
+
+    async fn claim(via: &mut Via<'_, Self>, claim: Ask<Self>, _: &Key) -> Result<Sent<Option<Seen>>, StoreError> {
+        via.first(claim).await?.map(|row| row.map(|row| via.plan.seen(&row)).transpose())
+    }
+
+    async fn put(via: &mut Via<'_, Self>, put: Ask<Self>) -> Result<Put, StoreError> {
+        let row = match via.first(put).await? {
+            Sent::Done(row) => row,
+            Sent::Hindered(how, _) => return Ok(how.into()),
+        };
+        let Some(row) = row else { return Ok(Put::Raced) };
+        Ok(match (via.plan.number(&row, 0)?, via.plan.number(&row, 1)?) {
+            (_, 1) => Put::Done,
+            (1, _) => Put::Raced,
+            _ => Put::Busy,
+        })
+    }
+
+    async fn claim_all(plan: &Plan<Self>, claims: Vec<Vec<Value>>) -> Result<Sent<Vec<PgRow>>, StoreError> {
+        let ask = arrays(Ask::new(&plan.dialect.more.claim_all), claims);
+        plan.link.all(plan.timed(ask)).await
+    }
+
+    async fn settle_all(plan: &Plan<Self>, what: &Many, asks: Vec<Vec<Value>>) -> Result<Sent<Vec<u128>>, StoreError> {
+        let more = &plan.dialect.more;
+        let text = match what {
+            Many::Renew => &more.renew_all,
+            Many::Complete => &more.complete_all,
+        };
+        let hash = |row: &PgRow| row.bytes(0).ok().flatten().and_then(|id| id.try_into().ok()).map(u128::from_be_bytes);
+        let mut written = Vec::with_capacity(asks.len());
+        for asks in in_packets(asks) {
+            // Those of a packet that others were in the way of are asked for alone.
+            if let Sent::Done(rows) = plan.link.all(plan.timed(arrays(Ask::new(text), asks))).await? {
+                written.extend(rows.iter().filter_map(hash));
+            }
+        }
+        Ok(Sent::Done(written))
+    }
+
+    const BEGIN: Option<&'static str> = None;
+
+    /// None goes on behind an error; of those that others are to blame for the caller is told so.
+    fn ends(&self, error: &dyn DatabaseError) -> bool {
+        Self::hindrance(error).is_some() || error.code().as_deref() == Some("25P02")
+    }
+
+    /// Behind an error every statement fails.
+    async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
+    fn commit(transaction: Transaction<'static, Postgres>, last: Last) -> impl Asked<()> {
+        inbox::commit(transaction, last)
+    }
+
+    const NOW: &'static str = NOW;
+
+    /// Whatever the server takes backslashes for.
+    fn literal(bytes: &[u8]) -> String {
+        format!("decode('{}','hex')", hex(bytes))
+    }
+
+    fn valued(plan: &Plan<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
+        let Pg { table, tell, .. } = &plan.dialect;
+        inbox::valued(table, tell, literals, now, expires)
+    }
+
+    /// An open transaction holds the key's lock, and lets go of it only when all can see what it has written.
+    async fn is_free(plan: &Plan<Self>, key: &Key) -> Result<bool, StoreError> {
+        let lock = Ask::new(&plan.dialect.free).bind(plan.dialect.lock(key));
+        let row = settled(plan.link.first(lock).await?)?;
+        Ok(row.map(|row| plan.number(&row, 0)).transpose()? == Some(1))
+    }
+
+    async fn purge(plan: &Plan<Self>, after: Vec<u8>, room: i64) -> Result<Sent<Step>, StoreError> {
+        let ask = Ask::new(&plan.dialect.more.purge).bind(after).bind(STEP).bind(room);
+        let sent = plan.link.first(plan.timed(ask)).await?;
+        sent.map(|row| {
+            let Some(row) = row else { return Ok(Step { next: None, removed: 0 }) };
+            let more = plan.number(&row, 1)? == STEP;
+            let last = row.bytes(0).ok().flatten().filter(|_| more).map(<[u8]>::to_vec);
+            Ok(Step { next: last, removed: usize::try_from(plan.number(&row, 2)?).unwrap_or_default() })
+        })
+    }
+}
+
+/// The requests' values, as one array for each parameter.
+fn arrays(ask: Ask<Pg>, rows: Vec<Vec<Value>>) -> Ask<Pg> {
+    let width = rows.first().map_or(0, Vec::len);
+    let mut columns: Vec<Vec<Value>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    columns.into_iter().fold(ask, |ask, column| ask.bind_its_own(array(column)))
+}
+
+fn array(column: Vec<Value>) -> PgValue {
+    if let Some(Value::Int(_)) = column.first() {
+        let number = |value| match value {
+            Value::Int(number) => number,
+            Value::Bytes(_) => None,
+        };
+        return PgValue::Ints(column.into_iter().map(number).collect());
+    }
+    let bytes = |value| match value {
+        Value::Bytes(bytes) => bytes,
+        Value::Int(_) => None,
+    };
+    PgValue::Bytes(column.into_iter().map(bytes).collect())
+}
+
+pub(super) fn halves(hash: u128) -> [u64; 2] {
+    let bytes = hash.to_be_bytes();
+    let half = |at: usize| bytes[at..at + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    [half(0), half(8)]
+}
+
+impl Cells for PgRow {
+    fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error> {
+        let short = |_| self.try_get::<Option<i16>, _>(at).map(|number| number.map(i64::from));
+        self.try_get(at).or_else(short)
+    }
+
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error> {
+        self.try_get(at)
+    }
+}

@@ -1,0 +1,72 @@
+//! The inbox on PostgreSQL: its statements.
+//!
+//! The claim holds the key's advisory lock to the end of the transaction, and so does the completion of a lease: whoever
+//! else claims the key meets a lock that is not to be had, and is told so at once. Without it a claim would find the row
+//! itself locked, and wait.
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
+
+use super::sql::{Maker, columns};
+use crate::inbox::Last;
+use crate::plan::{Inside, Text, Texts, completed, guard_inside, plus};
+use crate::row::VERSION;
+
+/// With a clock that was handed in, the time is the last parameter.
+pub(super) fn inside(maker: &Maker, texts: &Texts) -> Inside {
+    Inside {
+        claim: Text::numbered(claim(maker)),
+        look: texts.look.clone(),
+        put: texts.put.clone(),
+        complete: Text::numbered(complete(maker)),
+    }
+}
+
+/// $1 the key's lock
+pub(super) fn free() -> Text {
+    Text::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
+}
+
+/// As the store's own claim, but that the record is consumed at once.
+fn claim(maker: &Maker) -> String {
+    let (table, columns, now) = (&maker.table, columns(), maker.now(7));
+    let expires = plus("n", "$3");
+    format!(
+        "WITH cur AS MATERIALIZED (SELECT {columns} FROM {table} WHERE id=$1), \
+         k AS MATERIALIZED (SELECT CASE WHEN NOT EXISTS (SELECT FROM cur) THEN \
+         CASE WHEN pg_try_advisory_xact_lock($6) THEN {now} END END AS n), \
+         ins AS (INSERT INTO {table} ({columns}) \
+         SELECT $1,{VERSION},$5,2,$2,n,1,n,NULL,$4,{expires},n,n,NULL,NULL,NULL \
+         FROM k WHERE n IS NOT NULL ON CONFLICT (id) DO NOTHING RETURNING {columns}) \
+         SELECT {columns},{now},1::bigint FROM ins UNION ALL SELECT {columns},{now},0::bigint FROM cur"
+    )
+}
+
+/// Says whether the key's lock was to be had, and whether it was written.
+fn complete(maker: &Maker) -> String {
+    let (table, tell, now) = (&maker.table, &maker.tell, maker.now(7));
+    let (guard, set) = (guard_inside("t.n"), completed("t.n", "$4", "$5"));
+    format!(
+        "WITH lk AS MATERIALIZED (SELECT pg_try_advisory_xact_lock($6) AS ok), \
+         up AS (UPDATE {table} AS r SET {set} FROM (SELECT {now} AS n) AS t, lk WHERE lk.ok AND {guard} RETURNING {tell}) \
+         SELECT (SELECT ok::int FROM lk)::bigint, (SELECT count(*) FROM up)"
+    )
+}
+
+/// Fails where nothing is written: by a division that the server cannot make before it has counted.
+pub(super) fn valued(table: &str, tell: &str, [id, owner, value]: [String; 3], now: &str, expires: &str) -> String {
+    format!(
+        "WITH up AS (UPDATE {table} AS r SET value={value}, expires_at={expires}, updated_at={now} \
+         WHERE r.id={id} AND r.owner={owner} AND r.state=2 RETURNING {tell}) SELECT 1/count(*) FROM up"
+    )
+}
+
+pub(super) async fn commit(mut transaction: Transaction<'static, Postgres>, last: Last) -> Result<(), sqlx::Error> {
+    // A transaction in which a statement has failed is rolled back by COMMIT, without an error: so there has to be a
+    // statement before it, which fails then. CHAIN leaves an empty one for the guard to end, as it goes back to the pool;
+    // without it the server would warn of a ROLLBACK too many.
+    let text = match last {
+        Last::Written => return transaction.commit().await,
+        Last::AsClaimed => "SELECT 1; COMMIT AND CHAIN".to_owned(),
+        Last::With(statement) => format!("{statement}; COMMIT AND CHAIN"),
+    };
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *transaction).await.map(drop)
+}

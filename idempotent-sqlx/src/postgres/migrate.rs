@@ -1,0 +1,160 @@
+//! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+use idempotent_core::StoreError;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+use super::dialect::Pg;
+use crate::plan::{Place, When};
+use crate::row::COLUMNS;
+use crate::schema::{self, Found, Migration};
+use crate::table::Table;
+
+/// All steps there are. Texts are bytes, since a text of PostgreSQL cannot hold every character. Pages are not filled,
+/// and there is no index on `expires_at`: so a flip stays on its page and touches no index.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "record table",
+        sql: "CREATE TABLE {table} (
+ id bytea NOT NULL PRIMARY KEY,
+ v smallint NOT NULL,
+ name bytea NOT NULL,
+ state smallint NOT NULL,
+ owner bytea,
+ fencing bigint NOT NULL,
+ attempt bigint NOT NULL,
+ until_at bigint NOT NULL,
+ taken_over bigint,
+ fingerprint bytea,
+ expires_at bigint NOT NULL,
+ first_seen bigint NOT NULL,
+ updated_at bigint NOT NULL,
+ value bytea,
+ error bytea,
+ display bytea
+) WITH (fillfactor=80)",
+    },
+    Migration {
+        name: "steps of runs",
+        // What is left of a store that was dropped by hand is no harm: its steps belong to no record.
+        sql: "CREATE TABLE IF NOT EXISTS {steps} (
+ id bytea NOT NULL,
+ name bytea NOT NULL,
+ begun bigint NOT NULL,
+ place bigint NOT NULL,
+ state smallint NOT NULL,
+ value bytea,
+ PRIMARY KEY (id, name)
+)",
+    },
+];
+
+/// The advisory lock of migrations: "idempote" as a number.
+const LOCK: i64 = 0x6964_656d_706f_7465;
+
+/// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second process
+/// waits for the lock, then finds nothing to do. Where nothing is missing nothing is locked or written.
+pub(super) async fn migrate(
+    connection: &mut PgConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+) -> Result<(), StoreError> {
+    let told = |error| place.error::<Pg>(When::Connecting, error);
+    let found = inspect(connection, table).await.map_err(told)?;
+    if !schema::is_due(&found, known, table, create)? {
+        return fits(connection, table, place, known).await;
+    }
+    let mut transaction = connection.begin().await.map_err(told)?;
+    let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK);
+    lock.execute(&mut *transaction).await.map_err(told)?;
+    // Another process may have been here meanwhile.
+    let found = inspect(&mut transaction, table).await.map_err(told)?;
+    let applied = schema::applied(&found, known, table)?;
+    apply(&mut transaction, table, known, applied).await.map_err(told)?;
+    fits(&mut transaction, table, place, known).await?;
+    transaction.commit().await.map_err(told)
+}
+
+/// The notes first: where another process migrates meanwhile, the table is there once it is noted.
+async fn inspect(connection: &mut PgConnection, table: &Table) -> Result<Found, sqlx::Error> {
+    let mut noted = notes(connection, table).await?;
+    let records = oid(connection, table, table.name()).await?.is_some();
+    if records && noted.is_none() {
+        // Both may have been made since.
+        noted = notes(connection, table).await?;
+    }
+    Ok(match (records, noted) {
+        (false, None) => Found::Nothing,
+        (true, None) => Found::Foreign,
+        // Made, noted, and dropped by hand since.
+        (false, Some(rows)) if !rows.is_empty() => Found::Dropped,
+        (true, Some(rows)) if rows.is_empty() => Found::Foreign,
+        (_, Some(rows)) => Found::Applied(rows),
+    })
+}
+
+/// Versions and checksums; none without their table.
+async fn notes(connection: &mut PgConnection, table: &Table) -> Result<Option<Vec<(i64, Vec<u8>)>>, sqlx::Error> {
+    if oid(connection, table, &table.migrations()).await?.is_none() {
+        return Ok(None);
+    }
+    let text = format!("SELECT version, checksum FROM {} ORDER BY version", table.quoted_migrations());
+    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(connection).await?;
+    let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.iter().map(read).collect::<Result<_, _>>().map(Some)
+}
+
+/// The table's number, if it is there. Not by `to_regclass`: that remembers that there was none, also behind a lock that was
+/// waited for while another process made it.
+async fn oid(connection: &mut PgConnection, table: &Table, name: &str) -> Result<Option<i64>, sqlx::Error> {
+    let text = "SELECT c.oid::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                WHERE c.relname = $1 AND (n.nspname = $2 OR $2 IS NULL AND n.nspname = ANY(current_schemas(false)))";
+    let found = sqlx::query(text).bind(name.to_owned()).bind(table.schema().map(str::to_owned));
+    found.fetch_optional(connection).await?.map(|row| row.try_get(0)).transpose()
+}
+
+/// The schema that the table lies in.
+pub(super) async fn schema_of(connection: &mut PgConnection, table: &Table) -> Result<String, sqlx::Error> {
+    let text = "SELECT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                WHERE c.relname = $1 AND (n.nspname = $2 OR $2 IS NULL AND n.nspname = ANY(current_schemas(false))) \
+                ORDER BY array_position(current_schemas(false), n.nspname) LIMIT 1";
+    let found = sqlx::query(text).bind(table.name().to_owned()).bind(table.schema().map(str::to_owned));
+    found.fetch_one(connection).await?.try_get(0)
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    table: &Table,
+    known: &[Migration],
+    applied: usize,
+) -> Result<(), sqlx::Error> {
+    let migrations = table.quoted_migrations();
+    let bookkeeping = format!(
+        "CREATE TABLE IF NOT EXISTS {migrations} \
+         (version bigint PRIMARY KEY, checksum bytea NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    );
+    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
+    let note = format!("INSERT INTO {migrations} (version, checksum) VALUES ($1, $2)");
+    for (index, migration) in known.iter().enumerate().skip(applied) {
+        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
+        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
+        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Whether the table has every column that the statements name.
+async fn fits(
+    connection: &mut PgConnection,
+    table: &Table,
+    place: &Place,
+    known: &[Migration],
+) -> Result<(), StoreError> {
+    let told = |error| place.error::<Pg>(When::Connecting, error);
+    let oid = oid(connection, table, table.name()).await.map_err(told)?;
+    let text = "SELECT attname::text FROM pg_attribute WHERE attrelid::bigint = $1 AND attnum > 0 AND NOT attisdropped";
+    let columns = sqlx::query(text).bind(oid).fetch_all(connection).await.map_err(told)?;
+    let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
+    if COLUMNS.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+}

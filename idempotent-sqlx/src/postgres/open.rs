@@ -1,0 +1,83 @@
+//! Opening: checks, the pool, the schema.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::StoreError;
+use sha2::{Digest, Sha256};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgPool};
+use tokio::time::timeout;
+
+use super::dialect::{Pg, halves};
+use super::ear::Ears;
+use super::migrate::{self, MIGRATIONS};
+use super::options::{Listening, parse};
+use super::sql::{Maker, Words};
+use super::{PostgresStore, inbox, sql};
+use crate::plan::{Lately, Link, Place, Plan, Pool, Settings, Steps, Target, When, connect};
+use crate::table::Table;
+
+/// One that waits for another's migration.
+const MIGRATION: Duration = Duration::from_secs(60);
+
+pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Result<PostgresStore, StoreError> {
+    let table = builder.table()?;
+    let (pool, transactions, connections, options) = match &builder.target {
+        Target::Url(url) => {
+            // The texts of statements are always the same: logging them says nothing and costs.
+            let options = parse(url)?.disable_statement_logging();
+            let transactions = builder.pool_options().connect_lazy_with(options.clone());
+            (Pool::own(options.clone(), builder.connections, None), transactions, builder.connections, options)
+        }
+        Target::Pool(pool) => {
+            let options = (*pool.connect_options()).clone();
+            (Pool::Theirs(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
+        }
+    };
+    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
+    let mut connection = connect::<Pg>(&options, &place, builder.patience).await?;
+    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
+    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
+    let schema = schema.map_err(|_| place.silent(When::Connecting, builder.patience))?;
+    let salt = salt(&schema.map_err(|error| place.error::<Pg>(When::Connecting, error))?, &table);
+    // Whether it was said or not, it ends here.
+    let _ = timeout(builder.patience, connection.close()).await;
+    let words = words(salt);
+    let maker = Maker::new(table.quoted(), &words, builder.clock.is_some());
+    let (texts, more) = sql::texts(&maker);
+    let steps = Steps::numbered(sql::of_steps(&table, builder.clock.is_some()));
+    let link = Link { pool, transactions, place, patience: builder.patience };
+    let ears = listening.0.then(|| Ears::new(options, words, builder.patience));
+    let inside = inbox::inside(&maker, &texts);
+    let dialect = Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears };
+    Ok(PostgresStore(Arc::new(Plan {
+        dialect,
+        texts,
+        inside,
+        steps,
+        link,
+        lately: Lately::new(),
+        clock: builder.clock,
+    })))
+}
+
+fn shown(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or_else(|| options.get_username());
+    format!("`{}:{}/{database}`", options.get_host(), options.get_port())
+}
+
+/// By the schema's name, also where the store was given none: it is the same table, and what claims exclude each other by
+/// must be the same.
+fn salt(schema: &str, table: &Table) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(format!("\"{schema}\".\"{}\"", table.name())).into();
+    let [high, _] = halves(u128::from_be_bytes(std::array::from_fn(|at| digest[at])));
+    high
+}
+
+/// Of this table only; where others share them, somebody wakes for nothing.
+fn words(salt: u64) -> Words {
+    let [.., a, b, c, d] = salt.to_be_bytes();
+    Words { channel: format!("idempotent_{salt:016x}"), space: i32::from_be_bytes([a, b, c, d]) }
+}

@@ -1,0 +1,87 @@
+//! How a store is set up, and what is refused before PostgreSQL is asked.
+use std::str::FromStr;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::PostgresStore;
+use crate::plan::{Settings, Tls, server_builder};
+
+/// Sets up a [`PostgresStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Listening);
+
+/// Whether waiters are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listening(pub(super) bool);
+
+server_builder!(PostgresStoreBuilder);
+
+impl PostgresStoreBuilder {
+    /// The schema of both tables, which has to be there. Of the same letters as a table's name.
+    ///
+    /// # Default
+    /// The first one of the connection's `search_path`
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.0.schema = Some(name.into());
+        self
+    }
+
+    /// Whether a run that waits for another is told when that ends, over one more connection, which is open while somebody
+    /// waits (`LISTEN`). Without it the record is looked at every 50 ms. To be turned off behind a pooler that lends out
+    /// connections for a transaction: what is told does not come through it. Other processes are told in any case.
+    ///
+    /// # Default
+    /// true
+    pub fn listening(mut self, listening: bool) -> Self {
+        self.1 = Listening(listening);
+        self
+    }
+
+    /// Connects; with [`create`](Self::create) it makes what is missing. Of several processes that open at once, one
+    /// migrates and the others wait for it.
+    ///
+    /// # Errors
+    /// [`Schema`](StoreErrorKind::Schema): a name or the URL is refused, the table is missing or of another version.
+    /// [`Denied`](StoreErrorKind::Denied): user, password, database or rights. [`Foreign`](StoreErrorKind::Foreign):
+    /// the table is not ours. [`NotApplied`](StoreErrorKind::NotApplied): no connection.
+    ///
+    /// # Cancellation
+    /// Dropping it leaves the tables as they were or wholly migrated.
+    pub async fn open(self) -> Result<PostgresStore, StoreError> {
+        super::open::open(self.0, self.1).await
+    }
+}
+
+/// The options of a URL.
+pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let told = |what: &str| {
+        let shown = idempotent_core::__url::masked(url);
+        StoreError::new(StoreErrorKind::Schema).because(format!("store URL `{shown}` {what}"))
+    };
+    let refuse = |what: &str| told(&format!("{what}: give `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"));
+    let Some((scheme, rest)) = url.split_once("://") else { return Err(refuse("has no scheme")) };
+    if !["postgres", "postgresql"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return Err(refuse("has another scheme than `postgres`"));
+    }
+    let options = PgConnectOptions::from_str(&format!("postgres://{rest}"))
+        .map_err(|error| refuse(&format!("cannot be read ({error})")))?;
+    match tls(options.get_ssl_mode()).refusal(rest) {
+        Some(what) => Err(told(&what)),
+        None => Ok(options),
+    }
+}
+
+fn tls(mode: PgSslMode) -> Tls {
+    let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    Tls {
+        feature: "postgres-tls",
+        built: cfg!(feature = "postgres-tls"),
+        required: verified || matches!(mode, PgSslMode::Require),
+        verified,
+        full: "sslmode=verify-full",
+        authority: &["sslrootcert", "ssl-root-cert", "ssl-ca"],
+    }
+}

@@ -1,0 +1,267 @@
+//! The statements, made once for a store: the table's name and the clock are put in.
+//!
+//! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
+//! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
+//! that row still stands ([`Texts::put`]). `tests/postgres` holds both against it.
+//!
+//! A claim takes the advisory lock of its key, and never waits for it. Three reasons: nobody sits on a connection
+//! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the
+//! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
+//! A clock that was read when the statement began could be overtaken by another's claim and deletion.
+use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::row::{COLUMNS, VERSION};
+use crate::steps::{Dialect, StepsSql};
+use crate::table::Table;
+
+/// `now()` would stand still within a transaction.
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp())*1000000)::bigint";
+
+/// All keys are of this length. The planner takes such a condition to be met by few, and looks each key up by the index. Else
+/// it would read the whole table while that is small, and go on to do so, by a plan that is kept with the statement, until
+/// the server's next ANALYZE, as large as the table may have grown by then.
+const BY_KEY: &str = "length(i.key)=16";
+
+/// What waiters of a table have to do with each other: a channel to be told on, and a space of locks by which a waiter
+/// leaves word that it waits (`ear.rs`).
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    pub(super) channel: String,
+    pub(super) space: i32,
+}
+
+/// What only PostgreSQL has a text for.
+#[derive(Clone, Debug)]
+pub(super) struct More {
+    /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
+    pub(super) is_held: Text,
+    /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
+    /// has in hand are passed over. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at,
+    /// how many, how many removed.
+    pub(super) purge: Text,
+    /// As the claim for each of them, in one trip; a key without a row is to be asked for alone. Locks are tried for in
+    /// the order of the ids, and the clock is read behind all of them.
+    ///
+    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
+    pub(super) claim_all: Text,
+    /// Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The ids that were written.
+    pub(super) renew_all: Text,
+    /// Arrays: $1 ids, $2 owners, $3 numbers, $4 values, $5 retentions. The ids that were written.
+    pub(super) complete_all: Text,
+}
+
+pub(super) fn texts(maker: &Maker) -> (Texts, More) {
+    let texts = Texts {
+        claim: Text::numbered(maker.claim()),
+        look: Text::numbered(maker.look()),
+        put: Text::numbered(maker.put()),
+        renew: Text::numbered(maker.update(&renewed("t.n", "$4"), 5)),
+        complete: Text::numbered(maker.settle(&completed("t.n", "$4", "$5"), 6)),
+        delete: Text::numbered(maker.delete()),
+        vacate: Text::numbered(maker.settle(&vacated("t.n"), 8)),
+        end: Text::numbered(maker.settle(&ended("t.n"), 7)),
+        browse: Text::numbered(maker.browse()),
+    };
+    let more = More {
+        is_held: Text::numbered(maker.is_held()),
+        purge: Text::numbered(maker.purge()),
+        claim_all: Text::numbered(maker.claim_all()),
+        renew_all: Text::numbered(maker.renew_all()),
+        complete_all: Text::numbered(maker.complete_all()),
+    };
+    (texts, more)
+}
+
+/// The statements about the steps of runs.
+pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
+    let now = |place| now(place, bound_clock);
+    StepsSql::new(
+        table,
+        &Dialect {
+            mark: '$',
+            sound: sound(),
+            now: &now,
+            lock: "FOR SHARE OF r",
+            try_lock: Some("pg_try_advisory_xact_lock($8)"),
+        },
+    )
+}
+
+fn now(place: usize, bound_clock: bool) -> String {
+    if bound_clock { format!("${place}::bigint") } else { NOW.into() }
+}
+
+pub(super) struct Maker {
+    /// Quoted.
+    pub(super) table: String,
+    /// Behind RETURNING: tells who waits for the row `r`.
+    pub(super) tell: String,
+    bound_clock: bool,
+}
+
+impl Maker {
+    /// `table`: quoted.
+    pub(super) fn new(table: String, words: &Words, bound_clock: bool) -> Self {
+        Self { table, tell: tell(words), bound_clock }
+    }
+
+    pub(super) fn now(&self, place: usize) -> String {
+        now(place, self.bound_clock)
+    }
+
+    /// One row: the grant of a key that was absent, or what stands there; then the time, and whether it is that grant. No row: the key's lock was not
+    /// to be had, or somebody was faster.
+    ///
+    /// $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
+    fn claim(&self) -> String {
+        let (table, columns, now) = (&self.table, columns(), self.now(9));
+        let (until, expires) = (plus("n", "$3"), plus("u", "$5"));
+        // CASE, since only that says what is evaluated first.
+        format!(
+            "WITH cur AS MATERIALIZED (SELECT {columns} FROM {table} WHERE id=$1), \
+             k AS MATERIALIZED (SELECT CASE WHEN NOT EXISTS (SELECT FROM cur) THEN \
+             CASE WHEN pg_try_advisory_xact_lock($8) THEN {now} END END AS n), \
+             ins AS (INSERT INTO {table} ({columns}) \
+             SELECT $1,{VERSION},$6,1,$2,n,1,u,NULL,$4,{expires},n,n,NULL,NULL,$7 \
+             FROM (SELECT n,{until} AS u FROM k WHERE n IS NOT NULL) AS k ON CONFLICT (id) DO NOTHING RETURNING {columns}) \
+             SELECT {columns},{now},1::bigint FROM ins UNION ALL SELECT {columns},{now},0::bigint FROM cur"
+        )
+    }
+
+    fn look(&self) -> String {
+        format!("SELECT {},{},0::bigint FROM {} WHERE id=$1", columns(), self.now(2), self.table)
+    }
+
+    /// Writes a whole record over one that was read, if that still stands. Says whether the key's lock was to be had,
+    /// and whether it was written. The record's columns are $1 to $16, in their order.
+    ///
+    /// What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
+    /// $24 the key's lock
+    fn put(&self) -> String {
+        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(|(at, name)| format!("{name}=${}", at + 1)).collect();
+        format!(
+            "WITH lk AS MATERIALIZED (SELECT pg_try_advisory_xact_lock($24) AS ok), \
+             up AS (UPDATE {table} AS r SET {set} FROM lk WHERE lk.ok AND r.id=$1 AND r.v={VERSION} AND r.state=$17 \
+             AND r.owner IS NOT DISTINCT FROM $18 AND r.fencing=$19 AND r.attempt=$20 AND r.until_at=coalesce($21,r.until_at) \
+             AND r.expires_at=$22 AND r.updated_at=$23 RETURNING CASE WHEN r.state<>1 OR r.expires_at<=r.updated_at THEN {tell} END) \
+             SELECT (SELECT ok::int FROM lk)::bigint, (SELECT count(*) FROM up)",
+            table = self.table,
+            tell = self.tell,
+            set = set.join(","),
+        )
+    }
+
+    /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
+    fn is_held(&self) -> String {
+        format!(
+            "SELECT CASE WHEN EXISTS (SELECT FROM {} WHERE id=$1 AND state=1 AND expires_at>updated_at) THEN 1::bigint \
+             WHEN pg_try_advisory_xact_lock($2) THEN 0 ELSE 1 END",
+            self.table
+        )
+    }
+
+    /// A write by the owner of a live lease or one that nobody took over. $3 the grant's number, or NULL
+    fn update(&self, set: &str, clock: usize) -> String {
+        let (table, now, guard) = (&self.table, self.now(clock), guard("t.n", "$1", "$2", "$3"));
+        format!("UPDATE {table} AS r SET {set} FROM (SELECT {now} AS n) AS t WHERE {guard}")
+    }
+
+    /// One that ends the run.
+    fn settle(&self, set: &str, clock: usize) -> String {
+        format!("{} RETURNING {}", self.update(set, clock), self.tell)
+    }
+
+    /// Removes the row, if the clock has passed its number; else the protocol leaves a tombstone.
+    fn delete(&self) -> String {
+        let (table, now, guard) = (&self.table, self.now(4), guard("t.n", "$1", "$2", "$3"));
+        format!(
+            "DELETE FROM {table} AS r USING (SELECT {now} AS n) AS t WHERE {guard} AND r.fencing<t.n RETURNING {}",
+            self.tell
+        )
+    }
+
+    /// $1 behind this one, $2 at most
+    fn browse(&self) -> String {
+        let (table, now, columns) = (&self.table, self.now(3), columns());
+        format!(
+            "SELECT {columns} FROM {table}, (SELECT {now} AS n) AS t WHERE id>$1 AND expires_at>n ORDER BY id LIMIT $2"
+        )
+    }
+
+    /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
+    /// has in hand are passed over. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at,
+    /// how many, how many removed.
+    fn purge(&self) -> String {
+        let (table, now, sound) = (&self.table, self.now(4), sound());
+        let old = format!("expires_at<=t.n AND fencing<t.n AND {sound}");
+        format!(
+            "WITH t AS MATERIALIZED (SELECT {now} AS n), \
+             step AS MATERIALIZED (SELECT id, {old} AS old FROM {table}, t WHERE id>$1 ORDER BY id LIMIT $2), \
+             gone AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT r.ctid FROM {table} AS r, t \
+             WHERE r.id IN (SELECT id FROM step WHERE old LIMIT $3) AND {old} FOR UPDATE OF r SKIP LOCKED)) RETURNING 1) \
+             SELECT (SELECT id FROM step ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM step), (SELECT count(*) FROM gone)"
+        )
+    }
+
+    /// As [`claim`](Self::claim) for each of them, in one trip; a key without a row is to be asked for alone. Locks are
+    /// tried for in the order of the ids, and the clock is read behind all of them.
+    ///
+    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
+    ///
+    /// [`BY_KEY`] says why the lengths are asked for.
+    fn claim_all(&self) -> String {
+        let (table, columns, now) = (&self.table, columns(), self.now(9));
+        let (until, expires) = (plus("k.n", "lk.lease"), plus("u", "memory"));
+        let found = COLUMNS.map(|column| format!("r.{column}")).join(",");
+        format!(
+            "WITH i AS MATERIALIZED (SELECT * FROM unnest($1::bytea[],$2::bytea[],$3::bigint[],$4::bytea[],$5::bigint[],\
+             $6::bytea[],$7::bytea[],$8::bigint[]) AS i(key,own,lease,fp,memory,called,shown,lock) WHERE {BY_KEY} \
+             ORDER BY key), \
+             cur AS MATERIALIZED (SELECT {found} FROM i JOIN {table} AS r ON r.id=i.key), \
+             lk AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS ok FROM i \
+             WHERE i.key NOT IN (SELECT id FROM cur)), \
+             k AS MATERIALIZED (SELECT CASE WHEN (SELECT count(*) FROM lk)>=0 THEN {now} END AS n), \
+             ins AS (INSERT INTO {table} ({columns}) \
+             SELECT key,{VERSION},called,1,own,n,1,u,NULL,fp,{expires},n,n,NULL,NULL,shown \
+             FROM (SELECT lk.*, k.n, {until} AS u FROM lk, k WHERE lk.ok) AS k \
+             ON CONFLICT (id) DO NOTHING RETURNING {columns}) \
+             SELECT {columns},{now},1::bigint FROM ins UNION ALL SELECT {columns},{now},0::bigint FROM cur"
+        )
+    }
+
+    /// As [`renew`](Self::renew). Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The ids that were written.
+    fn renew_all(&self) -> String {
+        self.update_all(&renewed("t.n", "i.span"), ("$4::bigint[]", "span"), 5)
+    }
+
+    /// As [`complete`](Self::complete). Arrays: $1 ids, $2 owners, $3 numbers, $4 values, $5 retentions. The ids that
+    /// were written.
+    fn complete_all(&self) -> String {
+        let arrays = ("$4::bytea[],$5::bigint[]", "result,span");
+        format!("{},{}", self.update_all(&completed("t.n", "i.result", "i.span"), arrays, 6), self.tell)
+    }
+
+    fn update_all(&self, set: &str, (arrays, names): (&str, &str), clock: usize) -> String {
+        let (table, now, guard) = (&self.table, self.now(clock), guard("t.n", "i.key", "i.own", "i.number"));
+        format!(
+            "UPDATE {table} AS r SET {set} FROM (SELECT {now} AS n) AS t, \
+             unnest($1::bytea[],$2::bytea[],$3::bigint[],{arrays}) AS i(key,own,number,{names}) \
+             WHERE {BY_KEY} AND {guard} RETURNING r.id"
+        )
+    }
+}
+
+/// Tells who waits for the row `r`. A waiter holds the key's lock in this space; so where it is to be had, nobody waits,
+/// and nothing is told: NOTIFY puts commits, and their waits for the disk, in a queue behind one lock of the server's.
+/// Held until the commit, it keeps a waiter from coming too late to be told and too early to see.
+fn tell(Words { channel, space }: &Words) -> String {
+    let byte = |at: usize, bits: usize| format!("(get_byte(r.id,{at})<<{bits})");
+    // The key's last four bytes, as `ear::number` has them.
+    let number = [byte(12, 24), byte(13, 16), byte(14, 8), byte(15, 0)].join("|");
+    format!(
+        "CASE WHEN NOT pg_try_advisory_xact_lock({space},{number}) THEN pg_notify('{channel}',encode(r.id,'hex')) END"
+    )
+}
+
+pub(super) fn columns() -> String {
+    COLUMNS.join(",")
+}

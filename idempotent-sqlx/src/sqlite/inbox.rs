@@ -1,0 +1,260 @@
+//! The inbox on an SQLite file. There is one writer at a time: a transaction that has begun keeps everybody else off, so
+//! that whoever comes meanwhile waits for it, and finds what it has left.
+use std::any::Any;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Claim, ClaimMode, ClaimRequest, Completion, Held, Inspect, Journal, Journaled, Key, Micros, Record, Settled, State,
+    StepRecord, StoreError, StoreErrorKind, Transact,
+};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions};
+use sqlx::{Sqlite, Transaction};
+
+use super::batch::put_record;
+use super::error::is_busy;
+use super::lane::query;
+use super::{SqliteStore, id, now};
+use crate::answer;
+use crate::inbox::{Dialect, Last, consumed, in_place, one_run, rolled_back, steps_within};
+use crate::row;
+
+/// What a run begins with; and what says that it is still that transaction: some errors roll all of it back, and `OR
+/// ROLLBACK` does.
+const BEGIN: &str = "BEGIN IMMEDIATE; SAVEPOINT idempotent_run";
+const STANDS: &str = "RELEASE idempotent_run";
+
+/// A connection for transactions, made when the first one begins. One: a second could but wait for its lock, by SQLite's
+/// own sleeping, where this one has a queue.
+#[derive(Debug)]
+pub(super) struct Transactions {
+    /// None for a database in memory, which only the store's own connection sees.
+    pub(super) options: Option<SqliteConnectOptions>,
+    pub(super) patience: Duration,
+    pub(super) pool: OnceLock<SqlitePool>,
+}
+
+impl Transactions {
+    fn pool(&self) -> Option<&SqlitePool> {
+        let options = self.options.as_ref()?;
+        Some(self.pool.get_or_init(|| {
+            let one = SqlitePoolOptions::new().max_connections(1).acquire_timeout(self.patience);
+            // SQLite may have rolled back by itself what sqlx takes for open still.
+            let one = one.before_acquire(|connection, _| {
+                let sound = !sqlx::Connection::is_in_transaction(connection);
+                Box::pin(async move { Ok(sound) })
+            });
+            one.test_before_acquire(false).connect_lazy_with(options.clone())
+        }))
+    }
+}
+
+impl SqliteStore {
+    /// Claims the key in a transaction of the caller's on this store's file, as its first statement, and marks it
+    /// consumed at once: if the transaction commits, both the effect and that are there, else neither. Neither lease nor
+    /// attempts are counted.
+    ///
+    /// Begin it by `begin_with("BEGIN IMMEDIATE")`: one that reads before it writes may be refused as soon as it does.
+    ///
+    /// With [`Claim::Acquired`] go on; with any other answer the effect must not happen. Its lease means nothing here.
+    ///
+    /// # Errors
+    /// [`RolledBack`](StoreErrorKind::RolledBack): roll back, and run the whole transaction again. Other kinds as with a
+    /// [`Store`](idempotent_core::Store)'s claim.
+    ///
+    /// # Cancellation
+    /// Roll back.
+    pub async fn claim_in(
+        &self,
+        transaction: &mut Transaction<'_, Sqlite>,
+        request: &ClaimRequest,
+        retain: Duration,
+    ) -> Result<Claim, StoreError> {
+        Dialect::claim_in(self, transaction, request, retain).await
+    }
+
+    /// Completes a key in a transaction of the caller's: one that was claimed by a lease before it, or the value of one that
+    /// was claimed [in it](Self::claim_in). Commit behind [`Settled::Done`]; [`Settled::Lost`] says that somebody took
+    /// over: roll back.
+    ///
+    /// # Errors
+    /// As [`claim_in`](Self::claim_in).
+    ///
+    /// # Cancellation
+    /// Roll back.
+    pub async fn complete_in(
+        &self,
+        transaction: &mut Transaction<'_, Sqlite>,
+        held: &Held,
+        completion: &Completion,
+    ) -> Result<Settled, StoreError> {
+        Dialect::complete_in(self, transaction, held, completion).await
+    }
+
+    async fn look_in(
+        &self,
+        connection: &mut SqliteConnection,
+        key: &Key,
+    ) -> Result<(Option<Record>, Micros), StoreError> {
+        // Of one key: the time comes with it, whether it is there or not.
+        let look = self.timed(query(&self.0.sql.look_all(1, false))).bind(id(key));
+        let row = look.fetch_one(connection).await.map_err(|error| self.of_a_transaction(error))?;
+        let found = if row::id(&row)?.is_some() { Some(row::record(&row)?) } else { None };
+        Ok((found, now(&row)?))
+    }
+
+    async fn put_in(&self, connection: &mut SqliteConnection, key: &Key, record: &Record) -> Result<(), StoreError> {
+        let put = put_record(query(&self.0.sql.put_all(1, false)), key, record);
+        put.execute(connection).await.map(drop).map_err(|error| self.of_a_transaction(error))
+    }
+
+    /// The error of a statement within a transaction. A lock that is refused there may never be had: what was read before
+    /// it is old.
+    fn of_a_transaction(&self, error: sqlx::Error) -> StoreError {
+        let busy = is_busy(&error);
+        let error = self.0.place.error(error);
+        match busy || error.kind() == StoreErrorKind::Ambiguous {
+            true => rolled_back(&error),
+            false => error,
+        }
+    }
+}
+
+#[async_trait]
+impl Dialect for SqliteStore {
+    type Db = Sqlite;
+    const ONE_WRITER: bool = true;
+
+    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        let in_memory = || {
+            let why = "a database in memory has one connection, which is the store's: give it a file";
+            StoreError::new(StoreErrorKind::Denied).because(why)
+        };
+        let pool = self.0.transactions.pool().ok_or_else(in_memory)?.clone();
+        let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
+        match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
+            Ok(transaction) => Ok(transaction),
+            Err(sqlx::Error::PoolTimedOut) => Err(self.0.place.no_turn(self.0.transactions.patience)),
+            // Nothing was begun.
+            Err(error) => {
+                let error = self.0.place.error(error);
+                match error.kind() {
+                    StoreErrorKind::Ambiguous => {
+                        Err(StoreError::new(StoreErrorKind::NotApplied).because(error.to_string()))
+                    }
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn claim_in(
+        &self,
+        connection: &mut SqliteConnection,
+        request: &ClaimRequest,
+        retain: Duration,
+    ) -> Result<Claim, StoreError> {
+        let (found, now) = self.look_in(connection, &request.key).await?;
+        let (answer, write) = in_place(found.as_ref(), request, retain, now);
+        if let Write::Put(record) = write {
+            self.put_in(connection, &request.key, &record).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn complete_in(
+        &self,
+        connection: &mut SqliteConnection,
+        held: &Held,
+        completion: &Completion,
+    ) -> Result<Settled, StoreError> {
+        let (found, now) = self.look_in(connection, &held.key).await?;
+        let claimed = found.as_ref().filter(|record| consumed(record, held));
+        let (settled, write) = match claimed {
+            Some(record) if matches!(record.state, State::Consumed { value: None, .. }) => {
+                let state = State::Consumed { owner: held.owner, value: completion.value.clone() };
+                let expires_at = now + completion.retain;
+                (Settled::Done, Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() }))
+            }
+            _ => protocol::complete(found.as_ref(), held, completion, now),
+        };
+        if let Write::Put(record) = write {
+            self.put_in(connection, &held.key, &record).await?;
+        }
+        Ok(settled)
+    }
+
+    async fn stands(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        let Err(error) = sqlx::query(STANDS).execute(&mut *connection).await else { return Ok(()) };
+        // For its guard to end: a ROLLBACK of nothing would cost the connection.
+        let _ = sqlx::query("BEGIN").execute(connection).await;
+        Err(rolled_back(&self.0.place.error(error)))
+    }
+
+    async fn note_in(
+        &self,
+        connection: &mut SqliteConnection,
+        held: &Held,
+        step: &StepRecord,
+    ) -> Result<Settled, StoreError> {
+        let noted = self.noting(held, step).execute(&mut *connection).await;
+        if noted.map_err(|error| self.of_a_transaction(error))?.rows_affected() > 0 {
+            return Ok(Settled::Done);
+        }
+        let (found, now) = self.look_in(connection, &held.key).await?;
+        match protocol::begun(found.as_ref(), held, now) {
+            Ok(_) => Err(StoreError::new(StoreErrorKind::RolledBack).because("the step has been noted before")),
+            Err(now) => Ok(Settled::Lost { now }),
+        }
+    }
+
+    async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+        // By a transaction of its own, which begins when the other one is over.
+        let transaction = self.begin().await?;
+        let _ = transaction.rollback().await;
+        self.steps(held, Duration::ZERO).await.map(Some)
+    }
+
+    /// There are no trips.
+    fn with_the_commit(&self, _: &Held, _: &Completion) -> Option<String> {
+        None
+    }
+
+    async fn commit(&self, mut transaction: Transaction<'static, Sqlite>, last: Last) -> Result<(), StoreError> {
+        if !matches!(last, Last::Written) {
+            self.stands(&mut transaction).await?;
+        }
+        transaction.commit().await.map_err(|error| self.0.place.error(error))
+    }
+
+    /// Whether it was or not: its connection has ended, or has rolled back.
+    async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+        // By a transaction of its own, which begins when the other one is over.
+        let mut transaction = self.begin().await?;
+        let (found, _) = self.look_in(&mut transaction, &held.key).await?;
+        let _ = transaction.rollback().await;
+        Ok(Some(found.is_some_and(|record| consumed(&record, held))))
+    }
+
+    /// A duplicate of a consumed key needs no lock.
+    async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
+        let seen = self.inspect(&request.key).await?;
+        Ok(seen.and_then(|seen| answer::kept(protocol::claim(Some(&seen.record), request, seen.now))))
+    }
+}
+
+impl Transact for SqliteStore {
+    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        one_run(self, mode)
+    }
+
+    fn steps_within(&self) -> Box<dyn Any + Send> {
+        steps_within(self)
+    }
+
+    fn transaction(&self) -> &'static str {
+        "`sqlx::Transaction<'_, sqlx::Sqlite>`"
+    }
+}

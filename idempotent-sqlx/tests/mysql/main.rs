@@ -1,0 +1,31 @@
+//! The MySQL store on a real MariaDB.
+#![cfg(feature = "mysql")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#[path = "../server/conformance.rs"]
+mod conformance;
+#[path = "../server/errors.rs"]
+mod errors;
+#[path = "../server/failover.rs"]
+mod failover;
+#[path = "../server/journal.rs"]
+mod journal;
+#[path = "../server/lately.rs"]
+mod lately;
+mod laws;
+mod own;
+mod place;
+#[path = "../server/protocol.rs"]
+mod protocol;
+#[path = "../server/results.rs"]
+mod results;
+#[path = "../support/sequence.rs"]
+mod sequence;
+#[path = "../server/setup.rs"]
+mod setup;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../server/tiered.rs"]
+mod tiered;
+mod tls;
+#[path = "../server/unique.rs"]
+mod unique;

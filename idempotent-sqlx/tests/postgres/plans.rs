@@ -1,0 +1,155 @@
+//! How the server carries out each statement, as it was really sent, on a table of some size: along the ids, always.
+#![allow(clippy::print_stdout, reason = "the plans are the result of the large run")]
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use idempotent_core::{Claim, ClaimRequest, Fencing, Journaled, Key, Settled, StepRecord, StepState, Store, Verdict};
+use idempotent_sqlx::PostgresStore;
+use idempotent_testkit::servers::PostgresServer;
+
+use crate::support::{done, held, key, release, request};
+
+/// Those of `postgres/sql.rs`, and three of steps; those of the inbox are the same but for what they write.
+const STATEMENTS: usize = 17;
+
+#[tokio::test]
+async fn each_statement_goes_by_the_primary_key_over_100_000_rows() {
+    judge(100_000).await;
+}
+
+/// Its plans are kept: what is planned while the table is small goes on as it grows.
+#[tokio::test]
+async fn a_batch_goes_by_the_primary_key_from_the_first_one_on() {
+    let server = PostgresServer::start();
+    let store = open(&server, "auto").await;
+    for n in 0..8 {
+        batches(&store, &|what| key(&format!("{n} {what}"))).await;
+    }
+    let plans = told(&server.log());
+    assert_eq!(plans.len(), 3, "{:#?}", plans.keys());
+    for (statement, plan) in plans {
+        assert!(!plan.contains("Seq Scan on idempotent_record "), "{statement}\n{plan}");
+        assert!(plan.contains("idempotent_record_pkey"), "{statement}\n{plan}");
+    }
+}
+
+/// `cargo xtask soak sql`
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn each_statement_goes_by_the_primary_key_over_10_million_rows() {
+    for (statement, plan) in judge(10_000_000).await {
+        println!("{statement}\n{plan}\n");
+    }
+}
+
+/// Whatever the server knows of the table, and whether it plans for the values at hand or for any.
+async fn judge(rows: usize) -> BTreeMap<String, String> {
+    let server = PostgresServer::start();
+    open(&server, "auto").await;
+    fill(&server, rows);
+    let mut read = server.log().len();
+    let mut plans = BTreeMap::new();
+    for known in [false, true] {
+        if known {
+            server.psql("postgres", "VACUUM ANALYZE idempotent_record");
+        }
+        for mode in ["auto", "force_generic_plan", "force_custom_plan"] {
+            everything(&open(&server, mode).await, &format!("{known} {mode}")).await;
+            let log = server.log();
+            plans = told(&log[read..]);
+            read = log.len();
+            assert_eq!(plans.len(), STATEMENTS, "{mode}: {:#?}", plans.keys());
+            for (statement, plan) in &plans {
+                let at = format!("{rows} rows, analyzed: {known}, {mode}: {statement}\n{plan}");
+                assert!(!plan.contains("Seq Scan on idempotent_record "), "{at}");
+                assert!(plan.contains("idempotent_record_pkey"), "{at}");
+            }
+        }
+    }
+    plans
+}
+
+/// One connection, so that each statement is planned often enough to be planned for any values where that is as good.
+async fn open(server: &PostgresServer, mode: &str) -> PostgresStore {
+    let set = ["session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "plan_cache_mode="];
+    let set: String = set.iter().map(|set| format!("-c%20{}%20", set.replace('=', "%3D"))).collect();
+    let url = format!("{}?options={}{mode}", server.url(), set.trim_end_matches("%20"));
+    PostgresStore::builder(url).connections(1).timeout(Duration::from_secs(60)).create(true).open().await.unwrap()
+}
+
+/// Every second one past its time; the server is told nothing of them yet.
+fn fill(server: &PostgresServer, rows: usize) {
+    server.psql(
+        "postgres",
+        &format!(
+            "ALTER TABLE idempotent_record SET (autovacuum_enabled = false); \
+             INSERT INTO idempotent_record SELECT decode(md5(i::text),'hex'),1,'a',2,decode(md5(i::text),'hex'),1,1,0,NULL,\
+             NULL,CASE WHEN i%2=0 THEN 1 ELSE 9000000000000000 END,1,1,NULL,NULL,NULL FROM generate_series(1,{rows}) AS i"
+        ),
+    );
+}
+
+/// Each statement more than the five times after which a plan for any values is considered.
+async fn everything(store: &PostgresStore, run: &str) {
+    let abilities = store.abilities();
+    let watch = abilities.watch.unwrap();
+    for n in 0..8 {
+        let named = |what: &str| key(&format!("{run} {n} {what}"));
+        let verdicts = [Verdict::Delete, Verdict::Vacate, Verdict::Bury];
+        for (at, verdict) in verdicts.into_iter().enumerate() {
+            let key = named(&format!("release {at}"));
+            assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
+            assert_eq!(store.release(&held(&key, 1), &release(verdict)).await.unwrap(), Settled::Done);
+        }
+        let key = named("complete");
+        let short = ClaimRequest { lease: Duration::from_micros(1), ..request(&key, 1) };
+        assert!(matches!(store.claim(&short).await.unwrap(), Claim::Acquired(_)));
+        let over = store.claim(&request(&key, 2)).await.unwrap();
+        let Claim::Acquired(over) = over else { panic!("{over:?}") };
+        assert_eq!(store.renew(&held(&key, 2), Duration::from_secs(60)).await.unwrap(), Settled::Done);
+        let journal = abilities.journal.unwrap();
+        let step = StepRecord { name: "lock".into(), place: 0, state: StepState::Done, value: None };
+        assert_eq!(journal.note(&held(&key, 2), &step, Duration::from_secs(60)).await.unwrap(), Settled::Done);
+        let steps = journal.steps(&held(&key, 2), Duration::from_secs(60)).await.unwrap();
+        assert!(matches!(steps, Journaled::Steps(steps) if steps.len() == 1));
+        assert_eq!(store.complete(&held(&key, 2), &done(b"paid")).await.unwrap(), Settled::Done);
+        // Looks, and finds it settled.
+        watch.watch(&key).await;
+        assert!(store.peek(&key).await.unwrap().is_some());
+        let admin = abilities.admin.unwrap();
+        let forgotten = admin.forget(&key, Fencing(over.fencing.0), false, Duration::ZERO).await.unwrap();
+        assert_eq!(forgotten, Settled::Done);
+        batches(store, &named).await;
+        assert_eq!(abilities.browse.unwrap().browse(Some(u128::MAX / 2), 100).await.unwrap().entries.len(), 100);
+        assert_eq!(abilities.purge.unwrap().purge(100).await.unwrap(), 100);
+    }
+}
+
+async fn batches(store: &PostgresStore, named: &impl Fn(&str) -> Key) {
+    let batch = store.abilities().batch.unwrap();
+    let keys: Vec<_> = (0..64).map(|at| named(&format!("batch {at}"))).collect();
+    let asks: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
+    assert!(batch.claim_all(&asks).await.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))));
+    let longer: Vec<_> = keys.iter().map(|key| (held(key, 1), Duration::from_secs(60))).collect();
+    assert!(batch.renew_all(&longer).await.iter().all(|settled| matches!(settled, Ok(Settled::Done))));
+    let all: Vec<_> = keys.iter().map(|key| (held(key, 1), done(b"paid"))).collect();
+    assert!(batch.complete_all(&all).await.iter().all(|settled| matches!(settled, Ok(Settled::Done))));
+}
+
+/// The plan of each statement, the last one of each.
+fn told(log: &str) -> BTreeMap<String, String> {
+    let mut plans = BTreeMap::new();
+    let mut lines = log.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(statement) = line.trim().strip_prefix("Query Text: ") else { continue };
+        let mut plan = String::new();
+        while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
+            plan += line;
+            plan.push('\n');
+        }
+        if statement.contains("\"idempotent_record\"") {
+            plans.insert(statement.to_owned(), plan);
+        }
+    }
+    plans
+}

@@ -1,0 +1,139 @@
+//! With a consumer.
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idempotent_core::{Executor, MemoryStore, Policy, Scene};
+use idempotent_mq::{Consumer, Counters, Counts, Handling, KeyFrom, Messages, SourceError};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::super::hand::{Hand, emptied, until, within};
+use super::super::{Broker, Message};
+
+struct Process {
+    counters: Counters,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<Counts, SourceError>>,
+}
+
+impl Process {
+    async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: Handling) -> Self {
+        let again = broker.limits().delay;
+        let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0);
+        let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
+        let builder = Consumer::builder(broker.source().await, "conformance", &executor);
+        // How long the broker redelivers is not what is looked at.
+        let builder = builder.concurrency(handlers).prefetch(prefetch).allow_short_retention();
+        let consumer = builder.build(handling).unwrap();
+        let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
+        let task = tokio::spawn(consumer.run(async move {
+            if stopped.await.is_err() {
+                pending::<()>().await;
+            }
+        }));
+        Self { counters, stop, task }
+    }
+
+    async fn acked<B: Broker>(&self, broker: &B, messages: u64) {
+        let acked = async || (self.counters.counts().acked >= messages).then_some(());
+        until(broker, "all are acknowledged", acked).await;
+    }
+
+    async fn stop<B: Broker>(self, broker: &B) -> Counts {
+        let _ = self.stop.send(());
+        within(broker, "the drain", self.task).await.unwrap().unwrap()
+    }
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+pub async fn copies_of_one_message_run_once<B: Broker>(broker: &B) {
+    let log = Log::default();
+    let said = log.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        async { Ok::<_, &str>(()) }
+    });
+    let process = Process::start(broker, 2, 4, handling).await;
+    for _ in 0..2 {
+        broker.publish(Message::new("m", "body")).await;
+    }
+    process.acked(broker, 2).await;
+    emptied(broker).await;
+    let counts = process.stop(broker).await;
+    assert_eq!((counts.acked, counts.retried, counts.dead_lettered), (2, 0, 0), "two deliveries, both done");
+    assert_eq!(log.lock().unwrap().concat(), "m", "one run");
+}
+
+pub async fn messages_of_one_key_run_in_their_order<B: Broker>(broker: &B) {
+    let log = Log::default();
+    let said = log.clone();
+    let order = KeyFrom::header("user");
+    let handling = Messages::raw().ordered_by(order).keyed(KeyFrom::message_id()).run(move |message| {
+        let (said, id) = (said.clone(), message.delivery.id.clone().unwrap());
+        async move {
+            said.lock().unwrap().push(format!("+{id}"));
+            // Later ones are faster.
+            let left = 20 - 5 * u64::from(id.as_bytes()[1] - b'0');
+            sleep(Duration::from_millis(left)).await;
+            said.lock().unwrap().push(format!("-{id}"));
+            Ok::<_, &str>(())
+        }
+    });
+    for number in 0..4 {
+        for user in ["a", "b", "c"] {
+            broker.publish(Message::new(format!("{user}{number}"), "").header("user", user)).await;
+        }
+    }
+    let process = Process::start(broker, 3, 12, handling).await;
+    process.acked(broker, 12).await;
+    emptied(broker).await;
+    process.stop(broker).await;
+    let log = log.lock().unwrap();
+    for user in ["a", "b", "c"] {
+        let of: Vec<_> = log.iter().filter(|said| said[1..].starts_with(user)).cloned().collect();
+        let expected = format!("+{user}0 -{user}0 +{user}1 -{user}1 +{user}2 -{user}2 +{user}3 -{user}3");
+        assert_eq!(of.join(" "), expected);
+    }
+}
+
+pub async fn a_consumer_that_stops_gives_back_what_waits<B: Broker>(broker: &B) {
+    let (log, open) = (Log::default(), Arc::new(Notify::new()));
+    let (said, gate) = (log.clone(), open.clone());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            Ok::<_, &str>(())
+        }
+    });
+    for number in 0..4 {
+        broker.publish(Message::new(format!("{number}"), "")).await;
+    }
+    let process = Process::start(broker, 1, 4, handling).await;
+    let counters = process.counters.clone();
+    until(broker, "all are taken", async || (counters.counts().received == 4).then_some(())).await;
+    until(broker, "one runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
+    let stopping = process.stop(broker);
+    let opening = async {
+        until(broker, "what waits is given back", async || (counters.counts().given_back == 3).then_some(())).await;
+        open.notify_one();
+    };
+    let (counts, ()) = tokio::join!(stopping, opening);
+    assert_eq!((counts.acked, counts.given_back, counts.unsettled), (1, 3, 0));
+    let mut came = log.lock().unwrap().clone();
+    assert_eq!(came.len(), 1, "none of the others ran");
+    let mut other = Hand::of(broker).await;
+    for _ in 0..3 {
+        let next = other.next().await;
+        assert!(next.0.attempt.is_none_or(|attempt| attempt == 1), "what is given back is no attempt");
+        came.extend(next.0.id.clone());
+        other.ack(next).await;
+    }
+    came.sort();
+    assert_eq!(came.concat(), "0123");
+    other.leave_nothing(broker).await;
+}

@@ -1,0 +1,70 @@
+//! What is put aside, and put back.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Settlement};
+
+use super::super::hand::{FIRST_AT, Hand, as_sent, aside, by_name, retry, rich};
+use super::super::{Broker, Message};
+
+fn letter() -> DeadLetter {
+    let mut letter = DeadLetter::because("no such customer: größe", Micros(FIRST_AT.0 + 9));
+    (letter.id, letter.attempts) = (Some("0f1e2d-42".to_owned()), 17);
+    (letter.first_at, letter.deaths) = (FIRST_AT, 2);
+    letter
+}
+
+pub async fn a_dead_letter_keeps_id_body_and_headers_byte_for_byte<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let sent = [rich("at once"), rich("after a retry"), Message::new("empty", "")];
+    for message in &sent {
+        broker.publish(message.clone()).await;
+        let mut held = hand.expect(&message.id).await;
+        if message.id.contains("retry") {
+            hand.done(held, retry(broker, 2)).await;
+            held = hand.expect(&message.id).await;
+        }
+        hand.done(held, Settlement::DeadLetter(letter())).await;
+    }
+    hand.leave_nothing(broker).await;
+    let mut found = aside(broker, sent.len()).await;
+    for message in &sent {
+        let at = found.iter().position(|(found, _)| found.id == message.id);
+        let (kept, _) = found.swap_remove(at.unwrap_or_else(|| panic!("`{}` is not among the dead", message.id)));
+        assert!(kept.body == message.body, "the body of `{}` is another", message.id);
+        assert_eq!(by_name(&kept.headers), by_name(&message.headers), "headers of `{}`", message.id);
+    }
+}
+
+pub async fn a_dead_letter_says_why_when_and_how_often<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    broker.publish(Message::new("m", "body")).await;
+    let held = hand.expect("m").await;
+    hand.done(held, Settlement::DeadLetter(letter())).await;
+    assert_eq!(aside(broker, 1).await[0].1, letter());
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let sent = rich("m");
+    broker.publish(sent.clone()).await;
+    let held = hand.next().await;
+    // Or there is no place for one.
+    let attempt = |number| held.0.attempt.map(|_| number);
+    let (first, second) = (attempt(1), attempt(2));
+    hand.done(held, retry(broker, 5)).await;
+    let held = hand.next().await;
+    hand.done(held, Settlement::DeadLetter(letter())).await;
+    aside(broker, 1).await;
+    broker.put_back().await;
+    let back = hand.next().await;
+    as_sent(&back.0, &sent);
+    let marks = |held: &idempotent_mq::Delivery| (held.attempt, held.deaths, held.first_at);
+    assert_eq!(marks(&back.0), (first, 2, Some(FIRST_AT)), "attempt, deaths, first seen");
+    // They outlast a retry.
+    hand.done(back, retry(broker, 2)).await;
+    let again = hand.next().await;
+    assert_eq!(marks(&again.0), (second, 2, Some(FIRST_AT)), "attempt, deaths, first seen");
+    hand.ack(again).await;
+    hand.leave_nothing(broker).await;
+    aside(broker, 0).await;
+}

@@ -1,0 +1,83 @@
+//! What comes, and what does not come again.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Settlement};
+
+use super::super::hand::{Hand, as_sent, aside, by_name, retry, rich};
+use super::super::{Broker, Message};
+
+pub async fn an_acknowledged_delivery_never_comes_again<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    for id in ["a", "b"] {
+        broker.publish(Message::new(id, "body")).await;
+        let held = hand.expect(id).await;
+        hand.ack(held).await;
+    }
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn any_body_comes_as_it_was_sent<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let long: Vec<u8> = (0..1 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let bodies = [Vec::new(), vec![0], (0..=255).collect(), b"\xff\xfe{\"a\": \r\n\0}".to_vec(), long];
+    for (number, body) in bodies.into_iter().enumerate() {
+        let sent = Message::new(format!("m-{number}"), body);
+        broker.publish(sent.clone()).await;
+        let held = hand.next().await;
+        as_sent(&held.0, &sent);
+        hand.done(held, retry(broker, 2)).await;
+        let again = hand.next().await;
+        as_sent(&again.0, &sent);
+        hand.ack(again).await;
+    }
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn headers_come_as_they_were_sent<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    for sent in [rich("many"), Message::new("none", "body")] {
+        broker.publish(sent.clone()).await;
+        let held = hand.next().await;
+        as_sent(&held.0, &sent);
+        assert_eq!(held.0.deaths, 0, "it was never put aside");
+        hand.ack(held).await;
+    }
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn repeated_headers_come_in_their_order<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let sent = Message::new("m", "body").header("via", "second").header("b", "x").header("via", "first");
+    broker.publish(sent.clone()).await;
+    let held = hand.next().await;
+    as_sent(&held.0, &sent);
+    hand.done(held, retry(broker, 2)).await;
+    let again = hand.next().await;
+    as_sent(&again.0, &sent);
+    hand.done(again, Settlement::DeadLetter(DeadLetter::because("as told", Micros(9)))).await;
+    let kept = aside(broker, 1).await.remove(0).0;
+    assert_eq!(by_name(&kept.headers), by_name(&sent.headers), "of the dead letter");
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn a_receive_brings_at_most_its_room<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    for number in 0..9 {
+        broker.publish(Message::new(format!("{number}"), "")).await;
+    }
+    let mut came = Vec::new();
+    // The first says what may be held at most; a source that is pushed to has more in stock then than it is asked for.
+    for room in [4, 1, 1, 2, 1, 1, 1, 1, 1] {
+        if came.len() == 9 {
+            break;
+        }
+        let taken = hand.take(room).await;
+        assert!(taken.len() <= room, "{} came, and there is room for {room}", taken.len());
+        for held in taken {
+            came.push(held.0.id.clone().unwrap());
+            hand.ack(held).await;
+        }
+    }
+    came.sort();
+    assert_eq!(came.concat(), "012345678");
+    hand.leave_nothing(broker).await;
+}

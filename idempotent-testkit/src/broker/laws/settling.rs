@@ -1,0 +1,104 @@
+//! Settling out of order and twice, and holding for long.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Received, Settlement, Source};
+use tokio::time::{Instant, sleep};
+
+use super::super::hand::{Hand, PAUSE, aside, emptied, retry};
+use super::super::{Broker, Message};
+
+pub async fn deliveries_are_settled_in_any_order<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    for id in ["a", "b", "c"] {
+        broker.publish(Message::new(id, "body")).await;
+    }
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(hand.next().await);
+    }
+    held.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
+    let [a, b, c]: [_; 3] = held.try_into().unwrap_or_else(|_| panic!("three are held"));
+    hand.ack(c).await;
+    hand.done(b, retry(broker, 2)).await;
+    hand.ack(a).await;
+    let again = hand.expect("b").await;
+    hand.ack(again).await;
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn deliveries_are_settled_side_by_side<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let mut held = Vec::new();
+    for id in ["a", "b", "c", "d"] {
+        broker.publish(Message::new(id, "body")).await;
+        held.push(hand.expect(id).await);
+    }
+    let [a, b, c, d]: [_; 4] = held.try_into().unwrap_or_else(|_| panic!("four are held"));
+    tokio::join!(
+        hand.done(a, Settlement::Ack),
+        hand.done(b, retry(broker, 2)),
+        hand.done(c, Settlement::DeadLetter(DeadLetter::because("as told", Micros(9)))),
+        hand.done(d, Settlement::GiveBack),
+    );
+    let mut came = Vec::new();
+    for _ in 0..2 {
+        let again = hand.next().await;
+        came.extend(again.0.id.clone());
+        hand.ack(again).await;
+    }
+    came.sort();
+    assert_eq!(came.concat(), "bd", "what comes again");
+    assert_eq!(aside(broker, 1).await[0].0.id, "c");
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn settling_twice_has_one_effect<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let letter = DeadLetter::because("as told", Micros(9));
+    for how in [Settlement::Ack, retry(broker, 2), Settlement::DeadLetter(letter), Settlement::GiveBack] {
+        broker.publish(Message::new("m", "body")).await;
+        let held = hand.expect("m").await;
+        hand.settle(&held, &how).await.unwrap();
+        // Whatever it says: it may be done, or not be ours any more.
+        drop(hand.settle(&held, &how).await);
+        drop(held);
+        if matches!(how, Settlement::Retry(_) | Settlement::GiveBack) {
+            let again = hand.expect("m").await;
+            hand.ack(again).await;
+        }
+        emptied(broker).await;
+    }
+    aside(broker, 1).await;
+    hand.leave_nothing(broker).await;
+}
+
+pub async fn what_is_kept_alive_is_held_beyond_the_brokers_limit<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let every = hand.source.capabilities().keep_alive;
+    let every = every.expect("this source need not be kept alive: leave this law out by `without`");
+    let limit = broker.limits().held_for.expect("`Limits::held_for` says when the broker takes back what is held");
+    assert!(every * 3 <= limit, "{every:?} is more than a third of {limit:?}, so no call may fail");
+    broker.publish(Message::new("m", "body")).await;
+    let held = hand.expect("m").await;
+    let mut other = Hand::of(broker).await;
+    let end = Instant::now() + limit * 3;
+    while Instant::now() < end {
+        hand.settler.keep_alive(&[&held.1]).await.unwrap();
+        // A source that looks for what is left behind looks for it now.
+        let looks = async {
+            loop {
+                match other.source.receive(1).await {
+                    // Its own wait is over.
+                    Ok(Received::Deliveries(none)) if none.is_empty() => sleep(PAUSE).await,
+                    _ => panic!("what is kept alive was taken away"),
+                }
+            }
+        };
+        tokio::select! {
+            () = looks => {}
+            () = sleep(every) => {}
+        }
+    }
+    hand.ack(held).await;
+    other.close().await;
+    hand.leave_nothing(broker).await;
+}

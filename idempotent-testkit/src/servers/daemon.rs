@@ -1,0 +1,176 @@
+//! A database's server: one process, or one with its children, that stands on a folder and a port of its own.
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::files::Folder;
+use super::process::Process;
+use super::tls::Certificates;
+use super::{port, until};
+
+/// Ports tried: each was free a moment before.
+const TRIES: usize = 20;
+
+/// What differs between them.
+pub(super) trait Kind: Debug {
+    const NAME: &'static str;
+    /// Whose processes they become where a test runs as root, which these servers refuse: the first there is.
+    const USERS: [&'static str; 2];
+    /// To end without waiting for clients.
+    const FAST: &'static str;
+    /// Variables of the environment that must not reach it begin so.
+    const VARIABLES: &'static str;
+    /// What its log says where somebody else has taken its port.
+    const TAKEN: &'static str;
+
+    /// Makes its files.
+    fn init(&self, place: &Place) -> Result<(), String>;
+    fn server(&self, place: &Place, port: u16) -> Command;
+    /// Whether it takes connections.
+    fn greets(port: u16) -> bool;
+}
+
+/// Its folder, and who runs it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) folder: Folder,
+    run_as: Option<User>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct User {
+    id: u32,
+    group: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Daemon<K: Kind> {
+    // Dropped in this order: a process does not outlive its folder.
+    server: Mutex<Process>,
+    port: u16,
+    pub(super) kind: K,
+    pub(super) place: Place,
+}
+
+impl<K: Kind> Daemon<K> {
+    /// One that takes connections.
+    pub(super) fn start(kind: K, name: &str) -> Result<Self, String> {
+        let folder = Folder::new(name)?;
+        let run_as = user::<K>(&folder)?;
+        if let Some(user) = run_as {
+            chown(folder.path(), Some(user.id), Some(user.group)).map_err(|e| format!("no folder for it: {e}"))?;
+        }
+        let place = Place { folder, run_as };
+        kind.init(&place)?;
+        for _ in 0..TRIES {
+            let port = port::free(false)?;
+            let mut server = launch(&kind, &place, port)?;
+            match ready::<K>(&mut server, port, &place.folder) {
+                Ok(()) => return Ok(Self { server: Mutex::new(server), port, kind, place }),
+                // Somebody else took the port first. What the log says of it must not be read a second time.
+                Err(why) if why.contains(K::TAKEN) => {
+                    fs::remove_file(place.folder.log()).map_err(|e| e.to_string())?;
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Err(format!("{TRIES} ports were free and then taken"))
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it, if it is there, and starts it on the same port and folder.
+    pub(super) fn restart(&self) -> Result<(), String> {
+        let mut server = self.server();
+        server.end_by(K::FAST);
+        *server = launch(&self.kind, &self.place, self.port)?;
+        ready::<K>(&mut server, self.port, &self.place.folder)
+    }
+
+    pub(super) fn server(&self) -> MutexGuard<'_, Process> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Kind> Drop for Daemon<K> {
+    fn drop(&mut self) {
+        self.server().end_by(K::FAST);
+    }
+}
+
+impl Place {
+    /// Makes certificates that its server can read.
+    pub(super) fn certify(&self) -> Result<(), String> {
+        let certificates = Certificates::make(self.folder.path())?;
+        if let Some(user) = self.run_as {
+            for key in certificates.keys() {
+                chown(key, Some(user.id), Some(user.group)).map_err(|e| format!("no key for it: {e}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`certify`](Self::certify) made.
+    pub(super) fn certificates(&self) -> Certificates {
+        Certificates::of(self.folder.path())
+    }
+
+    /// A program that is run in the folder by the server's user.
+    pub(super) fn command<K: Kind>(&self, program: impl Into<OsString>) -> Command {
+        let mut command = Command::new(program.into());
+        command.current_dir(self.folder.path()).env("HOME", self.folder.path()).env("LC_ALL", "C");
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(K::VARIABLES.as_bytes()) {
+                command.env_remove(name);
+            }
+        }
+        if let Some(user) = self.run_as {
+            command.uid(user.id).gid(user.group);
+        }
+        command
+    }
+}
+
+fn launch<K: Kind>(kind: &K, place: &Place, port: u16) -> Result<Process, String> {
+    let folder = &place.folder;
+    Process::start_with(kind.server(place, port), folder.path(), &folder.log(), &format!("{} KILL", K::FAST))
+}
+
+/// Who is to run it, where it is not who runs the test.
+fn user<K: Kind>(folder: &Folder) -> Result<Option<User>, String> {
+    let owner = fs::metadata(folder.path()).map_err(|e| format!("no folder for it: {e}"))?.uid();
+    if owner != 0 {
+        return Ok(None);
+    }
+    let users = fs::read_to_string("/etc/passwd").map_err(|e| format!("/etc/passwd cannot be read: {e}"))?;
+    let found = K::USERS.iter().find_map(|name| users.lines().find_map(|line| entry(line, name)));
+    found.map(Some).ok_or_else(|| {
+        format!("{} refuses to run as root, and there is no user {}: add one", K::NAME, K::USERS.join(" nor "))
+    })
+}
+
+/// `postgres:x:106:113:…`
+fn entry(line: &str, name: &str) -> Option<User> {
+    let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':').skip(1);
+    Some(User { id: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+}
+
+/// Until it takes a connection.
+fn ready<K: Kind>(server: &mut Process, port: u16, folder: &Folder) -> Result<(), String> {
+    let mut ended = false;
+    let done = until(&format!("{} takes connections", K::NAME), || {
+        ended = server.ended().is_some();
+        ended || K::greets(port)
+    });
+    match done {
+        Ok(()) if !ended => Ok(()),
+        Ok(()) => Err(format!("{} ended at once:\n{}", K::NAME, folder.tail())),
+        Err(why) => Err(format!("{why}:\n{}", folder.tail())),
+    }
+}

@@ -1,0 +1,235 @@
+//! One PostgreSQL.
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::daemon::{Daemon, Kind, Place};
+use super::tls::Certificates;
+use super::{option, or_panic};
+
+/// The environment variable that names the folder with `postgres` and `initdb` to use instead of Debian's newest.
+pub const POSTGRES_BIN: &str = "IDEMPOTENT_POSTGRES_BIN";
+
+/// Where Debian's packages have a folder for each version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// A PostgreSQL of this test's own: its folder, its port, the superuser `postgres` without a password. Takes about a
+/// second to start, so a test binary shares one, with a [database](Self::database) for each test. Stopped, and its
+/// folder removed, when dropped.
+///
+/// It commits to the disk like any other (`fsync` is on), so that what was committed outlives [`kill`](Self::kill).
+#[derive(Debug)]
+pub struct PostgresServer(Daemon<Postgres>);
+
+#[derive(Debug)]
+struct Postgres {
+    /// The folder of its programs.
+    bin: PathBuf,
+    tls: bool,
+}
+
+impl PostgresServer {
+    /// One with its defaults, and room for 200 connections; it takes connections when this returns.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        or_panic(Self::new(false))
+    }
+
+    /// One that takes TLS as well, with a certificate of its own authority. It does not ask for a client's.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start), and without the `openssl` program.
+    #[must_use]
+    pub fn start_with_tls() -> Self {
+        or_panic(Self::new(true))
+    }
+
+    fn new(tls: bool) -> Result<Self, String> {
+        let kind = Postgres { bin: bin()?, tls };
+        Daemon::start(kind, "postgres").map(Self)
+    }
+
+    /// Its certificates.
+    ///
+    /// # Panics
+    /// Where it was started without TLS.
+    pub fn certificates(&self) -> Certificates {
+        assert!(self.0.kind.tls, "started without TLS");
+        self.0.place.certificates()
+    }
+
+    /// `postgres://postgres@127.0.0.1:PORT/postgres`.
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// The same for a database of this name, which it does not make.
+    pub fn url_of(&self, database: &str) -> String {
+        format!("postgres://postgres@{}/{database}", self.address())
+    }
+
+    /// `127.0.0.1:PORT`, the same after a restart.
+    pub fn address(&self) -> String {
+        self.0.address()
+    }
+
+    /// The number of its first process, which [`restart`](Self::restart) changes.
+    pub fn pid(&self) -> u32 {
+        self.0.server().pid()
+    }
+
+    /// Whether its process is there, paused or not.
+    pub fn is_running(&self) -> bool {
+        self.0.server().ended().is_none()
+    }
+
+    /// Runs statements as the superuser, by `psql`. What it wrote: rows without heads, `|` between columns.
+    ///
+    /// # Panics
+    /// Where one of them fails.
+    pub fn psql(&self, database: &str, statements: &str) -> String {
+        let mut psql = Command::new(self.0.kind.bin.join("psql"));
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
+        psql.args(["--dbname", &self.url_of(database), "--command", statements]);
+        let output = or_panic(psql.output().map_err(|e| missing(&e)));
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "psql {statements:?}: {stdout}{stderr}");
+        stdout.trim_end().to_owned()
+    }
+
+    /// What it has written into its log so far.
+    ///
+    /// # Panics
+    /// Where that cannot be read.
+    pub fn log(&self) -> String {
+        let log = fs::read(self.0.place.folder.log()).map_err(|e| format!("the log cannot be read: {e}"));
+        String::from_utf8_lossy(&or_panic(log)).into_owned()
+    }
+
+    /// An empty database of this name; its URL.
+    ///
+    /// # Panics
+    /// Where it cannot be made: because it is there already, for instance.
+    pub fn database(&self, name: &str) -> String {
+        self.psql("postgres", &format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\"")));
+        self.url_of(name)
+    }
+
+    /// Ends every connection but its own, from the server's side.
+    ///
+    /// # Panics
+    /// Where the server does not take the order.
+    pub fn close_all_connections(&self) {
+        let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        self.psql("postgres", others);
+    }
+
+    /// Stops all of its processes where they are (SIGSTOP): connections stay, nothing is answered.
+    ///
+    /// # Panics
+    /// Where they do not stop.
+    pub fn pause(&self) {
+        or_panic(self.0.server().pause_all());
+    }
+
+    /// Lets paused ones go on (SIGCONT).
+    ///
+    /// # Panics
+    /// Where they do not.
+    pub fn resume(&self) {
+        or_panic(self.0.server().resume_all());
+    }
+
+    /// Kills all of its processes (SIGKILL). It stays away until [`restart`](Self::restart).
+    ///
+    /// # Panics
+    /// Where one of them is left.
+    pub fn kill(&self) {
+        or_panic(self.0.server().kill_all());
+    }
+
+    /// Ends it, if it is there, and starts it on the same port and folder.
+    ///
+    /// # Panics
+    /// Where it does not come back.
+    pub fn restart(&self) {
+        or_panic(self.0.restart());
+    }
+}
+
+impl Kind for Postgres {
+    const NAME: &'static str = "PostgreSQL";
+    const USERS: [&'static str; 2] = ["postgres", "nobody"];
+    // One that is killed leaves a segment of shared memory behind.
+    const FAST: &'static str = "INT";
+    const VARIABLES: &'static str = "PG";
+    const TAKEN: &'static str = "could not bind";
+
+    fn init(&self, place: &Place) -> Result<(), String> {
+        let mut initdb = place.command::<Self>(self.bin.join("initdb"));
+        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--pgdata"]);
+        let output = initdb.arg(place.folder.file("data")).output().map_err(|e| missing(&e))?;
+        match output.status.success() {
+            true if self.tls => place.certify(),
+            true => Ok(()),
+            false => Err(format!("initdb failed:\n{}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
+    fn server(&self, place: &Place, port: u16) -> Command {
+        let mut command = place.command::<Self>(self.bin.join("postgres"));
+        command.arg("-D").arg(place.folder.file("data")).args(["-p", &port.to_string(), "-h", "127.0.0.1"]);
+        command.arg("-k").arg(place.folder.path());
+        // Small: several of these stand on one machine.
+        for setting in ["max_connections=200", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap"] {
+            command.args(["-c", setting]);
+        }
+        if self.tls {
+            let files = place.certificates();
+            command.args(["-c", "ssl=on"]);
+            command.arg("-c").arg(option("ssl_cert_file", &files.server_certificate()));
+            command.arg("-c").arg(option("ssl_key_file", &files.server_key()));
+        }
+        command
+    }
+
+    fn greets(port: u16) -> bool {
+        first_byte(port) == Some(b'R')
+    }
+}
+
+/// The newest of the package's versions.
+fn bin() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(POSTGRES_BIN) {
+        return Ok(named.into());
+    }
+    let versions = fs::read_dir(DEBIAN).map_err(|e| missing(&e))?;
+    let version = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let newest = versions.flatten().map(|entry| entry.path()).filter(|path| path.join("bin/postgres").is_file());
+    let newest = newest.max_by_key(version).ok_or_else(|| missing(&io::ErrorKind::NotFound.into()))?;
+    Ok(newest.join("bin"))
+}
+
+fn missing(e: &io::Error) -> String {
+    super::missing("postgres", e)
+}
+
+/// The first byte of its answer to a client: `R`, who it is does not matter; `E` while it starts.
+fn first_byte(port: u16) -> Option<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let words = b"user\0postgres\0database\0postgres\0\0";
+    let length = u32::try_from(8 + words.len()).ok()?;
+    let greeting = [&length.to_be_bytes()[..], &196_608_u32.to_be_bytes(), words].concat();
+    stream.write_all(&greeting).ok()?;
+    let mut first = [0];
+    stream.read_exact(&mut first).ok()?;
+    Some(first[0])
+}

@@ -1,0 +1,259 @@
+//! One RabbitMQ.
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::files::Folder;
+use super::process::Process;
+use super::{or_panic, port, until};
+
+/// The environment variable that names the folder with `rabbitmq-server` and `rabbitmqctl` to use instead of Debian's.
+pub const RABBITMQ_SBIN: &str = "IDEMPOTENT_RABBITMQ_SBIN";
+
+/// Where Debian's package has a folder for its version. Its scripts on the `PATH` drop the environment when root calls
+/// them, and with it every private setting.
+const DEBIAN: &str = "/usr/lib/rabbitmq/lib";
+
+/// Sets of ports tried: each was free a moment before.
+const TRIES: usize = 20;
+
+/// A RabbitMQ of this test's own: its node, its port mapper, its folder. Takes seconds to start, so a test binary shares
+/// one, with a virtual host or a queue for each test. Stopped, and its folder removed, when dropped.
+///
+/// Durable queues and persistent messages outlive [`kill`](Self::kill) and [`restart`](Self::restart).
+#[derive(Debug)]
+pub struct RabbitServer {
+    // Dropped in this order: a process does not outlive its folder, nor a node its port mapper.
+    node: Mutex<Process>,
+    _port_mapper: Process,
+    ports: Ports,
+    sbin: PathBuf,
+    folder: Folder,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    amqp: u16,
+    distribution: u16,
+    mapper: u16,
+}
+
+impl RabbitServer {
+    /// One without plugins; it takes connections when this returns.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        or_panic(Self::new())
+    }
+
+    fn new() -> Result<Self, String> {
+        let sbin = sbin()?;
+        let folder = Folder::new("rabbitmq")?;
+        write_config(&folder).map_err(|e| format!("no configuration: {e}"))?;
+        for _ in 0..TRIES {
+            let ports =
+                Ports { amqp: port::free(false)?, distribution: port::free(false)?, mapper: port::free(false)? };
+            let mapper = Process::start(ports.port_mapper(), folder.path(), &folder.file("epmd.log"))?;
+            let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
+            match ready(&mut node, ports.amqp, &folder) {
+                Ok(()) => return Ok(Self { node: Mutex::new(node), _port_mapper: mapper, ports, sbin, folder }),
+                // Somebody else took a port first. What the log says of it must not be read a second time.
+                Err(why) if why.contains("eaddrinuse") => {
+                    fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Err(format!("{TRIES} ports were free and then taken"))
+    }
+
+    /// `amqp://guest:guest@127.0.0.1:PORT/%2f`.
+    pub fn url(&self) -> String {
+        self.url_of("/")
+    }
+
+    /// The same for a virtual host.
+    pub fn url_of(&self, vhost: &str) -> String {
+        format!("amqp://guest:guest@{}/{}", self.address(), vhost.replace('%', "%25").replace('/', "%2f"))
+    }
+
+    /// `127.0.0.1:PORT`, the same after a restart.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.amqp)
+    }
+
+    /// The number of its process, which [`restart`](Self::restart) changes.
+    pub fn pid(&self) -> u32 {
+        self.node().pid()
+    }
+
+    /// Whether its process is there, paused or not.
+    pub fn is_running(&self) -> bool {
+        self.node().ended().is_none()
+    }
+
+    /// Runs `rabbitmqctl` with these arguments against it, which takes about a second. What it wrote.
+    ///
+    /// # Panics
+    /// Where it says that it failed.
+    pub fn ctl(&self, arguments: &[&str]) -> String {
+        let mut command = self.ports.tool(&self.folder, &self.sbin, "rabbitmqctl");
+        let output = or_panic(command.arg("--quiet").args(arguments).output().map_err(|e| missing(&e)));
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "rabbitmqctl {arguments:?}: {stdout}{stderr}");
+        stdout.into_owned()
+    }
+
+    /// A virtual host of this name, for all rights of `guest`, which [`url`](Self::url) is.
+    ///
+    /// # Panics
+    /// Where it cannot be made: because it is there already, for instance.
+    pub fn add_vhost(&self, name: &str) {
+        self.ctl(&["add_vhost", name]);
+        self.ctl(&["set_permissions", "-p", name, "guest", ".*", ".*", ".*"]);
+    }
+
+    /// Cuts every connection, from the server's side.
+    ///
+    /// # Panics
+    /// Where the server does not take the order.
+    pub fn close_all_connections(&self) {
+        self.ctl(&["close_all_connections", "cut by a test"]);
+    }
+
+    /// Stops it where it is (SIGSTOP): connections stay, nothing is answered.
+    ///
+    /// # Panics
+    /// Where it does not stop.
+    pub fn pause(&self) {
+        or_panic(self.node().pause());
+    }
+
+    /// Lets a paused one go on (SIGCONT).
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn resume(&self) {
+        or_panic(self.node().resume());
+    }
+
+    /// Kills it (SIGKILL). It stays away until [`restart`](Self::restart).
+    pub fn kill(&self) {
+        self.node().kill();
+    }
+
+    /// Ends it (SIGTERM, then SIGKILL), if it is there, and starts it on the same ports and folder.
+    ///
+    /// # Panics
+    /// Where it does not come back.
+    pub fn restart(&self) {
+        let mut node = self.node();
+        node.stop();
+        or_panic(self.again(&mut node));
+    }
+
+    fn again(&self, node: &mut Process) -> Result<(), String> {
+        *node = Process::start(self.ports.node(&self.folder, &self.sbin), self.folder.path(), &self.folder.log())?;
+        ready(node, self.ports.amqp, &self.folder)
+    }
+
+    fn node(&self) -> MutexGuard<'_, Process> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ports {
+    /// In the foreground, and before the node, which would leave one behind that outlives it.
+    fn port_mapper(self) -> Command {
+        let mut command = Command::new("epmd");
+        command.args(["-address", "127.0.0.1", "-port", &self.mapper.to_string()]);
+        command
+    }
+
+    fn node(self, folder: &Folder, sbin: &Path) -> Command {
+        let mut command = self.tool(folder, sbin, "rabbitmq-server");
+        // The script becomes the node, so that the process started is the one to be stopped.
+        command.env("RUNNING_UNDER_SYSTEMD", "true");
+        command.env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1");
+        command.env("RABBITMQ_NODE_PORT", self.amqp.to_string());
+        command.env("RABBITMQ_DIST_PORT", self.distribution.to_string());
+        command.env("RABBITMQ_CONFIG_FILE", folder.file("rabbitmq"));
+        command.env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.file("enabled_plugins"));
+        command.env("RABBITMQ_MNESIA_BASE", folder.file("mnesia"));
+        command.env("RABBITMQ_LOGS", "-");
+        // Two schedulers that do not spin: several of these stand on one small machine. A quorum queue is counted anew every
+        // 250 ms, and not every 5 s: until then `list_queues` tells of what was, after a start of nothing at all.
+        let arguments = "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none \
+                         -rabbit quorum_tick_interval 250";
+        command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", arguments);
+        command
+    }
+
+    /// One of the package's scripts, with nothing of the system's own node.
+    fn tool(self, folder: &Folder, sbin: &Path, name: &str) -> Command {
+        let mut command = Command::new(sbin.join(name));
+        command.env("HOME", folder.path());
+        command.env("RABBITMQ_CONF_ENV_FILE", "/dev/null");
+        command.env("RABBITMQ_NODENAME", format!("idempotent{}@localhost", self.amqp));
+        command.env("ERL_EPMD_PORT", self.mapper.to_string());
+        command.env("ERL_EPMD_ADDRESS", "127.0.0.1");
+        command
+    }
+}
+
+fn write_config(folder: &Folder) -> std::io::Result<()> {
+    fs::write(folder.file("enabled_plugins"), "[].\n")?;
+    // The machine's memory and disk are not this node's to watch.
+    fs::write(
+        folder.file("rabbitmq.conf"),
+        "loopback_users = none\ndisk_free_limit.absolute = 50MB\nvm_memory_high_watermark.absolute = 512MB\n",
+    )
+}
+
+/// The newest of the package's versions.
+fn sbin() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(RABBITMQ_SBIN) {
+        return Ok(named.into());
+    }
+    let versions = fs::read_dir(DEBIAN).map_err(|e| missing(&e))?;
+    let folders = versions.flatten().map(|version| version.path().join("sbin"));
+    folders.filter(|sbin| sbin.join("rabbitmq-server").is_file()).max().ok_or_else(|| missing(&not_found()))
+}
+
+fn not_found() -> std::io::Error {
+    std::io::ErrorKind::NotFound.into()
+}
+
+fn missing(e: &std::io::Error) -> String {
+    super::missing("rabbitmq-server", e)
+}
+
+/// Until it speaks AMQP.
+fn ready(node: &mut Process, port: u16, folder: &Folder) -> Result<(), String> {
+    let mut ended = false;
+    let done = until("RabbitMQ takes connections", || {
+        ended = node.ended().is_some();
+        ended || speaks(port).is_some_and(|first| first == 1)
+    });
+    match done {
+        Ok(()) if !ended => Ok(()),
+        Ok(()) => Err(format!("RabbitMQ ended at once:\n{}", folder.tail())),
+        Err(why) => Err(format!("{why}:\n{}", folder.tail())),
+    }
+}
+
+/// The first byte it answers to a client's greeting: 1, a method's frame.
+fn speaks(port: u16) -> Option<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(b"AMQP\x00\x00\x09\x01").ok()?;
+    let mut first = [0];
+    stream.read_exact(&mut first).ok()?;
+    Some(first[0])
+}

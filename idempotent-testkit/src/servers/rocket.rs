@@ -1,0 +1,324 @@
+//! One RocketMQ: a name server and a broker.
+mod asked;
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use self::asked::{Ask, CONSUMED, PUBLISHED, ROUTE, STATISTICS};
+use super::files::Folder;
+use super::process::Process;
+use super::{or_panic, port, until};
+
+/// The environment variable that names the folder with `rocketmq-namesrv-rust` and `rocketmq-broker-rust`, instead of
+/// `brokers/bin` in the target folder, where `cargo xtask setup --brokers` puts them.
+pub const ROCKETMQ_BIN: &str = "IDEMPOTENT_ROCKETMQ_BIN";
+
+/// How often it is tried: a port was free a moment before, a broker that cannot start in time gives up.
+const TRIES: usize = 5;
+/// Of a topic that is looked at.
+const MOST_QUEUES: u16 = 16;
+/// The broker's second port, for its own clients, is this far below the first.
+const FAST: u16 = 2;
+const NAME_SERVER: &str = "rocketmq-namesrv-rust";
+const BROKER: &str = "rocketmq-broker-rust";
+
+/// A name server and a broker of this test's own, in a folder of their own. They start within a second or two, and longer on
+/// a machine that is busy, so a test binary shares one, with topics and groups for each test. Those are made as they are used. Stopped, and the folder removed, when dropped.
+///
+/// It takes no messages, and does not start, where the disk with its folder is nine tenths full; that cannot be set. Where the
+/// system's folder for temporary files is on such a disk, it is in memory (`/dev/shm`).
+///
+/// What the broker has stored outlives [`restart`](Self::restart), and [`kill`](Self::kill) but for what it had not
+/// flushed to disk.
+#[derive(Debug)]
+pub struct RocketServer {
+    // Dropped in this order: a broker does not outlive its name server, nor either its folder.
+    broker: Mutex<Process>,
+    _name_server: Process,
+    ports: Ports,
+    bin: PathBuf,
+    folder: Folder,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    names: u16,
+    broker: u16,
+    replicas: u16,
+    /// Where clients are told that the broker is, at the port it has.
+    told: Ipv4Addr,
+}
+
+/// A folder that a broker starts in.
+fn place() -> &'static Path {
+    static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
+        let (usual, memory) = (std::env::temp_dir(), Path::new("/dev/shm"));
+        if is_nearly_full(&usual) && memory.is_dir() { memory.to_owned() } else { usual }
+    });
+    &PLACE
+}
+
+/// As the broker sees it, with some to spare: what others may not use is taken, too.
+fn is_nearly_full(folder: &Path) -> bool {
+    let told = Command::new("df").arg("-Pk").arg(folder).output().map(|output| output.stdout).unwrap_or_default();
+    let told = String::from_utf8_lossy(&told);
+    let number = |at: usize| told.lines().last()?.split_whitespace().nth(at)?.parse::<u64>().ok();
+    number(1).zip(number(3)).is_some_and(|(all, free)| free < all / 8)
+}
+
+impl RocketServer {
+    /// One with the delays that every broker has; it takes messages when this returns.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with_delays("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    }
+
+    /// One with these delays, written as the broker's setting.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn with_delays(levels: &str) -> Self {
+        or_panic(Self::new(levels, Ipv4Addr::LOCALHOST))
+    }
+
+    /// One whose clients are sent to this address of the loopback, at the port of [`address`](Self::address): a
+    /// [proxy](crate::proxy) has to stand there.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn behind(told: Ipv4Addr, levels: &str) -> Self {
+        or_panic(Self::new(levels, told))
+    }
+
+    fn new(levels: &str, told: Ipv4Addr) -> Result<Self, String> {
+        let bin = bin()?;
+        let folder = Folder::new_in(place(), "rocketmq")?;
+        let mut why = "no port is free".to_owned();
+        for _ in 0..TRIES {
+            let [names, broker, replicas] = [port::free(false)?, port::free(false)?, port::free(false)?];
+            let ports = Ports { names, broker, replicas, told };
+            if port::is_taken(ports.broker - FAST) {
+                continue;
+            }
+            ports.configure(&folder, levels).map_err(|e| format!("no configuration: {e}"))?;
+            let mut names = Process::start(ports.name_server(&folder, &bin), folder.path(), &folder.file("names.log"))?;
+            let mut broker = match listening(&mut names, ports.names) {
+                Ok(()) => Process::start(ports.broker(&folder, &bin), folder.path(), &folder.log())?,
+                // Somebody else took the port first.
+                Err(_) if names.ended().is_some() => continue,
+                Err(why) => return Err(why),
+            };
+            match ready(&mut broker, 0, ports, &folder) {
+                Ok(()) => return Ok(Self { broker: Mutex::new(broker), _name_server: names, ports, bin, folder }),
+                // Somebody else took a port first, or the machine was too busy: it gives itself little time.
+                Err(last) => why = last,
+            }
+            drop(names);
+            for left in ["store", "log"] {
+                let _ = fs::remove_dir_all(folder.file(left)).or_else(|_| fs::remove_file(folder.file(left)));
+            }
+        }
+        Err(why)
+    }
+
+    /// The name server: `127.0.0.1:PORT`.
+    pub fn name_server(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.names)
+    }
+
+    /// The broker: `127.0.0.1:PORT`, the same after a restart.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.broker)
+    }
+
+    /// How many messages have come into a topic.
+    ///
+    /// # Panics
+    /// Where the broker does not answer.
+    pub fn published(&self, topic: &str) -> u64 {
+        or_panic((0..MOST_QUEUES).map(|queue| self.offset(PUBLISHED, topic, "", queue)).sum())
+    }
+
+    /// How many messages of a topic this group has not acknowledged, as far as the broker knows: it is told every second.
+    ///
+    /// # Panics
+    /// Where the broker does not answer.
+    pub fn backlog(&self, topic: &str, group: &str) -> u64 {
+        or_panic((0..MOST_QUEUES).map(|queue| self.waiting(topic, group, queue)).sum())
+    }
+
+    fn waiting(&self, topic: &str, group: &str, queue: u16) -> Result<u64, String> {
+        let published = self.offset(PUBLISHED, topic, group, queue)?;
+        Ok(published.saturating_sub(self.offset(CONSUMED, topic, group, queue)?))
+    }
+
+    fn offset(&self, code: u16, topic: &str, group: &str, queue: u16) -> Result<u64, String> {
+        let queue = queue.to_string();
+        let place = [("topic", topic), ("queueId", &queue), ("consumerGroup", group)];
+        Ok(Ask(self.ports.broker).of(code, &place)?.number("offset").unwrap_or(0))
+    }
+
+    /// How many messages wait for the delay of this level to be over, of all topics.
+    ///
+    /// # Panics
+    /// Where the broker does not answer.
+    pub fn delayed(&self, level: u32) -> u64 {
+        let answer = or_panic(Ask(self.ports.broker).of(STATISTICS, &[]));
+        // Of each level: how many were handed over, and how many came.
+        let waiting = |counts: &str| {
+            let (over, came) = counts.split_once(',')?;
+            Some(came.trim().parse::<u64>().ok()?.saturating_sub(over.trim().parse().ok()?))
+        };
+        answer.text(&format!("scheduleMessageOffset_{level}")).as_deref().and_then(waiting).unwrap_or(0)
+    }
+
+    /// The number of the broker's process, which [`restart`](Self::restart) changes.
+    pub fn pid(&self) -> u32 {
+        self.running().pid()
+    }
+
+    /// Whether the broker's process is there, paused or not.
+    pub fn is_running(&self) -> bool {
+        self.running().ended().is_none()
+    }
+
+    /// Stops the broker where it is (SIGSTOP): connections stay, nothing is answered.
+    ///
+    /// # Panics
+    /// Where it does not stop.
+    pub fn pause(&self) {
+        or_panic(self.running().pause());
+    }
+
+    /// Lets a paused broker go on (SIGCONT).
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn resume(&self) {
+        or_panic(self.running().resume());
+    }
+
+    /// Kills the broker (SIGKILL). It stays away until [`restart`](Self::restart).
+    pub fn kill(&self) {
+        self.running().kill();
+    }
+
+    /// Ends the broker (SIGTERM, then SIGKILL), if it is there, and starts it on the same ports and folder.
+    ///
+    /// # Panics
+    /// Where it does not come back.
+    pub fn restart(&self) {
+        let mut broker = self.running();
+        broker.stop();
+        or_panic(self.again(&mut broker));
+    }
+
+    fn again(&self, broker: &mut Process) -> Result<(), String> {
+        let before = starts(&self.folder);
+        *broker = Process::start(self.ports.broker(&self.folder, &self.bin), self.folder.path(), &self.folder.log())?;
+        ready(broker, before, self.ports, &self.folder)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Process> {
+        self.broker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ports {
+    fn configure(self, folder: &Folder, levels: &str) -> std::io::Result<()> {
+        let Self { names, broker, replicas, told } = self;
+        let store = folder.file("store");
+        let store = store.display();
+        fs::create_dir_all(folder.file("conf"))?;
+        fs::write(
+            folder.file("conf/broker.toml"),
+            format!(
+                "[broker]\nnamesrvAddr = \"127.0.0.1:{names}\"\nbrokerIp1 = \"{told}\"\nlistenPort = {broker}\n\
+                 storePathRootDir = \"{store}\"\nautoCreateTopicEnable = true\n\n\
+                 [broker.brokerServerConfig]\nbindAddress = \"127.0.0.1\"\n\n\
+                 [broker.brokerIdentity]\nbrokerName = \"broker-a\"\nbrokerClusterName = \"DefaultCluster\"\n\
+                 brokerId = 0\n\n\
+                 [store]\nstoreType = \"LocalFile\"\nbrokerRole = \"ASYNC_MASTER\"\nstorePathRootDir = \"{store}\"\n\
+                 haListenAddress = \"127.0.0.1\"\nhaListenPort = {replicas}\nmessageDelayLevel = \"{levels}\"\n"
+            ),
+        )
+    }
+
+    fn name_server(self, folder: &Folder, bin: &Path) -> Command {
+        let mut command = Self::tool(folder, bin, NAME_SERVER);
+        command.arg("--rocketmqHome").arg(folder.path());
+        command.args(["--listenPort", &self.names.to_string(), "--bindAddress", "127.0.0.1"]);
+        command
+    }
+
+    fn broker(self, folder: &Folder, bin: &Path) -> Command {
+        let mut command = Self::tool(folder, bin, BROKER);
+        command.arg("-c").arg(folder.file("conf/broker.toml")).args(["-n", &format!("127.0.0.1:{}", self.names)]);
+        command
+    }
+
+    fn tool(folder: &Folder, bin: &Path, name: &str) -> Command {
+        let mut command = Command::new(bin.join(name));
+        command.current_dir(folder.path()).env("HOME", folder.path()).env("ROCKETMQ_HOME", folder.path());
+        // It listens on the loopback only, and so needs neither passwords nor certificates.
+        command.env("ROCKETMQ_SECURITY_PROFILE", "development-insecure-loopback");
+        command
+    }
+}
+
+/// Beside the tests, wherever they were built.
+fn bin() -> Result<PathBuf, String> {
+    let has_both = |bin: &PathBuf| [NAME_SERVER, BROKER].iter().all(|name| bin.join(name).is_file());
+    if let Some(named) = std::env::var_os(ROCKETMQ_BIN).map(PathBuf::from) {
+        let text = format!("{ROCKETMQ_BIN} names {}, which has no {NAME_SERVER} and {BROKER}", named.display());
+        return Some(named).filter(has_both).ok_or(text);
+    }
+    let test = std::env::current_exe().map_err(|e| e.to_string())?;
+    let beside = test.ancestors().map(|folder| folder.join("brokers/bin")).find(has_both);
+    beside.ok_or_else(|| {
+        "no RocketMQ: `cargo xtask setup --brokers` builds a name server and a broker into the target folder".to_owned()
+    })
+}
+
+fn listening(process: &mut Process, port: u16) -> Result<(), String> {
+    let mut ended = false;
+    until("the name server takes connections", || {
+        ended = process.ended().is_some();
+        ended || TcpStream::connect(("127.0.0.1", port)).is_ok()
+    })?;
+    if ended { Err("the name server ended at once".to_owned()) } else { Ok(()) }
+}
+
+/// Until the broker has said so once more than `before`, and the name server knows it. A topic that is made while it
+/// starts makes it give up.
+fn ready(broker: &mut Process, before: usize, ports: Ports, folder: &Folder) -> Result<(), String> {
+    let mut ended = false;
+    let done = until("RocketMQ takes connections", || {
+        ended = broker.ended().is_some();
+        ended || starts(folder) > before && knows_the_broker(ports.names)
+    });
+    match done {
+        Ok(()) if !ended => Ok(()),
+        Ok(()) => Err(format!("RocketMQ's broker ended at once:\n{}", folder.tail())),
+        Err(why) => Err(format!("{why}:\n{}", folder.tail())),
+    }
+}
+
+/// How often the broker has started, by its log.
+fn starts(folder: &Folder) -> usize {
+    let log = fs::read(folder.log()).unwrap_or_default();
+    String::from_utf8_lossy(&log).matches("started successfully").count()
+}
+
+/// Whether the name server knows where the broker's pattern of topics is.
+fn knows_the_broker(name_server: u16) -> bool {
+    Ask(name_server).of(ROUTE, &[("topic", "TBW102")]).is_ok_and(|answer| answer.is_good())
+}

@@ -1,0 +1,157 @@
+//! Runs inside runs, and runs that are not all a handler does, on a virtual clock.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use crate::common::{AppError, Job, World, assert_in_flight, id, ms, secs};
+use idempotent::{
+    Auto, Call, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene, StateKind,
+};
+use idempotent_testkit::VirtualClock;
+
+on_all_stores! {
+    b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on
+    b20_an_inner_run_in_flight_puts_the_outer_one_off
+    k5_what_is_swallowed_around_a_run_is_still_told
+    k5_a_run_inside_itself_is_refused_by_name
+    a_capture_inside_a_capture_is_seen_by_both
+    an_inner_run_that_waits_while_its_executor_drains_does_not_spin
+}
+
+async fn outer(
+    executor: &Executor,
+    inner_job: Arc<Job>,
+    clock: VirtualClock,
+    outer_runs: Arc<AtomicU32>,
+) -> (Result<u32, AppError>, Option<Outcome>) {
+    let again = executor.clone();
+    let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        outer_runs.fetch_add(1, SeqCst);
+        let inner = Handler::<Auto, Json, _, _>::new(move || async move { inner_job.run(&clock).await });
+        let value = again.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), inner).await?;
+        assert!(Lease::current().unwrap().key().as_str().contains("outer"), "contexts are separate");
+        Ok::<_, AppError>(value + 10)
+    });
+    Outcome::capture(executor.run(Call::new(Identity::new(Scene::Mq, "outer", "k1")), handler)).await
+}
+
+/// K24: what an inner run leaves behind does not reach the outer one.
+async fn b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
+    let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
+    let inner = Handler::<Auto, Json, _, _>::new({
+        let (job, clock) = (job.clone(), world.clock.clone());
+        move || async move { job.run(&clock).await }
+    });
+    let inner_call = || Call::new(Identity::new(Scene::Mq, "inner", "k2"));
+    assert_eq!(worker.executor.run(inner_call(), inner).await.unwrap(), 1);
+    let runs = Arc::new(AtomicU32::new(0));
+    let (answer, outcome) = outer(&worker.executor, job.clone(), world.clock.clone(), runs).await;
+    assert_eq!((answer.unwrap(), outcome), (11, Some(Outcome::Ran)), "the inner one's stored result");
+    assert_eq!(job.runs(), 1);
+    for scope in ["inner", "outer"] {
+        let key = Identity::new(Scene::Mq, scope, if scope == "inner" { "k2" } else { "k1" }).key("idempotent");
+        let record = idempotent::Store::peek(&world.store, &key.unwrap()).await.unwrap().unwrap();
+        assert_eq!(record.state.kind(), StateKind::Consumed, "{scope}: both");
+    }
+}
+
+async fn b20_an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
+    let worker = world.worker("a", Policy::new().max_retries(1));
+    let slow = Job::takes(secs(20));
+    let held = tokio::spawn({
+        let (executor, job, clock) = (worker.executor.clone(), slow.clone(), world.clock.clone());
+        async move {
+            let handler = Handler::<Auto, Json, _, _>::new(move || async move { job.run(&clock).await });
+            executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
+        }
+    });
+    world.clock.settle().await;
+    let runs = Arc::new(AtomicU32::new(0));
+    for _ in 0..5 {
+        // More often than it may fail: being put off is no attempt.
+        let (answer, outcome) = outer(&worker.executor, slow.clone(), world.clock.clone(), runs.clone()).await;
+        assert!(matches!(answer, Err(AppError::Idempotent(Rejection::InFlight { .. }))));
+        assert_in_flight(&outcome.unwrap());
+    }
+    world.clock.advance(secs(20)).await;
+    held.await.unwrap().unwrap();
+    let (answer, outcome) = outer(&worker.executor, slow, world.clock.clone(), runs.clone()).await;
+    assert_eq!((answer.unwrap(), outcome), (11, Some(Outcome::Ran)), "not stuck");
+    assert_eq!(runs.load(SeqCst), 6);
+}
+
+async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
+    let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(9)));
+    let _held = worker.spawn("k", &job).await;
+    let (answer, outcome) = Outcome::capture(async {
+        let _ = worker.deliver("other", &Job::takes(ms(0))).await;
+        let run = async {
+            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+            worker.executor.run(Call::new(id("k")), handler).await
+        };
+        let _ = run.await;
+        "all is well"
+    })
+    .await;
+    assert_eq!(answer, "all is well");
+    let settled = outcome.unwrap().settle(Disposition::Ack);
+    assert!(matches!(settled, Disposition::Retry { .. }), "an error swallowed is still an outcome: {settled:?}");
+    let nothing: (_, Option<Outcome>) = Outcome::capture(async {}).await;
+    assert_eq!(nothing.1, None, "no run at all: the returned value settles");
+}
+
+/// Found by the interleavings, seed 21182: it asked again and again in one instant.
+async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: World) {
+    let waits = Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(60)));
+    let (worker, other) = (world.worker("a", waits), world.worker("b", waits));
+    let held = tokio::spawn({
+        let (executor, clock) = (other.executor.clone(), world.clock.clone());
+        async move {
+            let handler =
+                Handler::<Auto, Json, _, _>::new(move || async move { Job::takes(secs(5)).run(&clock).await });
+            executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
+        }
+    });
+    world.clock.settle().await;
+    let (job, runs) = (Job::takes(ms(0)), Arc::new(AtomicU32::new(0)));
+    let run = tokio::spawn({
+        let (worker, clock) = (worker.clone(), world.clock.clone());
+        async move { outer(&worker.executor, job, clock, runs).await }
+    });
+    world.clock.settle().await;
+    let drain = tokio::spawn({
+        let executor = worker.executor.clone();
+        async move { executor.drain(secs(30)).await }
+    });
+    world.clock.advance(secs(6)).await;
+    held.await.unwrap().unwrap();
+    let (answer, outcome) = run.await.unwrap();
+    assert_eq!((answer.unwrap(), outcome), (11, Some(Outcome::Ran)), "what runs may finish, with what is inside it");
+    assert_eq!(drain.await.unwrap().finished, 2);
+    assert!(world.asked(idempotent_testkit::Verb::Claim).len() < 300, "a look every 50 ms at most");
+}
+
+/// A worker that looks at an outcome does not take it from whoever settles.
+async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let _held = worker.spawn("k", &Job::takes(secs(9))).await;
+    let (seen, disposition) = Disposition::of(async {
+        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+        let (_, outcome) = Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await;
+        Ok::<_, AppError>(outcome)
+    })
+    .await;
+    assert_in_flight(&seen.unwrap().unwrap());
+    assert!(matches!(disposition, Disposition::Retry { .. }), "{disposition:?}");
+}
+
+async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let again = worker.clone();
+    let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        let (outcome, answer) = again.deliver("k", &Job::takes(ms(0))).await;
+        assert_eq!(outcome, Outcome::Nested);
+        answer
+    });
+    let error = worker.executor.run(Call::new(id("k")), handler).await.unwrap_err();
+    assert!(error.to_string().contains("`work` is running for this very key"), "{error}");
+}

@@ -1,0 +1,175 @@
+//! A store in whose transactions its process dies.
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::{
+    Abilities, Claim, ClaimMode, ClaimRequest, Completion, Held, Key, Lends, OneRun, Record, Release, Settled, Store,
+    StoreError, StoreErrorKind, Transact,
+};
+use sqlx::{Postgres, Transaction};
+
+use super::InboxFlaw;
+use super::wire::Point;
+use crate::dice::Dice;
+use crate::mortal::die;
+
+pub(super) type Tx = Transaction<'static, Postgres>;
+
+/// Passes everything on; its process ends in the middle of the calls it was told to die in.
+#[derive(Clone, Debug)]
+pub(super) struct Mortal<S: ?Sized>(Arc<Inner>, Arc<S>);
+
+#[derive(Debug)]
+struct Inner {
+    dice: Dice,
+    doomed: Mutex<HashMap<Key, Point>>,
+    flaw: Option<InboxFlaw>,
+}
+
+impl<S: Store> Mortal<S> {
+    pub(super) fn new(inner: Arc<S>, dice: Dice, flaw: Option<InboxFlaw>) -> Self {
+        Self(Arc::new(Inner { dice, doomed: Mutex::default(), flaw }), inner)
+    }
+
+    /// The next call of that kind for this key is the process's last one.
+    pub(super) fn doom(&self, key: Key, at: Point) {
+        self.0.doomed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
+    }
+}
+
+impl Inner {
+    fn dies(&self, key: &Key, points: &[Point]) -> bool {
+        let doomed = self.doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        doomed.get(key).is_some_and(|point| points.contains(point))
+    }
+
+    /// The call's end, or the process's: before the request is on the wire, before the answer, or just behind it.
+    async fn survive<T>(&self, key: &Key, points: &[Point], call: impl Future<Output = T> + Send) -> T {
+        if !self.dies(key, points) {
+            return call.await;
+        }
+        tokio::select! {
+            biased;
+            _ = call => {}
+            () = tokio::time::sleep(Duration::from_micros(self.dice.below(4_000))) => {}
+        }
+        die()
+    }
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Mortal<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let claim = self.0.survive(&request.key, &[Point::AtClaim], self.1.claim(request)).await?;
+        if matches!(claim, Claim::Acquired(_)) && self.0.dies(&request.key, &[Point::BeforeHandler]) {
+            die();
+        }
+        Ok(claim)
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.1.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        let points = [Point::AtComplete, Point::AtCommit];
+        let done = self.0.survive(&held.key, &points, self.1.complete(held, completion)).await;
+        match done {
+            Err(error) if self.0.flaw == Some(InboxFlaw::CommitIsDone) && is_unsure(&error) => Ok(Settled::Done),
+            done => done,
+        }
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.0.survive(&held.key, &[Point::AtRelease], self.1.release(held, release)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.1.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
+}
+
+/// As it looks to one who does not look it up.
+fn is_unsure(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Ambiguous || error.to_string().contains("the commit with it")
+}
+
+/// The same, with transactions.
+#[derive(Debug)]
+pub(super) struct Begins<S>(pub(super) Mortal<S>);
+
+#[async_trait]
+impl<S: Store> Store for Begins<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.0.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.0.complete(held, completion).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.0.release(held, release).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_transact(self)
+    }
+}
+
+impl<S: Store> Transact for Begins<S> {
+    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        let own = self.0.1.abilities().transact.map(|transact| transact.one_run(mode));
+        let own = own.and_then(|own| own.downcast::<Arc<dyn Lends<Tx>>>().ok());
+        match own {
+            Some(own) => {
+                let mortal: Arc<dyn Lends<Tx>> = Arc::new(Mortal(self.0.0.clone(), *own));
+                Box::new(mortal)
+            }
+            None => Box::new(()),
+        }
+    }
+
+    fn steps_within(&self) -> Box<dyn Any + Send> {
+        self.0.1.abilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.steps_within())
+    }
+
+    fn transaction(&self) -> &'static str {
+        "PostgreSQL's"
+    }
+}
+
+impl OneRun for Mortal<dyn Lends<Tx>> {
+    fn retains(&self, retain: Duration) {
+        self.1.retains(retain);
+    }
+
+    fn renews(&self) -> bool {
+        self.1.renews()
+    }
+}
+
+impl Lends<Tx> for Mortal<dyn Lends<Tx>> {
+    fn lend(&self) -> Option<Tx> {
+        self.1.lend()
+    }
+
+    fn take_back(&self, transaction: Tx) {
+        self.1.take_back(transaction);
+    }
+}

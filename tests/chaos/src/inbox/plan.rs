@@ -1,0 +1,60 @@
+//! From a seed to what goes wrong when.
+use std::time::Duration;
+
+use idempotent_testkit::proxy::Fault;
+
+use crate::dice::Dice;
+
+/// Something that goes wrong, beside the workers that kill themselves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Harm {
+    /// SIGKILL to the worker in this place.
+    Kill(usize),
+    /// SIGSTOP, for longer than a lease, then SIGCONT.
+    Pause(usize, Duration),
+    /// The next COMMIT meets this.
+    Commit(Fault),
+    /// All connections are cut.
+    Cut,
+    /// The server is killed, and started again with all that it had committed.
+    Crash,
+}
+
+/// In the order of time.
+pub(super) fn harms(seed: u64, workers: usize, long: Duration) -> Vec<(Duration, Harm)> {
+    let mut harms = Vec::new();
+    let mut every = |name: u64, (from, to): (u64, u64), harm: &dyn Fn(&Dice) -> Harm| {
+        let dice = Dice::new(seed, name);
+        let mut at = dice.ms(from / 2, to / 2);
+        while at < long {
+            harms.push((at, harm(&dice)));
+            at += dice.ms(from, to);
+        }
+    };
+    let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
+    every(201, (300, 900), &|dice| Harm::Kill(place(dice)));
+    every(202, (2_000, 4_000), &|dice| Harm::Pause(place(dice), dice.ms(1_200, 2_500)));
+    let faults = [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpenAfterApply];
+    every(203, (50, 200), &|dice| Harm::Commit(dice.pick(&faults).unwrap_or(Fault::CutAfterApply)));
+    every(204, (1_000, 3_000), &|_| Harm::Cut);
+    every(205, (4_000, 9_000), &|_| Harm::Crash);
+    harms.sort_by_key(|(at, _)| *at);
+    harms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_has_some_of_everything_and_the_same_seed_the_same() {
+        for seed in 0..20 {
+            let minute = harms(seed, 4, Duration::from_secs(60));
+            assert_eq!(minute, harms(seed, 4, Duration::from_secs(60)));
+            let count = |which: fn(&Harm) -> bool| minute.iter().filter(|(_, harm)| which(harm)).count();
+            assert!(count(|harm| matches!(harm, Harm::Crash)) >= 6);
+            assert!(count(|harm| matches!(harm, Harm::Commit(_))) >= 200);
+            assert!(count(|harm| matches!(harm, Harm::Kill(_))) >= 60);
+        }
+    }
+}

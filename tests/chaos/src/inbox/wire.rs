@@ -1,0 +1,97 @@
+//! What the harness and a worker say to each other: one JSON object a line.
+use serde::{Deserialize, Serialize};
+
+use super::InboxFlaw;
+
+/// The first line a worker reads.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Start {
+    pub(super) worker: u32,
+    pub(super) seed: u64,
+    pub(super) store: String,
+    pub(super) flaw: Option<InboxFlaw>,
+}
+
+/// Where a worker kills itself: the crash points of the protocol, in its order.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Point {
+    BeforeClaim,
+    AtClaim,
+    BeforeHandler,
+    BeforeEffect,
+    InEffect,
+    AfterEffect,
+    AtComplete,
+    BeforeAck,
+    AckLost,
+    AtRelease,
+    /// Its value is larger than what is kept.
+    ValueNotKept,
+    AtCommit,
+}
+
+impl Point {
+    pub(super) const ALL: [Self; 12] = [
+        Self::BeforeClaim,
+        Self::AtClaim,
+        Self::BeforeHandler,
+        Self::BeforeEffect,
+        Self::InEffect,
+        Self::AfterEffect,
+        Self::AtComplete,
+        Self::BeforeAck,
+        Self::AckLost,
+        Self::AtRelease,
+        Self::ValueNotKept,
+        Self::AtCommit,
+    ];
+}
+
+impl Point {
+    /// In the closing line.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            Self::BeforeClaim => "deaths before the claim",
+            Self::AtClaim => "deaths at the claim",
+            Self::BeforeHandler => "deaths before the handler",
+            Self::BeforeEffect => "deaths before the effect",
+            Self::InEffect => "deaths in the effect",
+            Self::AfterEffect => "deaths after the effect",
+            Self::AtComplete => "deaths at the completion",
+            Self::BeforeAck => "deaths before the ack",
+            Self::AckLost => "acks lost",
+            Self::AtRelease => "deaths at the release",
+            Self::ValueNotKept => "deaths behind a value not kept",
+            Self::AtCommit => "deaths at the commit",
+        }
+    }
+}
+
+/// To a worker.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Deliver {
+    pub(super) delivery: u64,
+    pub(super) key: u64,
+    /// The handler fails, behind its effect.
+    pub(super) fails: bool,
+    pub(super) dies: Option<Point>,
+}
+
+/// From a worker.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum News {
+    Ready,
+    /// It is about to die there.
+    Dies(Point),
+    /// A run took over from one that died.
+    TakenOver,
+    Ack {
+        delivery: u64,
+    },
+    Nack {
+        delivery: u64,
+        after_ms: u64,
+    },
+}

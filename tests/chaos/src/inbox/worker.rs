@@ -1,0 +1,189 @@
+//! A worker process: it runs deliveries in transactions, and dies where it is told to.
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::{
+    Auto, Call, ClaimMode, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy,
+    PostgresStore, Rejection, Scene,
+};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+
+use super::InboxFlaw;
+use super::mortal::{Begins, Mortal, Tx};
+use super::wire::{Deliver, News, Point, Start};
+use crate::dice::Dice;
+use crate::mortal::die;
+use crate::wire::line;
+
+/// What is kept of a value, in bytes.
+const KEPT: u64 = 64;
+
+struct Worker {
+    executor: Executor,
+    mortal: Mortal<PostgresStore>,
+    /// For effects beside the run's transaction, where that is the flaw.
+    pool: PgPool,
+    flaw: Option<InboxFlaw>,
+    news: mpsc::UnboundedSender<News>,
+}
+
+#[derive(Debug)]
+struct Failed;
+
+impl From<Rejection> for Failed {
+    fn from(_: Rejection) -> Self {
+        Self
+    }
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(_: sqlx::Error) -> Self {
+        Self
+    }
+}
+
+/// Runs until stdin ends.
+///
+/// # Errors
+/// If it does not understand what it is told.
+///
+/// # Cancellation
+/// Dropping it leaves its deliveries to the runtime.
+pub async fn run() -> anyhow::Result<()> {
+    // A stopped worker must not outlive a harness that was killed.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let mut orders = BufReader::new(tokio::io::stdin()).lines();
+    let Some(start) = orders.next_line().await? else { return Ok(()) };
+    let start: Start = serde_json::from_str(&start).context("its first line")?;
+    let (news, told) = mpsc::unbounded_channel();
+    tokio::spawn(tell(told));
+    let worker = Arc::new(Worker::start(&start, news).await?);
+    worker.tell(News::Ready);
+    while let Some(order) = orders.next_line().await? {
+        let order: Deliver = serde_json::from_str(&order).context(order)?;
+        let worker = worker.clone();
+        tokio::spawn(async move { worker.deliver(&order).await });
+    }
+    Ok(())
+}
+
+async fn tell(mut told: mpsc::UnboundedReceiver<News>) {
+    let mut out = tokio::io::stdout();
+    while let Some(news) = told.recv().await {
+        if out.write_all(line(&news).as_bytes()).await.is_err() || out.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn policy() -> Policy {
+    let (short, long) = (Duration::from_millis(20), Duration::from_millis(200));
+    let delays =
+        Policy::new().retry_delay(short).retry_delay_max(long).in_flight_delay(short).in_flight_delay_max(long);
+    // Who is killed often must not be given up.
+    delays.lease(Duration::from_secs(1)).max_result(KEPT).max_retries(Policy::NO_LIMIT)
+}
+
+impl Worker {
+    async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
+        let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(2));
+        let pool = pool.test_before_acquire(false).connect_lazy(&start.store)?;
+        let store = loop {
+            match PostgresStore::on_pool(pool.clone()).open().await {
+                Ok(store) => break store,
+                // Faults do not wait until it has started.
+                Err(error) => eprintln!("worker {}: {error}", start.worker),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        let mortal = Mortal::new(Arc::new(store), Dice::new(start.seed, u64::from(start.worker)), start.flaw);
+        let executor = Executor::builder(Begins(mortal.clone())).policy(Scene::Mq, policy()).build()?;
+        Ok(Self { executor, mortal, pool, flaw: start.flaw, news })
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody listens any more: it is about to end.
+        let _ = self.news.send(news);
+    }
+
+    fn die_at(&self, order: &Deliver, point: Point) {
+        if order.dies == Some(point) {
+            die();
+        }
+    }
+
+    async fn deliver(&self, order: &Deliver) {
+        if let Some(point) = order.dies {
+            self.tell(News::Dies(point));
+            // So that it is heard.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.die_at(order, Point::BeforeClaim);
+        let identity = Identity::new(Scene::Mq, "chaos", &order.key);
+        if let (Some(point), Ok(key)) = (order.dies, identity.key(self.executor.namespace())) {
+            self.mortal.doom(key, point);
+        }
+        let (answer, outcome) = Outcome::capture(self.run(Call::new(identity), order)).await;
+        let alone: Disposition = (&answer).into();
+        match outcome.map_or_else(|| alone.clone(), |outcome| outcome.settle(alone.clone())) {
+            Disposition::Ack => {
+                self.die_at(order, Point::BeforeAck);
+                self.die_at(order, Point::ValueNotKept);
+                // It never arrives.
+                self.die_at(order, Point::AckLost);
+                self.tell(News::Ack { delivery: order.delivery });
+            }
+            Disposition::Retry { after } => {
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                self.tell(News::Nack { delivery: order.delivery, after_ms });
+            }
+            other => eprintln!("delivery {} is not settled: {other:?}", order.delivery),
+        }
+    }
+
+    async fn run(&self, call: Call, order: &Deliver) -> Result<String, Failed> {
+        if self.flaw == Some(InboxFlaw::ClaimOutside) {
+            let run = || async {
+                let mut apart = self.pool.begin().await?;
+                let value = self.handle(&mut apart, order).await?;
+                apart.commit().await?;
+                Ok(value)
+            };
+            return self.executor.run(call, Handler::<Auto, Json, _, _>::new(run)).await;
+        }
+        // Half of the keys each way.
+        let mode = if order.key.is_multiple_of(2) { ClaimMode::Inside } else { ClaimMode::Leased };
+        let (call, lender) = call.within::<Tx>(&self.executor, mode);
+        let run = || async { self.handle(&mut lender.lend(), order).await };
+        // What keeps no value commits with no other statement behind its claim.
+        match order.key % 4 {
+            0 => self.executor.run(call, Handler::<Auto, Discard, _, _>::new(run)).await,
+            _ => self.executor.run(call, Handler::<Auto, Json, _, _>::new(run)).await,
+        }
+    }
+
+    /// Two rows, which belong together.
+    async fn handle(&self, tx: &mut Tx, order: &Deliver) -> Result<String, Failed> {
+        if Lease::current().is_some_and(|lease| lease.taken_over().is_some()) {
+            self.tell(News::TakenOver);
+        }
+        self.die_at(order, Point::BeforeEffect);
+        effect(tx, order.key, 1).await?;
+        self.die_at(order, Point::InEffect);
+        effect(tx, order.key, 2).await?;
+        self.die_at(order, Point::AfterEffect);
+        if order.fails {
+            return Err(Failed);
+        }
+        let length = if order.dies == Some(Point::ValueNotKept) { 2 * KEPT } else { order.key % 16 };
+        Ok("x".repeat(usize::try_from(length).unwrap_or_default()))
+    }
+}
+
+async fn effect(connection: &mut PgConnection, key: u64, part: i32) -> Result<(), sqlx::Error> {
+    let insert = sqlx::query("INSERT INTO effects(key, part) VALUES ($1, $2)");
+    insert.bind(i64::try_from(key).unwrap_or(i64::MAX)).bind(part).execute(connection).await.map(drop)
+}

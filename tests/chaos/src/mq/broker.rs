@@ -1,0 +1,129 @@
+//! A broker, as the harness sees it.
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::bail;
+use async_trait::async_trait;
+use idempotent_testkit::proxy::Proxy;
+use serde::{Deserialize, Serialize};
+
+use super::copy::Copy;
+#[cfg(feature = "rocketmq")]
+use super::rocket;
+use super::{rabbit, streams};
+use crate::plan::Harm;
+
+/// The queue, or the stream.
+pub(super) const QUEUE: &str = "orders";
+
+/// The brokers there are.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A quorum queue of RabbitMQ.
+    Rabbitmq,
+    /// A group of a Redis stream, on a server that writes down each change before it answers.
+    RedisStreams,
+    /// A topic of RocketMQ. Not in a program that was built without the feature `rocketmq`, whose client takes minutes.
+    #[cfg(feature = "rocketmq")]
+    Rocketmq,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Rabbitmq,
+        Self::RedisStreams,
+        #[cfg(feature = "rocketmq")]
+        Self::Rocketmq,
+    ];
+
+    /// As it is called for.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rabbitmq => "rabbitmq",
+            Self::RedisStreams => "redis-streams",
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq => "rocketmq",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// One of our own, with its queue.
+    pub(super) async fn start(self) -> anyhow::Result<Arc<dyn Broker>> {
+        Ok(match self {
+            Self::Rabbitmq => Arc::new(rabbit::Rabbit::start().await?),
+            Self::RedisStreams => Arc::new(streams::Streams::start().await?),
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq => Arc::new(rocket::Rocket::start().await?),
+        })
+    }
+}
+
+/// A server, and a proxy that everybody but the judge goes through.
+#[async_trait]
+pub(super) trait Broker: fmt::Debug + Send + Sync {
+    /// Where workers connect to.
+    fn url(&self) -> String;
+
+    /// Whether the broker has said that it keeps it.
+    async fn publish(&self, copy: &Copy) -> anyhow::Result<bool>;
+
+    /// As the letter that it has to be if it is put aside.
+    fn letter(&self, copy: &Copy) -> Letter;
+
+    /// What is not settled, by queue; those that are empty and those of dead letters left out. Blocks.
+    fn left(&self) -> anyhow::Result<Vec<(String, u64)>>;
+
+    /// All that was put aside.
+    async fn letters(&self) -> anyhow::Result<Vec<Letter>>;
+
+    /// What everybody but the judge goes through.
+    fn proxy(&self) -> &Proxy;
+
+    /// Lets it stand still. Blocks.
+    fn pause(&self);
+
+    /// Lets it go on. Blocks.
+    fn resume(&self);
+
+    /// Kills it, and starts it again with all that it had confirmed. Blocks.
+    fn crash(&self);
+}
+
+/// Does it, and waits until it is done. Blocks.
+pub(super) fn suffer(broker: &dyn Broker, harm: Harm) -> anyhow::Result<()> {
+    match harm {
+        Harm::CutBroker => broker.proxy().cut_all(),
+        Harm::SilenceBroker(long) => {
+            broker.proxy().silence();
+            std::thread::sleep(long);
+            broker.proxy().speak();
+            // What has lost bytes stays silent until somebody looks at it.
+            broker.proxy().cut_all();
+        }
+        Harm::StopBroker(long) => {
+            broker.pause();
+            std::thread::sleep(long);
+            broker.resume();
+        }
+        Harm::CrashBroker => broker.crash(),
+        other => bail!("{other:?} is not for a broker"),
+    }
+    Ok(())
+}
+
+/// A dead letter, without the marks that were left on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Letter {
+    /// Of which copy, by its header.
+    pub(super) copy: Option<String>,
+    /// Body, headers and properties, as text.
+    pub(super) content: String,
+}

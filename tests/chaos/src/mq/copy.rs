@@ -1,0 +1,51 @@
+//! A message, as often as it is published.
+use crate::dice::Dice;
+use crate::plan::Sent;
+use crate::wire;
+
+/// One of the copies of a message. Whoever does not hear that it arrived sends it again as it is.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    /// No other copy is called so.
+    pub(super) name: String,
+    /// The message's id, which its copies share.
+    pub(super) id: String,
+    /// `None`: nobody can read it.
+    pub(super) key: Option<u64>,
+    pub(super) body: Vec<u8>,
+    /// A header of any bytes.
+    pub(super) trace: Vec<u8>,
+}
+
+impl Copy {
+    /// All copies of a message; all but the last at once.
+    pub(super) fn of(sent: &Sent, dice: &Dice) -> Vec<Self> {
+        let key = sent.message.key;
+        let body = wire::line(&sent.message).into_bytes();
+        let copies = sent.copies + u64::from(sent.late.is_some());
+        let copy = |number| Self {
+            name: format!("{key}.{number}"),
+            id: format!("order-{key}"),
+            key: Some(key),
+            body: body.clone(),
+            trace: bytes(dice),
+        };
+        (0..copies).map(copy).collect()
+    }
+
+    /// What is no message.
+    pub(super) fn undecodable(number: u64, dice: &Dice) -> Self {
+        let name = format!("garbage-{number}");
+        Self {
+            id: name.clone(),
+            name,
+            key: None,
+            body: [&b"{\"key\":\xff"[..], &bytes(dice)].concat(),
+            trace: bytes(dice),
+        }
+    }
+}
+
+fn bytes(dice: &Dice) -> Vec<u8> {
+    (0..dice.range(1, 40)).map(|_| u8::try_from(dice.below(256)).unwrap_or_default()).collect()
+}

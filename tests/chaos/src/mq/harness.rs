@@ -1,0 +1,301 @@
+//! One run: a broker, a store, a publisher and consumers; harmed for a while, left in peace until everything is settled,
+//! and judged.
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use idempotent::{Identity, Scene};
+use idempotent_testkit::history::{History, Kind as Event};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::broker::{Broker, Kind, suffer};
+use super::copy::Copy;
+use super::flaw::Flaw;
+use super::publisher::Publisher;
+use super::store::Store;
+use super::{judge, leftovers};
+use crate::args::{Args, Topology};
+use crate::crew::{Crew, PATIENCE, WORKERS, own};
+use crate::dice::Dice;
+use crate::fleet::{Fleet, Heard, Template};
+use crate::harness::keep;
+use crate::jobs::Jobs;
+use crate::plan::{self, Faults, Harm};
+use crate::resource::Fenced;
+use crate::target::Done;
+use crate::time;
+use crate::verdict::{Harms, Verdict};
+use crate::wire::{Ends, News, Order, Origin};
+
+/// A message comes so often, unless too many are on their way to the broker.
+const PACE: Duration = Duration::from_millis(40);
+const BACKLOG: usize = 150;
+/// In percent of the messages: nobody can read them.
+const GARBAGE: u64 = 3;
+/// A broker that was killed, its queues and their retries take their time, on a busy machine more of it.
+const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
+/// If so many workers end by themselves, another will do so, too.
+const MANY: usize = 20;
+/// Between two looks at what the broker still has.
+const LOOK: Duration = Duration::from_millis(500);
+/// So many looks that find nothing: a broker counts now and then, and tells of what it has counted.
+const SURE: u32 = 3;
+
+struct Play {
+    namespace: String,
+    broker: Arc<dyn Broker>,
+    crew: Crew,
+    publisher: Publisher,
+    resource: Fenced,
+    dice: Dice,
+    /// By storage key: whether its handler fails for good.
+    keys: BTreeMap<String, bool>,
+    produced: BTreeSet<u64>,
+    sent: u64,
+    of_the_store: Jobs,
+    of_the_broker: Jobs,
+    asking: JoinSet<anyhow::Result<Vec<(String, u64)>>>,
+    /// How often in a row the broker had nothing when it was asked.
+    empty: u32,
+    /// Workers that nobody has killed, and that are gone.
+    ended: Vec<u32>,
+    /// Nobody dies by its own hand.
+    peace: bool,
+    harms: Harms,
+}
+
+/// Plays one run: this broker, with the records there, and this wrong on purpose.
+///
+/// # Errors
+/// If it cannot be started, or what it is made of does not work.
+///
+/// # Cancellation
+/// Dropping it kills the workers and the servers.
+pub(crate) async fn play(
+    args: &Args,
+    (kind, store, flaw): (Kind, &Topology, Option<Flaw>),
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
+    let began = Instant::now();
+    let store = Store::start(store, folder).await?;
+    let broker = kind.start().await?;
+    let faults = if args.calm { Faults::default() } else { Faults { broker: true, ..store.target.faults() } };
+    let namespace = format!("chaos{:x}", time::now());
+    let origin = Some(Origin { kind, url: broker.url(), flaw });
+    let template = Template { store: store.url(), weakness: None, namespace: namespace.clone(), origin };
+    let (fleet, hears) = Fleet::new(folder, template, args.seed)?;
+    let harmed = broker.clone();
+    let mut play = Play {
+        namespace,
+        crew: Crew::start(fleet, hears)?,
+        publisher: Publisher::new(broker.clone(), flaw == Some(Flaw::UnconfirmedPublisher)),
+        broker,
+        resource: Fenced::default(),
+        dice: Dice::new(args.seed, 100),
+        keys: BTreeMap::new(),
+        produced: BTreeSet::new(),
+        sent: 0,
+        of_the_store: Jobs::new(move |harm| store.suffer(harm)),
+        of_the_broker: Jobs::new(move |harm| suffer(&*harmed, harm).map(|()| Done::new(harm))),
+        asking: JoinSet::new(),
+        empty: 0,
+        ended: Vec::new(),
+        peace: args.calm,
+        harms: Harms::default(),
+    };
+    play.start().await?;
+    let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, WORKERS, args.long, faults) };
+    play.harm(harms, args.long).await?;
+    // What is wrong on purpose need not come to an end.
+    play.settle(if flaw.is_some() { PATIENCE / 3 } else { UNHURRIED }).await?;
+    let mut verdict = play.judge(args, faults, began).await?;
+    verdict.find(leftovers::processes().iter().map(|name| format!("D6: a process is left: {name}")));
+    Ok(verdict)
+}
+
+impl Play {
+    async fn start(&mut self) -> anyhow::Result<()> {
+        let ready = async {
+            while !self.crew.is_ready() {
+                let heard = self.crew.hear().await?;
+                self.hear(heard).await?;
+            }
+            anyhow::Ok(())
+        };
+        timeout(PATIENCE, ready).await.context("the workers could not connect")?
+    }
+
+    /// The bad times.
+    async fn harm(&mut self, harms: Vec<(Duration, Harm)>, long: Duration) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let mut harms = harms.into_iter().peekable();
+        let mut next_message = began;
+        while began.elapsed() < long {
+            let now = Instant::now();
+            while let Some((_, harm)) = harms.next_if(|(at, _)| began + *at <= now) {
+                if !self.crew.suffer(harm)? {
+                    let jobs = if harm.is_of_the_broker() { &mut self.of_the_broker } else { &mut self.of_the_store };
+                    jobs.put(harm);
+                }
+            }
+            while next_message <= now {
+                next_message += PACE;
+                self.send();
+            }
+            self.turn(next_message).await?;
+        }
+        Ok(())
+    }
+
+    /// Peace, until there is nothing left to do or nobody could still be patient.
+    async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
+        self.of_the_store.forget();
+        self.of_the_broker.forget();
+        self.peace = true;
+        self.crew.tell_all(&Order::Peace);
+        let until = Instant::now() + patience;
+        let mut look = Instant::now();
+        while Instant::now() < until && (self.is_busy() || self.empty < SURE) {
+            if !self.is_busy() && self.asking.is_empty() && Instant::now() >= look {
+                look = Instant::now() + LOOK;
+                let broker = self.broker.clone();
+                self.asking.spawn_blocking(move || broker.left());
+            }
+            self.turn(until.min(Instant::now() + LOOK / 10)).await?;
+        }
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        let publishing = self.publisher.under_way() > 0;
+        let harmed = !self.of_the_store.is_idle() || !self.of_the_broker.is_idle();
+        publishing || harmed || self.crew.resumed().is_some() || !self.crew.is_ready()
+    }
+
+    /// Everything that is due, and then a wait until something is, or `at_most`.
+    async fn turn(&mut self, at_most: Instant) -> anyhow::Result<()> {
+        self.crew.resume(Instant::now())?;
+        let due = self.crew.resumed().map_or(at_most, |resumed| resumed.min(at_most));
+        tokio::select! {
+            heard = self.crew.hear() => {
+                self.hear(heard?).await?;
+                while let Some(heard) = self.crew.heard() {
+                    self.hear(heard).await?;
+                }
+            }
+            Some(done) = self.of_the_store.done() => self.harms.of_servers(&done?),
+            Some(done) = self.of_the_broker.done() => self.harms.of_servers(&done?),
+            Some(copy) = self.publisher.confirmed() => self.confirmed(&*copy?),
+            Some(left) = self.asking.join_next() => self.empty = if left??.is_empty() { self.empty + 1 } else { 0 },
+            () = sleep_until(due) => {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) {
+        if self.publisher.under_way() >= BACKLOG {
+            return;
+        }
+        self.sent += 1;
+        if self.dice.percent(GARBAGE) {
+            return self.publisher.send(Copy::undecodable(self.sent, &self.dice), Duration::ZERO);
+        }
+        let sent = plan::sent(self.sent, &self.dice);
+        self.keys.insert(self.key(self.sent), sent.message.ends == Ends::FailsForGood);
+        for (copy, number) in Copy::of(&sent, &self.dice).into_iter().zip(1..) {
+            let late = sent.late.filter(|_| number > sent.copies).unwrap_or_default();
+            self.publisher.send(copy, late);
+        }
+    }
+
+    fn key(&self, number: u64) -> String {
+        storage_key(&self.namespace, number)
+    }
+
+    fn confirmed(&mut self, copy: &Copy) {
+        if let Some(number) = copy.key.filter(|number| self.produced.insert(*number)) {
+            let key = self.key(number);
+            self.crew.note(Event::Produced, own(), Some(&key));
+        }
+    }
+
+    async fn hear(&mut self, (id, heard): (u32, Heard)) -> anyhow::Result<()> {
+        let Some(place) = self.crew.place(id) else { return Ok(()) };
+        match heard {
+            Heard::Gone => {
+                if let (id, false) = self.crew.gone(place).await? {
+                    self.ended.push(id);
+                }
+                if self.ended.len() > MANY {
+                    bail!("workers {:?} ended by themselves; their logs say why", self.ended);
+                }
+            }
+            Heard::Nonsense(text) => bail!("worker {id} says what is no news: {text}"),
+            Heard::News(News::Ready) => {
+                let process = &mut self.crew.places[place];
+                process.ready = true;
+                if self.peace {
+                    process.tell(Order::Peace);
+                }
+            }
+            Heard::News(News::Write { effect, key, token, fence }) => {
+                let accepted = self.resource.write(key, token, fence);
+                self.crew.places[place].tell(Order::Wrote { effect, accepted });
+            }
+            // The broker hears of those.
+            Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
+        }
+        Ok(())
+    }
+
+    async fn judge(mut self, args: &Args, faults: Faults, began: Instant) -> anyhow::Result<Verdict> {
+        self.crew.dismiss().await?;
+        if self.sent == 0 {
+            bail!("no message was sent");
+        }
+        let broker = self.broker.clone();
+        let left = tokio::task::spawn_blocking(move || broker.left()).await??;
+        let letters = self.broker.letters().await?;
+        self.harms.pauses = self.crew.pauses;
+        self.harms.dead_letters = letters.len() as u64;
+        let namespace = self.namespace.clone();
+        let key = |number| storage_key(&namespace, number);
+        let produced: Vec<String> = self.produced.iter().map(|number| key(*number)).collect();
+        let expected = judge::Expected { letter: &|copy| self.broker.letter(copy), key: &key };
+        let ledger = &self.publisher.ledger;
+        let history = self.crew.history(&self.resource, produced)?;
+        keep(args, &history)?;
+        let fates = judge::fates(&history);
+        let mut verdict = Verdict::of(args, faults, self.harms, &history, began.elapsed());
+        verdict.find(judge::letters(ledger, &letters, &fates, &expected));
+        verdict.find(judge::burials(&fates, |key| self.keys.get(key).copied().unwrap_or_default()));
+        verdict.find(left.iter().map(|(queue, count)| format!("D5: {count} are left in {queue}")));
+        let unheard = ledger.copies.iter().filter(|(_, (_, confirmed))| !confirmed);
+        verdict.find(unheard.map(|(name, _)| format!("D8: {name} could not be published")));
+        verdict.find(self.ended.iter().map(|id| format!("D7: worker {id} ended by itself; its log says why")));
+        tell(&mut verdict, &history, letters.len() as u64, ledger.resent, args.long.as_secs());
+        Ok(verdict)
+    }
+}
+
+fn storage_key(namespace: &str, number: u64) -> String {
+    // Of a number: never refused.
+    let key = Identity::new(Scene::Mq, "chaos", &number).key(namespace);
+    key.map(|key| key.as_str().to_owned()).unwrap_or_default()
+}
+
+/// What else a run has to have seen.
+fn tell(verdict: &mut Verdict, history: &History, letters: u64, resent: u64, seconds: u64) {
+    let count = |event| history.lines.iter().filter(|line| line.event == event).count() as u64;
+    let some = (seconds / 5).max(1);
+    verdict.tell("published keys", count(Event::Produced), some);
+    verdict.tell("acknowledged", count(Event::Ack), some);
+    verdict.tell("put off", count(Event::Nack), some);
+    verdict.tell("duplicates of what was done", count(Event::ClaimConsumed), some);
+    verdict.tell("duplicates in flight", count(Event::ClaimInflight), some);
+    verdict.tell("dead letters", letters, some);
+    verdict.tell("published again", resent, u64::from(seconds >= 5));
+}

@@ -1,0 +1,138 @@
+//! What lies in the queues at the end, held against what was published and what became of each key.
+use std::collections::{BTreeMap, BTreeSet};
+
+use idempotent_testkit::history::{History, Kind};
+
+use super::broker::Letter;
+use super::publisher::Ledger;
+use crate::worker::RUNS;
+
+/// What became of a key, by the workers' history.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fate {
+    consumed: bool,
+    /// Failed for good, or out of attempts.
+    buried: bool,
+    /// Perhaps buried: nobody has heard how it was put down, and the next answer was that it is.
+    unheard: bool,
+    /// Claims that may have been granted.
+    runs: u32,
+    failed: bool,
+}
+
+pub(super) fn fates(history: &History) -> BTreeMap<&str, Fate> {
+    let mut fates: BTreeMap<&str, Fate> = BTreeMap::new();
+    for line in &history.lines {
+        let Some(key) = &line.key else { continue };
+        let fate = fates.entry(key).or_default();
+        match line.event {
+            Kind::CompleteOk | Kind::ClaimConsumed => fate.consumed = true,
+            Kind::Dead => fate.buried = true,
+            Kind::Failed | Kind::ClaimFailed => (fate.buried, fate.failed) = (true, true),
+            Kind::ReleaseUnknown => fate.unheard = true,
+            Kind::ClaimWon | Kind::ClaimUnknown => fate.runs += 1,
+            _ => {}
+        }
+    }
+    fates
+}
+
+/// The letter that a copy has to be, and the storage key of its number.
+pub(super) struct Expected<'a> {
+    pub(super) letter: &'a dyn Fn(&super::copy::Copy) -> Letter,
+    pub(super) key: &'a dyn Fn(u64) -> String,
+}
+
+/// Each dead letter is what was published, and belongs there; and each that belongs there is there.
+pub(super) fn letters(
+    ledger: &Ledger,
+    letters: &[Letter],
+    fates: &BTreeMap<&str, Fate>,
+    expected: &Expected<'_>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let fate = |number: u64| fates.get((expected.key)(number).as_str()).copied().unwrap_or_default();
+    let mut there = BTreeSet::new();
+    for letter in letters {
+        let sent = letter.copy.as_ref().and_then(|name| ledger.copies.get(name));
+        let Some((copy, _)) = sent else {
+            found.push(format!("D1: a dead letter that nobody sent: {}", letter.content));
+            continue;
+        };
+        let whole = (expected.letter)(copy);
+        if *letter != whole {
+            found.push(format!("D1: the dead letter {} is {}, and was {}", copy.name, letter.content, whole.content));
+        }
+        if copy.key.map(&fate).is_some_and(|fate| !fate.buried && !fate.unheard) {
+            found.push(format!("D2: {} was put aside, and its key is neither failed nor dead", copy.name));
+        }
+        there.insert(copy.name.as_str());
+    }
+    for (name, (copy, confirmed)) in &ledger.copies {
+        let belongs = copy.key.is_none_or(|number| fate(number).buried && !fate(number).consumed);
+        if *confirmed && belongs && !there.contains(name.as_str()) {
+            found.push(format!("D3: {name} had to be put aside, and lies nowhere"));
+        }
+    }
+    found
+}
+
+/// A key is buried for a reason: its handler says so, or it has had all its runs.
+pub(super) fn burials(fates: &BTreeMap<&str, Fate>, fails_for_good: impl Fn(&str) -> bool) -> Vec<String> {
+    let early = fates.iter().filter(|(key, fate)| {
+        let said = fate.failed && fails_for_good(key);
+        fate.buried && !said && (fate.failed || fate.runs < RUNS)
+    });
+    early.map(|(key, fate)| format!("D4: {key} was given up after {} of {RUNS} runs", fate.runs)).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::copy::Copy;
+    use super::*;
+
+    fn copy(name: &str, key: Option<u64>) -> Copy {
+        Copy { name: name.to_owned(), id: "i".to_owned(), key, body: b"b".to_vec(), trace: vec![255] }
+    }
+
+    fn letter(copy: &Copy) -> Letter {
+        Letter { copy: Some(copy.name.clone()), content: format!("{:?}", copy.body) }
+    }
+
+    /// Key 1 is dead, key 2 consumed, and of key 3 nobody has heard; what the judge finds where these lie among the dead letters.
+    fn judged(lie: &[Letter]) -> Vec<String> {
+        let copies = [copy("1.0", Some(1)), copy("2.0", Some(2)), copy("3.0", Some(3)), copy("garbage", None)];
+        let copies = copies.map(|copy| (copy.name.clone(), (Arc::new(copy), true)));
+        let ledger = Ledger { copies: copies.into(), resent: 0 };
+        let dead = Fate { buried: true, runs: RUNS, ..Fate::default() };
+        let unheard = Fate { unheard: true, ..Fate::default() };
+        let fates = BTreeMap::from([("k1", dead), ("k2", Fate { consumed: true, ..Fate::default() }), ("k3", unheard)]);
+        let expected = Expected { letter: &letter, key: &|number| format!("k{number}") };
+        letters(&ledger, lie, &fates, &expected).into_iter().map(|found| found[..2].to_owned()).collect()
+    }
+
+    #[test]
+    fn a_dead_letter_is_missing_or_altered_or_out_of_place_and_nothing_else_is_found() {
+        let [dead, garbage] = [letter(&copy("1.0", Some(1))), letter(&copy("garbage", None))];
+        let altered = Letter { content: "other".to_owned(), ..dead.clone() };
+        let unknown = Letter { copy: None, ..dead.clone() };
+        let alive = letter(&copy("2.0", Some(2)));
+        assert_eq!(judged(&[dead.clone(), garbage.clone(), dead.clone()]), Vec::<String>::new());
+        assert_eq!(judged(std::slice::from_ref(&dead)), ["D3"]);
+        assert_eq!(judged(&[altered, garbage.clone()]), ["D1"]);
+        assert_eq!(judged(&[unknown, garbage.clone()]), ["D1", "D3"]);
+        assert_eq!(judged(&[dead.clone(), garbage.clone(), alive]), ["D2"]);
+        assert_eq!(judged(&[dead, garbage, letter(&copy("3.0", Some(3)))]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_key_that_was_given_up_early_is_found() {
+        let fate = |runs, failed| Fate { buried: true, runs, failed, ..Fate::default() };
+        let early = |fate, for_good| burials(&BTreeMap::from([("k", fate)]), |_| for_good).len();
+        assert_eq!((early(fate(RUNS, false), false), early(fate(RUNS - 1, false), false)), (0, 1));
+        assert_eq!((early(fate(1, true), true), early(fate(RUNS, true), false)), (0, 1));
+    }
+}

@@ -1,0 +1,171 @@
+//! RabbitMQ.
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use idempotent::Micros;
+use idempotent::mq::{Delivery, Received, Retry, Settlement, Source};
+use idempotent::rabbitmq::{Outgoing, PublishErrorKind, Publisher, Queue, RabbitSource, Route};
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::RabbitServer;
+use lapin::options::BasicGetOptions;
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Connection, ConnectionProperties};
+
+use super::broker::{Broker, Letter, QUEUE};
+use super::copy::Copy;
+
+#[derive(Debug)]
+pub(super) struct Rabbit {
+    // Dropped in this order.
+    publisher: Publisher,
+    proxy: Proxy,
+    server: RabbitServer,
+}
+
+const MARK: &str = "x-idempotent-";
+const MEDIA_TYPE: &str = "application/json";
+/// What is left on what is read by us.
+const COUNT: &str = "x-delivery-count";
+/// Of retries: those of the schedule, of what is in flight, and of a store that is down for some seconds.
+const DELAYS_MS: [u64; 7] = [100, 200, 500, 1_000, 2_000, 3_000, 5_000];
+/// For an answer.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What waits for its retry beside a classic queue can be lost with its node; beside a quorum queue it must not.
+fn queue() -> Queue {
+    Queue::quorum(QUEUE)
+}
+
+pub(super) fn source(url: &str) -> anyhow::Result<RabbitSource> {
+    Ok(RabbitSource::builder(url, queue()).build()?)
+}
+
+/// A dead letter as it must not be.
+pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
+    let letter = Outgoing::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
+    Ok(Publisher::builder(url).build()?.publish(&Route::queue(format!("{QUEUE}.dead")), &letter).await?)
+}
+
+impl Rabbit {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let server = tokio::task::spawn_blocking(RabbitServer::start).await.context("RabbitMQ does not start")?;
+        let proxy = Proxy::start(&server.address()).await;
+        let url = url(&proxy);
+        declare(&url).await.context("RabbitMQ does not get ready")?;
+        let publisher = Publisher::builder(&url).confirm_within(SOON).give_up_after(SOON * 2).build()?;
+        Ok(Self { publisher, proxy, server })
+    }
+}
+
+/// All queues that a run may need. A quorum queue that is declared a moment before its only node is killed does not come
+/// back, with all that was confirmed in it: that is the broker's own affair, and not what is put to the test.
+async fn declare(url: &str) -> anyhow::Result<()> {
+    let mut source = source(url)?;
+    source.declare().await?;
+    let (publisher, settler) = (Publisher::builder(url).build()?, source.settler());
+    for _ in DELAYS_MS {
+        publisher.publish(&Route::queue(QUEUE), &Outgoing::with_random_id("")?).await?;
+    }
+    let mut delays = DELAYS_MS.into_iter();
+    // Each once to be put off, and once more when it is back.
+    let mut left = DELAYS_MS.len() * 2;
+    while left > 0 {
+        let Received::Deliveries(deliveries) = source.receive(left).await? else { bail!("the channel is gone") };
+        for (delivery, tag) in deliveries {
+            left = left.saturating_sub(1);
+            let put_off = delays.next().map(|ms| Retry::after(Duration::from_millis(ms), Micros(0)));
+            let settlement = put_off.map_or(Settlement::Ack, Settlement::Retry);
+            settler.settle(&delivery, &tag, &settlement).await?;
+        }
+    }
+    source.close().await;
+    Ok(())
+}
+
+fn url(proxy: &Proxy) -> String {
+    format!("amqp://guest:guest@{}/%2f", proxy.address())
+}
+
+#[async_trait]
+impl Broker for Rabbit {
+    fn url(&self) -> String {
+        url(&self.proxy)
+    }
+
+    async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
+        let outgoing = Outgoing::new(&copy.id, copy.body.clone())
+            .header("copy", copy.name.as_str())
+            .header("trace", copy.trace.clone())
+            .content_type(MEDIA_TYPE)
+            .correlation_id(&copy.id);
+        match self.publisher.publish(&Route::queue(QUEUE), &outgoing).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == PublishErrorKind::Refused => Err(error.into()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn letter(&self, copy: &Copy) -> Letter {
+        let mut headers = FieldTable::default();
+        headers.insert("copy".into(), AMQPValue::LongString(copy.name.as_str().into()));
+        headers.insert("trace".into(), AMQPValue::ByteArray(copy.trace.as_slice().into()));
+        let properties = BasicProperties::default()
+            .with_message_id(copy.id.as_str().into())
+            .with_headers(headers)
+            .with_content_type(MEDIA_TYPE.into())
+            .with_correlation_id(copy.id.as_str().into())
+            .with_delivery_mode(2);
+        letter(&copy.body, properties)
+    }
+
+    fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
+        let listed = self.server.ctl(&["list_queues", "--no-table-headers", "name", "messages"]);
+        let rows = listed.lines().map(|row| {
+            let (name, messages) = row.split_once('\t').with_context(|| format!("a queue is listed as {row:?}"))?;
+            Ok((name.to_owned(), messages.trim().parse()?))
+        });
+        let rows = rows.collect::<anyhow::Result<Vec<(String, u64)>>>()?;
+        Ok(rows.into_iter().filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect())
+    }
+
+    async fn letters(&self) -> anyhow::Result<Vec<Letter>> {
+        let connection = Connection::connect(&self.server.url(), ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        let mut letters = Vec::new();
+        let name = format!("{QUEUE}.dead");
+        while let Some(found) = channel.basic_get(name.as_str().into(), BasicGetOptions { no_ack: true }).await? {
+            let found = found.delivery;
+            letters.push(letter(&found.data, found.properties));
+        }
+        Ok(letters)
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn pause(&self) {
+        self.server.pause();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+
+    fn crash(&self) {
+        self.server.kill();
+        self.server.restart();
+    }
+}
+
+fn letter(body: &[u8], properties: BasicProperties) -> Letter {
+    let mut headers = properties.headers().as_ref().map(|headers| headers.inner().clone()).unwrap_or_default();
+    headers.retain(|name, _| !name.as_str().starts_with(MARK) && name.as_str() != COUNT);
+    let copy = match headers.get("copy") {
+        Some(AMQPValue::LongString(name)) => Some(name.to_string()),
+        _ => None,
+    };
+    let rest = properties.with_headers(headers.into());
+    Letter { copy, content: format!("{} {rest:?}", body.escape_ascii()) }
+}

@@ -1,0 +1,148 @@
+//! RocketMQ.
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use idempotent::mq::{Delivery, Received, Settlement, Source};
+use idempotent::rocketmq::{Outgoing, PublishErrorKind, Publisher, RocketSource};
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::RocketServer;
+use tokio::time::timeout;
+
+use super::broker::{Broker, Letter, QUEUE};
+use super::copy::Copy;
+
+#[derive(Debug)]
+pub(super) struct Rocket {
+    // Dropped in this order.
+    publisher: Publisher,
+    proxy: Proxy,
+    server: RocketServer,
+}
+
+const GROUP: &str = "billing";
+const RETRIES: &str = "billing-retry";
+const DEAD: &str = "billing-dead";
+const MARK: &str = "x-idempotent-";
+/// Of the broker: those that a run has time for.
+const DELAYS: &str = "1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 20s 30s 1m 2m 3m 4m 5m 6m";
+const LEVELS: u32 = 18;
+/// Some for each worker.
+const QUEUES: u32 = 8;
+/// Where everybody but the judge is told that the broker is.
+const IN_FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// For a publisher to go on trying.
+const SOON: Duration = Duration::from_secs(4);
+/// For a reader to get the next of the letters that are there; it takes its time to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The URL is the name server's address.
+pub(super) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
+    Ok(RocketSource::builder(name_server, QUEUE, GROUP).delay_levels(DELAYS).build()?)
+}
+
+/// A dead letter as it must not be.
+pub(super) async fn bury_bare(name_server: &str, delivery: &Delivery) -> anyhow::Result<()> {
+    let letter = Outgoing::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
+    Ok(Publisher::builder(name_server).build()?.publish(DEAD, &letter).await?)
+}
+
+impl Rocket {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let started = tokio::task::spawn_blocking(|| RocketServer::behind(IN_FRONT, DELAYS)).await;
+        let server = started.context("RocketMQ does not start")?;
+        let direct: SocketAddr = server.address().parse()?;
+        let proxy = Proxy::start_at((IN_FRONT, direct.port()).into(), &server.address()).await;
+        source(&server.name_server())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
+        let publisher = Publisher::builder(server.name_server()).give_up_after(SOON).build()?;
+        Ok(Self { publisher, proxy, server })
+    }
+}
+
+#[async_trait]
+impl Broker for Rocket {
+    fn url(&self) -> String {
+        self.server.name_server()
+    }
+
+    async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
+        let outgoing = Outgoing::new(&copy.id, copy.body.clone())
+            .key(&copy.id)
+            .header("copy", copy.name.as_str())
+            .header("trace", copy.trace.clone());
+        match self.publisher.publish(QUEUE, &outgoing).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == PublishErrorKind::Refused => Err(error.into()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn letter(&self, copy: &Copy) -> Letter {
+        let headers = [("copy", copy.name.as_bytes()), ("trace", copy.trace.as_slice())];
+        letter(&copy.body, Some(&copy.id), Some(&copy.id), headers.into_iter())
+    }
+
+    fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
+        let server = &self.server;
+        // What waits for its delay comes into the topic for retries: looked at in this order, none is missed.
+        let counts = [
+            (QUEUE, server.backlog(QUEUE, GROUP)),
+            ("delayed", (1..=LEVELS).map(|level| server.delayed(level)).sum()),
+            (RETRIES, server.backlog(RETRIES, GROUP)),
+        ];
+        Ok(counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect())
+    }
+
+    async fn letters(&self) -> anyhow::Result<Vec<Letter>> {
+        let there = usize::try_from(self.server.published(DEAD))?;
+        let mut source = RocketSource::builder(self.server.name_server(), DEAD, "judge").build()?;
+        let settler = source.settler();
+        let mut letters = Vec::new();
+        while letters.len() < there {
+            let received = timeout(PATIENCE, source.receive(there)).await;
+            let received =
+                received.with_context(|| format!("{} of {there} dead letters can be read", letters.len()))?;
+            let Received::Deliveries(deliveries) = received? else { bail!("the topic is gone") };
+            for (delivery, tag) in deliveries {
+                let headers = delivery.headers.iter();
+                letters.push(letter(&delivery.body, delivery.id.as_deref(), delivery.business_key.as_deref(), headers));
+                settler.settle(&delivery, &tag, &Settlement::Ack).await?;
+            }
+        }
+        source.close().await;
+        Ok(letters)
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn pause(&self) {
+        self.server.pause();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+
+    fn crash(&self) {
+        self.server.kill();
+        self.server.restart();
+    }
+}
+
+fn letter<'a>(
+    body: &[u8],
+    id: Option<&str>,
+    key: Option<&str>,
+    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
+) -> Letter {
+    let mut kept: Vec<_> = headers.filter(|(name, _)| !name.starts_with(MARK)).collect();
+    kept.sort_unstable();
+    let copy = kept.iter().find(|(name, _)| *name == "copy");
+    let copy = copy.and_then(|(_, name)| String::from_utf8(name.to_vec()).ok());
+    let text = kept.iter().map(|(name, value)| format!("{name}={}", value.escape_ascii()));
+    let headers = text.collect::<Vec<_>>().join(" ");
+    Letter { copy, content: format!("{} id={id:?} key={key:?} {headers}", body.escape_ascii()) }
+}

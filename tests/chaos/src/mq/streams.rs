@@ -1,0 +1,178 @@
+//! A Redis stream.
+use std::time::Duration;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use idempotent::mq::Delivery;
+use idempotent::redis_streams::{Start, StreamsSource};
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::{RedisServer, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client};
+use tokio::sync::Mutex;
+
+use super::broker::{Broker, Letter, QUEUE};
+use super::copy::Copy;
+
+pub(super) struct Streams {
+    // Dropped in this order.
+    line: Mutex<Option<MultiplexedConnection>>,
+    proxy: Proxy,
+    server: RedisServer,
+}
+
+const GROUP: &str = "billing";
+const DEAD: &str = "orders:dead";
+const MARK: &str = "idempotent-";
+/// For an answer.
+const SOON: Duration = Duration::from_secs(2);
+/// What a killed worker held is somebody else's this much later.
+const MIN_IDLE: Duration = Duration::from_secs(2);
+
+/// Once the server can be reached.
+pub(super) async fn source(url: &str) -> StreamsSource {
+    loop {
+        let source =
+            StreamsSource::builder(url, QUEUE, GROUP).declare(Start::Beginning).min_idle(MIN_IDLE).id_field("id");
+        match source.connect().await {
+            Ok(source) => return source,
+            Err(error) => eprintln!("no stream: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// A dead letter as it must not be.
+pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
+    let mut line = connect(url).await?;
+    let mut add = redis::cmd("XADD");
+    add.arg(DEAD).arg("*").arg("body").arg(&delivery.body);
+    Ok(add.exec_async(&mut line).await?)
+}
+
+async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(SOON)).set_response_timeout(Some(SOON));
+    Ok(Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+impl Streams {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let started = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start()).await;
+        let server = started.context("Redis does not start")?;
+        let proxy = Proxy::start(&server.address()).await;
+        server.command(&["XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM"]);
+        Ok(Self { line: Mutex::new(None), proxy, server })
+    }
+
+    async fn line(&self) -> anyhow::Result<MultiplexedConnection> {
+        let mut line = self.line.lock().await;
+        if let Some(line) = &*line {
+            return Ok(line.clone());
+        }
+        Ok(line.insert(connect(&self.url()).await?).clone())
+    }
+
+    /// What a list of names and values says of this name.
+    fn info(answer: &Value, name: &str) -> String {
+        let pairs = answer.items().chunks_exact(2);
+        pairs.filter(|pair| pair[0].text() == name).map(|pair| pair[1].text()).next().unwrap_or_default()
+    }
+}
+
+/// Name by name, one of them twice.
+fn fields(copy: &Copy) -> [(&'static str, &[u8]); 6] {
+    let id = copy.id.as_bytes();
+    [
+        ("id", id),
+        ("body", &copy.body),
+        ("copy", copy.name.as_bytes()),
+        ("trace", &copy.trace),
+        ("again", b"1"),
+        ("again", b""),
+    ]
+}
+
+#[async_trait]
+impl Broker for Streams {
+    fn url(&self) -> String {
+        self.proxy.url()
+    }
+
+    async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
+        let Ok(mut line) = self.line().await else { return Ok(false) };
+        let mut add = redis::cmd("XADD");
+        add.arg(QUEUE).arg("*");
+        for (name, value) in fields(copy) {
+            add.arg(name).arg(value);
+        }
+        let added = add.exec_async(&mut line).await.is_ok();
+        if !added {
+            *self.line.lock().await = None;
+        }
+        Ok(added)
+    }
+
+    fn letter(&self, copy: &Copy) -> Letter {
+        letter(fields(copy).map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).to_vec())
+    }
+
+    fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
+        let pending = self.server.command(&["XPENDING", QUEUE, GROUP]);
+        let pending = pending.items().first().and_then(Value::integer).context("XPENDING does not count")?;
+        let groups = self.server.command(&["XINFO", "GROUPS", QUEUE]);
+        let group = groups.items().first().context("the group is gone")?;
+        let read = Self::info(group, "last-delivered-id");
+        let last = Self::info(&self.server.command(&["XINFO", "STREAM", QUEUE]), "last-generated-id");
+        let pending = ("pending".to_owned(), u64::try_from(pending)?);
+        let unread = ("unread".to_owned(), u64::from(read != last));
+        Ok([pending, unread].into_iter().filter(|(_, count)| *count > 0).collect())
+    }
+
+    async fn letters(&self) -> anyhow::Result<Vec<Letter>> {
+        let entries = self.server.command(&["XRANGE", DEAD, "-", "+"]);
+        let letters = entries.items().iter().map(|entry| {
+            let fields = entry.items().get(1).context("an entry without fields")?;
+            let pairs = fields.items().chunks_exact(2).map(|pair| (bytes(&pair[0]), bytes(&pair[1])));
+            Ok(letter(pairs.collect()))
+        });
+        letters.collect()
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn pause(&self) {
+        self.server.pause();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+
+    fn crash(&self) {
+        self.server.kill();
+        self.server.restart();
+    }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Bytes(bytes) => bytes.clone(),
+        other => other.text().into_bytes(),
+    }
+}
+
+fn letter(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Letter {
+    let copy = fields.iter().find(|(name, _)| name == b"copy");
+    let copy = copy.and_then(|(_, name)| String::from_utf8(name.clone()).ok());
+    let kept = fields.iter().filter(|(name, _)| !name.starts_with(MARK.as_bytes()));
+    let text = kept.map(|(name, value)| format!("{}={}", name.escape_ascii(), value.escape_ascii()));
+    Letter { copy, content: text.collect::<Vec<_>>().join(" ") }
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streams").field("server", &self.server).finish_non_exhaustive()
+    }
+}

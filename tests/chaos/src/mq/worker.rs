@@ -1,0 +1,114 @@
+//! A worker that consumes: a process with a consumer on the broker's adapter, until its stdin ends or it is killed.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::mq::{Consumer, Delivery, KeyFrom, Message, Messages, Schedule, Source, Verdict};
+use idempotent::{Executor, OnLeaseLost, Policy, Scene};
+use tokio::sync::{mpsc, oneshot};
+
+use super::broker::Kind;
+#[cfg(feature = "rocketmq")]
+use super::rocket;
+use super::told::{Desk, Told};
+use super::{rabbit, streams};
+use crate::dice::Dice;
+use crate::wire::{self, News, Order, Origin, Start};
+use crate::worker::{Hands, Orders, next, policy};
+
+/// Short, so that a run of seconds sees many of them end.
+const LEASE: Duration = Duration::from_millis(1_500);
+/// For handlers, once stdin has ended: nothing runs then.
+const GRACE: Duration = Duration::from_secs(5);
+const HANDLERS: usize = 8;
+
+/// Consumes until stdin ends.
+pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut orders: Orders) -> anyhow::Result<()> {
+    let origin = start.origin.clone().context("no broker is named")?;
+    let hands = Arc::new(Hands::start(start, news).await?);
+    let desk = Arc::new(Desk {
+        hands: hands.clone(),
+        namespace: start.namespace.clone(),
+        origin,
+        // Another one than that of its store.
+        dice: Dice::new(start.seed, 1_000_000 + u64::from(start.worker)),
+        peace: AtomicBool::new(false),
+        doomed: std::sync::Mutex::default(),
+    });
+    let (stop, stopped) = oneshot::channel();
+    let mut consuming = tokio::spawn(consume(desk.clone(), stopped));
+    loop {
+        tokio::select! {
+            order = next(&mut orders) => match order? {
+                Some(Order::Wrote { effect, accepted }) => hands.wrote(effect, accepted),
+                Some(Order::Peace) => desk.peace.store(true, Ordering::Relaxed),
+                // Deliveries come from the broker.
+                Some(Order::Deliver { .. } | Order::Buried { .. }) => {}
+                None => break,
+            },
+            ended = &mut consuming => return ended?.context("the consumer ended by itself"),
+        }
+    }
+    drop(stop);
+    consuming.await?
+}
+
+async fn consume(desk: Arc<Desk>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
+    let url = desk.origin.url.clone();
+    match desk.origin.kind {
+        Kind::Rabbitmq => run(rabbit::source(&url)?, desk, stop).await,
+        Kind::RedisStreams => run(streams::source(&url).await, desk, stop).await,
+        #[cfg(feature = "rocketmq")]
+        Kind::Rocketmq => run(rocket::source(&url)?, desk, stop).await,
+    }
+}
+
+async fn run<S: Source>(inner: S, desk: Arc<Desk>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
+    let executor =
+        Executor::builder(desk.hands.store.clone()).namespace(&*desk.namespace).policy(Scene::Mq, policy()).build()?;
+    // Some let a run that has lost its lease go on, and try to complete.
+    let lost = if desk.hands.id.is_multiple_of(2) { OnLeaseLost::Finish } else { OnLeaseLost::Abort };
+    let handling = desk.clone();
+    let handling = Messages::<wire::Message>::json()
+        .keyed(KeyFrom::body("key", |message: &wire::Message| message.key))
+        .policy(Policy::new().lease(LEASE).on_lease_lost(lost))
+        .fingerprint_body()
+        .run(move |message| handling.clone().handle(message));
+    let consumer = Consumer::builder(Told { inner, desk: desk.clone() }, "chaos", &executor)
+        .concurrency(HANDLERS)
+        .grace(GRACE)
+        .schedule(Schedule::exponential(Duration::from_millis(100), Duration::from_secs(1)).jitter(20))
+        .build(handling)?;
+    desk.hands.tell(News::Ready);
+    let stopped = async {
+        // Dropped, it means the same.
+        let _ = stop.await;
+    };
+    let counts = consumer.run(stopped).await?;
+    eprintln!("worker {}: {counts:?}", desk.hands.id);
+    Ok(())
+}
+
+impl Desk {
+    async fn handle(self: Arc<Self>, message: Message<wire::Message>) -> Verdict {
+        let again = || Verdict::Again { after: None, error: "asked to fail".into() };
+        let Some(key) = self.key(message.body.key) else { return again() };
+        let dies = self.doom_of(&key);
+        match self.hands.handle(&key, &message.body, dies).await {
+            Ok(_) => Verdict::Done,
+            Err(failure) if failure.is_for_good() => Verdict::Never { reason: "asked to fail for good".into() },
+            Err(_) => again(),
+        }
+    }
+}
+
+/// A dead letter as it must not be.
+pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::Result<()> {
+    match origin.kind {
+        Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
+        Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
+        #[cfg(feature = "rocketmq")]
+        Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
+    }
+}

@@ -1,0 +1,6 @@
+//! Short runs of the real thing: what it shows, what it refuses, and how it ends.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+mod brokers;
+mod command;
+mod inbox;
+mod stores;

@@ -1,0 +1,72 @@
+//! Stores, whose deliveries come from the harness.
+use idempotent_chaos::weakness::WEAKNESSES;
+use idempotent_testkit::history::{History, Kind};
+
+use crate::command::{chaos, holds, run, said, violated};
+
+#[test]
+fn killed_and_stopped_workers_on_one_file_break_no_invariant() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let closing = holds(&["sqlite", "--seconds", "4", "--seed", "3", "--history", file.to_str().unwrap()]);
+    assert_eq!(closing["name"].as_str(), Some("sqlite"));
+    let history: History = std::fs::read_to_string(file).unwrap().parse().unwrap();
+    let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
+    assert_eq!(closing["kills"].as_u64(), Some(count(Kind::Crash)));
+    assert_eq!(count(Kind::Produced), count(Kind::EffectTruth));
+}
+
+#[test]
+fn cut_connections_flushed_scripts_stops_and_crashes_of_one_redis_break_no_invariant() {
+    let closing = holds(&["redis", "--topology", "single", "--seconds", "6", "--seed", "3"]);
+    assert!(closing["cuts"].as_u64() > Some(0), "{closing}");
+}
+
+#[test]
+fn a_replaced_primary_breaks_no_invariant() {
+    let closing = holds(&["redis", "--seconds", "6", "--seed", "3"]);
+    assert_eq!(closing["failovers"].as_u64(), Some(1), "{closing}");
+}
+
+#[test]
+fn a_takeover_before_the_lease_is_over_is_found() {
+    let found = violated(&["redis", "--topology", "single", "--seconds", "4", "--weakness", "early-takeover"]);
+    assert!(found.contains("I1"), "{found:?}");
+}
+
+/// By `cargo xtask soak chaos`.
+#[test]
+#[ignore = "takes minutes"]
+fn each_weakness_is_found() {
+    for weakness in WEAKNESSES {
+        for seed in ["1", "2"] {
+            let topology = ["redis", "--topology", "single", "--seconds", "10", "--seed", seed];
+            let found = violated(&[&topology[..], &["--weakness", weakness.name]].concat());
+            println!("{} with seed {seed}: {found:?}", weakness.name);
+        }
+    }
+}
+
+/// By `cargo xtask soak chaos`.
+#[test]
+#[ignore = "takes minutes"]
+fn a_minute_on_each_topology_breaks_no_invariant() {
+    for topology in ["single", "sentinel", "cluster"] {
+        println!("{topology}: {}", holds(&["redis", "--topology", topology, "--seed", "11"]));
+    }
+}
+
+#[test]
+fn a_run_without_faults_is_refused_as_vacuous() {
+    let (output, closing) = run(&["sqlite", "--seconds", "1", "--calm"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("vacuous, a run like this proves nothing: 0 kills"), "{}", said(&output));
+    assert_eq!(closing.unwrap()["violations"].as_u64(), Some(0));
+}
+
+#[test]
+fn what_is_not_understood_starts_nothing() {
+    let (output, closing) = chaos(&["redis", "--minutes", "3"]);
+    assert_eq!((output.status.code(), closing), (Some(2), None));
+    assert!(said(&output).contains("unknown argument `--minutes`"), "{}", said(&output));
+}

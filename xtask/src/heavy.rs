@@ -1,0 +1,50 @@
+//! What takes minutes to build and is a part of the tree all the same: RocketMQ's client. `test` and `check` leave it out,
+//! `test extras` has all of it.
+use std::error::Error;
+
+use serde_json::Value;
+
+use crate::tools::cargo;
+
+/// The package that needs it.
+pub(crate) const PACKAGE: &str = "idempotent-rocketmq";
+/// The facade's feature that brings it.
+pub(crate) const FEATURE: &str = "rocketmq";
+
+/// cargo's arguments for the workspace without it, and with all other features.
+pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
+    let features = packages()?.iter().flat_map(features_of).collect::<Vec<_>>().join(",");
+    Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
+}
+
+/// As cargo describes them.
+pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
+    let output = cargo(&["metadata", "--locked", "--no-deps", "--format-version", "1"])?.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(metadata["packages"].as_array().ok_or("cargo metadata without packages")?.clone())
+}
+
+/// `package/feature`, without those that bring it.
+fn features_of(package: &Value) -> Vec<String> {
+    let name = package["name"].as_str().unwrap_or_default();
+    let features = package["features"].as_object().into_iter().flat_map(serde_json::Map::keys);
+    let others = features.filter(|feature| name != PACKAGE && *feature != FEATURE);
+    others.map(|feature| format!("{name}/{feature}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_brings_the_client_is_left_out() {
+        let facade = json!({"name": "facade", "features": {"default": [], "redis": [], "rocketmq": []}});
+        assert_eq!(features_of(&facade), ["facade/default", "facade/redis"]);
+        assert!(features_of(&json!({"name": PACKAGE, "features": {"any": []}})).is_empty());
+    }
+}

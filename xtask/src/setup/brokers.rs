@@ -1,0 +1,73 @@
+//! RocketMQ's name server and broker, built out of published crates: Debian has no package of them.
+use std::error::Error;
+use std::path::PathBuf;
+
+use crate::tools::{Done, capture, cargo, stream, target};
+
+/// A program, the crate that it is built of, and how.
+const PROGRAMS: [(&str, &str, &[&str]); 2] = [
+    // Without TLS, which would bring a library in C.
+    ("rocketmq-namesrv-rust", "rocketmq-namesrv", &["--no-default-features"]),
+    // It does not build without the one feature it has by default.
+    ("rocketmq-broker-rust", "rocketmq-broker", &[]),
+];
+/// As the client of `idempotent-rocketmq`.
+const VERSION: &str = "1.0.0";
+
+/// Where the programs are, once [`all`] was there.
+pub(crate) fn bin() -> Result<PathBuf, Box<dyn Error>> {
+    Ok(folder()?.join("bin"))
+}
+
+fn folder() -> Result<PathBuf, Box<dyn Error>> {
+    Ok(target()?.join("brokers"))
+}
+
+/// Builds them into the target folder. Does nothing where they are there: cargo notes what it has installed. Needs the
+/// network, and minutes.
+pub(crate) fn all() -> Done {
+    if !are_there()? {
+        let folder = folder()?;
+        println!("xtask setup: building RocketMQ {VERSION} into {}, which takes minutes", folder.display());
+        for (_, package, how) in PROGRAMS {
+            let mut command = cargo(&["install", "--debug", "--locked", "--quiet"])?;
+            command.args(how).arg(format!("{package}@{VERSION}")).arg("--root").arg(&folder);
+            // Away from what this workspace is built of; nobody debugs them.
+            command.env("CARGO_TARGET_DIR", folder.join("build")).env("CARGO_PROFILE_DEV_DEBUG", "0");
+            if !stream(&mut command, |_| ())?.success() {
+                return Ok(false);
+            }
+        }
+        // Gigabytes that nobody needs any more.
+        std::fs::remove_dir_all(folder.join("build"))?;
+    }
+    println!("xtask setup: found RocketMQ {VERSION} in {}", bin()?.display());
+    are_there()
+}
+
+/// Both, and of this version.
+fn are_there() -> Done {
+    let bin = bin()?;
+    if !PROGRAMS.iter().all(|(program, ..)| bin.join(program).is_file()) {
+        return Ok(false);
+    }
+    let (status, listed) = capture(cargo(&["install", "--list", "--root"])?.arg(folder()?))?;
+    Ok(status.success() && are_listed(&listed))
+}
+
+fn are_listed(list: &str) -> bool {
+    PROGRAMS.iter().all(|(_, package, _)| list.lines().any(|line| line == format!("{package} v{VERSION}:")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_another_version_are_built_anew() {
+        let list = "rocketmq-broker v1.0.0:\n    rocketmq-broker-rust\nrocketmq-namesrv v1.0.0:\n    x\n";
+        assert!(are_listed(list));
+        assert!(!are_listed(&list.replace("broker v1.0.0", "broker v0.9.0")));
+        assert!(!are_listed(""));
+    }
+}

@@ -1,0 +1,105 @@
+//! One test binary that cargo has built, and how cargo would run it.
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, iter};
+
+use serde_json::Value;
+
+use crate::tools::capture;
+
+/// Of one target of one package.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Binary {
+    pub(super) package: String,
+    /// As cargo names it: `lib`, `test`, `bin`, `example`.
+    pub(super) kind: String,
+    pub(super) target: String,
+    version: String,
+    executable: PathBuf,
+    /// The package's, where its tests expect to be.
+    folder: PathBuf,
+}
+
+impl Binary {
+    /// Out of cargo's message about an artifact; `None` where that is no test.
+    pub(super) fn of(message: &Value) -> Option<Self> {
+        let text = |pointer| message.pointer(pointer).and_then(Value::as_str);
+        let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
+        let manifest = PathBuf::from(text("/manifest_path")?);
+        let (package, version) = name(text("/package_id")?);
+        is_test.then_some(Self {
+            package: package.to_owned(),
+            kind: text("/target/kind/0")?.to_owned(),
+            target: text("/target/name")?.to_owned(),
+            version: version.to_owned(),
+            executable: text("/executable")?.into(),
+            folder: manifest.parent()?.to_owned(),
+        })
+    }
+
+    /// What is told of it, with the command that runs it alone.
+    pub(super) fn title(&self) -> String {
+        let Self { package, kind, target, .. } = self;
+        match kind.as_str() {
+            "test" | "bin" | "example" => format!("cargo test -p {package} --{kind} {target}"),
+            _ => format!("cargo test -p {package} --lib"),
+        }
+    }
+
+    /// In its package's folder, with what cargo tells a test that it runs.
+    pub(super) fn command(&self, libraries: &str) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).stdin(Stdio::null()).env("CARGO_TERM_COLOR", "never");
+        command.env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_MANIFEST_PATH", self.folder.join("Cargo.toml"));
+        command.env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
+        // A macro crate's own tests are linked to the compiler.
+        command.env("LD_LIBRARY_PATH", libraries);
+        command
+    }
+}
+
+/// Where the compiler's libraries are, before what the environment has.
+pub(super) fn libraries() -> Result<String, Box<dyn Error>> {
+    let (status, root) = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
+    if !status.success() {
+        return Err(format!("`rustc --print sysroot`: {root}").into());
+    }
+    let all = iter::once(format!("{}/lib", root.trim())).chain(env::var("LD_LIBRARY_PATH"));
+    Ok(all.collect::<Vec<_>>().join(":"))
+}
+
+/// Name and version: `path+file:///somewhere/idempotent-core#0.1.0` is idempotent-core.
+pub(super) fn name(package_id: &str) -> (&str, &str) {
+    let (place, version) = package_id.rsplit_once('#').unwrap_or((package_id, ""));
+    version.split_once('@').unwrap_or((place.rsplit('/').next().unwrap_or(place), version))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_test_is_told_from_other_artifacts_and_runs_in_its_package() {
+        let artifact = |test| {
+            json!({"reason": "compiler-artifact", "package_id": "path+file:///x/core#0.1.0",
+                "manifest_path": "/x/core/Cargo.toml", "target": {"kind": ["test"], "name": "laws"},
+                "profile": {"test": test}, "executable": "/x/target/laws-1"})
+        };
+        assert_eq!(Binary::of(&artifact(false)), None);
+        let binary = Binary::of(&artifact(true)).unwrap();
+        assert_eq!(binary.title(), "cargo test -p core --test laws");
+        let command = binary.command("/lib");
+        assert_eq!(command.get_current_dir(), Some("/x/core".as_ref()));
+        assert!(command.get_envs().any(|(name, value)| name == "CARGO_PKG_VERSION" && value == Some("0.1.0".as_ref())));
+    }
+
+    #[test]
+    fn a_package_is_named_by_its_name_or_its_folder() {
+        assert_eq!(name("path+file:///x/idempotent-core#0.1.0"), ("idempotent-core", "0.1.0"));
+        assert_eq!(name("path+file:///x/y#idempotent-rs@0.1.0"), ("idempotent-rs", "0.1.0"));
+    }
+}
