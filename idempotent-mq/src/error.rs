@@ -1,17 +1,56 @@
 //! What can go wrong between a consumer and its broker.
-use std::error::Error as StdError;
-use std::fmt;
-
 use idempotent_core::{KeyError, PolicyError};
 
-type Cause = Box<dyn StdError + Send + Sync>;
+/// An error that is a kind to decide on, a context and a cause to read.
+macro_rules! failure {
+    ($(#[$doc:meta])* $name:ident of $kind:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            kind: $kind,
+            context: Box<str>,
+            cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+        }
 
-/// An error of a source: a [`kind`](Self::kind) to decide on, a context and a cause to read.
-#[derive(Debug)]
-pub struct SourceError {
-    kind: SourceErrorKind,
-    context: Box<str>,
-    cause: Option<Cause>,
+        impl $name {
+            /// An error of this kind, with what happened and what to do about it. No ids, keys, payloads or secrets.
+            #[must_use]
+            pub fn new(kind: $kind, context: impl Into<Box<str>>) -> Self {
+                Self { kind, context: context.into(), cause: None }
+            }
+
+            /// Adds the error underneath.
+            #[must_use]
+            pub fn with_cause(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+                self.cause = Some(cause.into());
+                self
+            }
+
+            /// What to decide on.
+            #[must_use]
+            pub fn kind(&self) -> $kind {
+                self.kind
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}: {}", self.kind.words(), self.context)
+            }
+        }
+
+        impl std::error::Error for $name {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                self.cause.as_deref().map(|cause| cause as _)
+            }
+        }
+    };
+}
+pub(crate) use failure;
+
+failure! {
+    /// An error of a source: a [`kind`](Self::kind) to decide on, a context and a cause to read.
+    SourceError of SourceErrorKind
 }
 
 /// What a consumer may conclude from a [`SourceError`].
@@ -27,41 +66,13 @@ pub enum SourceErrorKind {
     Fatal,
 }
 
-impl SourceError {
-    /// An error of this kind, with what happened and what to do about it. No keys, payloads or secrets.
-    #[must_use]
-    pub fn new(kind: SourceErrorKind, context: impl Into<Box<str>>) -> Self {
-        Self { kind, context: context.into(), cause: None }
-    }
-
-    /// Adds the error underneath.
-    #[must_use]
-    pub fn with_cause(mut self, cause: impl Into<Cause>) -> Self {
-        self.cause = Some(cause.into());
-        self
-    }
-
-    /// What to decide on.
-    #[must_use]
-    pub fn kind(&self) -> SourceErrorKind {
-        self.kind
-    }
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            SourceErrorKind::Transient => "the broker failed for now",
-            SourceErrorKind::Gone => "the delivery is not ours any more",
-            SourceErrorKind::Fatal => "the broker refuses",
-        };
-        write!(f, "{kind}: {}", self.context)
-    }
-}
-
-impl StdError for SourceError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.as_deref().map(|cause| cause as _)
+impl SourceErrorKind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Transient => "the broker failed for now",
+            Self::Gone => "the delivery is not ours any more",
+            Self::Fatal => "the broker refuses",
+        }
     }
 }
 

@@ -1,0 +1,150 @@
+//! What the sending half of an adapter implements.
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::error::failure;
+use crate::{Headers, Position};
+
+/// Sends messages to a broker and says what it knows of each: the sending half of an adapter, as an outbox's relay uses
+/// it.
+#[async_trait]
+pub trait Publish: fmt::Debug + Send + Sync + 'static {
+    /// Sends these messages, those of one [`aggregate`](Outbound::aggregate) in this order, and returns once it is known
+    /// what became of each; the answers stand in the same order. One that was not accepted keeps the later ones of its
+    /// aggregate back, as [`Unsent`](PublishErrorKind::Unsent).
+    ///
+    /// May send a message several times under its id. Gives up in its own time, which it documents: what a confirm is
+    /// still outstanding for then is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+    ///
+    /// # Errors
+    /// One for each message, by [`kind`](PublishError::kind).
+    ///
+    /// # Cancellation
+    /// Nobody knows which messages were sent.
+    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>>;
+}
+
+/// A message to be sent, for any broker.
+///
+/// ```
+/// use idempotent_mq::Outbound;
+///
+/// let paid = Outbound::new("payments", "payment-17", br#"{"order":17}"#.to_vec()).header("trace", "abc").aggregate("order-17");
+/// assert_eq!(paid.topic, "payments");
+/// // Neither body nor ids nor headers are ever shown.
+/// assert!(!format!("{paid:?}").contains("17"));
+/// ```
+#[derive(Clone, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Outbound {
+    /// Where to: a topic, queue or stream, in the adapter's own words; its docs say which.
+    pub topic: String,
+    /// Chosen once, when the message came about, and the same each time it is sent: by this consumers tell its copies.
+    pub id: String,
+    /// What the message is about, where the broker has a place for that (RocketMQ's keys).
+    pub business_key: Option<String>,
+    /// Messages of one aggregate are sent in the order they came about, and to one partition where there are some.
+    pub aggregate: Option<String>,
+    /// In order.
+    pub headers: Headers,
+    /// The payload, byte for byte.
+    pub body: Vec<u8>,
+}
+
+impl Outbound {
+    /// A message of this id to this topic, and nothing else.
+    #[must_use]
+    pub fn new(topic: impl Into<String>, id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            topic: topic.into(),
+            id: id.into(),
+            business_key: None,
+            aggregate: None,
+            headers: Headers::default(),
+            body: body.into(),
+        }
+    }
+
+    /// Sets [`business_key`](Self::business_key).
+    #[must_use]
+    pub fn business_key(mut self, key: impl Into<String>) -> Self {
+        self.business_key = Some(key.into());
+        self
+    }
+
+    /// Sets [`aggregate`](Self::aggregate).
+    #[must_use]
+    pub fn aggregate(mut self, aggregate: impl Into<String>) -> Self {
+        self.aggregate = Some(aggregate.into());
+        self
+    }
+
+    /// Adds a header behind those there are.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        self.headers.push(name, value);
+        self
+    }
+}
+
+/// Sizes and places only: bodies, ids and headers may be anything.
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound")
+            .field("topic", &self.topic)
+            .field("bytes", &self.body.len())
+            .field("headers", &self.headers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message that the broker has confirmed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Published {
+    /// Where it lies, on brokers that say so. A message that was sent several times lies in several places; this is the
+    /// last of them.
+    pub position: Option<Position>,
+}
+
+impl Published {
+    /// Confirmed, and nobody said where it lies.
+    #[must_use]
+    pub fn somewhere() -> Self {
+        Self::default()
+    }
+
+    /// Confirmed to lie here.
+    #[must_use]
+    pub fn at(position: Position) -> Self {
+        Self { position: Some(position) }
+    }
+}
+
+failure! {
+    /// Why a message is not known to be published.
+    PublishError of PublishErrorKind
+}
+
+/// What may be concluded from a [`PublishError`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum PublishErrorKind {
+    /// It is in no queue, and another try may do.
+    Unsent,
+    /// Nobody knows whether it was published: send it again under the same id.
+    Unconfirmed,
+    /// It is in no queue, and will not be as it is: no such topic, nobody bound to it, too large.
+    Refused,
+}
+
+impl PublishErrorKind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Unsent => "not sent",
+            Self::Unconfirmed => "sent, and nobody knows whether it arrived",
+            Self::Refused => "refused by the broker",
+        }
+    }
+}
