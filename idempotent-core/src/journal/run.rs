@@ -31,6 +31,8 @@ struct Book {
     unsure: bool,
     called: HashSet<Box<str>>,
     undo: Vec<(u32, Box<str>, Undo)>,
+    /// Of steps that may be done.
+    doubts: Vec<(u32, Box<str>, Undo)>,
     /// Why the run is not to be repeated.
     parked: Option<String>,
     /// Whether an earlier run began to take steps back.
@@ -130,6 +132,11 @@ impl Steps {
         self.book().undo.extend(undo.map(|undo| (place, name.into(), undo)));
     }
 
+    /// What takes a step back of whose commit nobody has told.
+    pub(super) fn doubt(&self, place: u32, name: &str, undo: Option<Undo>) {
+        self.book().doubts.extend(undo.map(|undo| (place, name.into(), undo)));
+    }
+
     /// Remembers what ends the run for good, and tells the handler.
     pub(super) fn refuse(&self, error: JournalError) -> Rejection {
         let mut book = self.book();
@@ -162,6 +169,13 @@ impl Steps {
     /// # Errors
     /// What went wrong, as a text for the record.
     pub(crate) async fn take_back(&self, lease: &Lease) -> Result<(), String> {
+        let doubts = std::mem::take(&mut self.book().doubts);
+        for (place, name, undo) in doubts {
+            let done = self.is_done(lease, place, &name).await;
+            if done.map_err(|why| format!("nobody knows whether step `{name}` is done: {why}"))? {
+                self.undo_by(place, &name, Some(undo));
+            }
+        }
         loop {
             let last = {
                 let mut book = self.book();
@@ -176,6 +190,19 @@ impl Steps {
                 Ok(Err(of)) => return Err(failed(&format_args!("an error of type `{of}`, its text is not kept"))),
                 Err(_) => return Err(failed(&"its compensation panicked")),
             }
+        }
+    }
+
+    /// Whether a step was committed. A note of it waits for the transaction that it is written in, so that it is over behind
+    /// that, one way or the other.
+    async fn is_done(&self, lease: &Lease, place: u32, name: &str) -> Result<bool, Rejection> {
+        self.note(lease, name, place, StepState::Intended, None).await?;
+        let journal = journal(lease, name)?;
+        match insist(lease, name, || journal.steps(lease.held(), lease.keep())).await? {
+            Journaled::Steps(steps) => {
+                Ok(steps.iter().any(|step| &*step.name == name && step.state == StepState::Done))
+            }
+            Journaled::Lost { .. } => Err(Rejection::LeaseLost),
         }
     }
 }

@@ -194,8 +194,9 @@ impl<F, C> Step<'_, F, C> {
             }
         })?;
         let kept = step.kept(&lease, &value)?;
-        steps.note(&lease, step.name, place, StepState::Done, kept).await?;
+        // It is done, whatever becomes of the note.
         steps.undo_by(place, step.name, step.undo);
+        steps.note(&lease, step.name, place, StepState::Done, kept).await?;
         Ok(value)
     }
 

@@ -83,8 +83,16 @@ where
             Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("its commit has not been answered")),
         };
         // What is known to be there counts as kept, and what is known not to be needs nothing.
-        lease.steps().unsure(settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack));
-        lease.steps().noted(&record, settled.map_err(failed)?)?;
+        let unsure = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);
+        lease.steps().unsure(unsure);
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(cause) => {
+                lease.steps().doubt(place, step.name, step.undo.filter(|_| unsure));
+                return Err(failed(cause).into());
+            }
+        };
+        lease.steps().noted(&record, settled)?;
         lease.steps().undo_by(place, step.name, step.undo);
         Ok(value)
     }

@@ -192,10 +192,11 @@ async fn of_runs_of_a_key_beside_each_other_one_has_its_effect() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_without_a_lease_outlasts_it() {
     let world = Arc::new(World::new().await);
-    let short = Policy::new().lease(Duration::from_millis(100));
+    // Long enough to be granted on a machine that has other things to do.
+    let short = Policy::new().lease(Duration::from_secs(2));
     let run = world.inbox.run(call("a").policy(short), async |mut tx: Own| {
         world.effect(&mut tx, "a").await?;
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         Ok::<_, Failure>(())
     });
     let (answer, outcome) = Outcome::capture(run).await;

@@ -1,4 +1,5 @@
 //! Steps whose effect is in the store's database.
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{
@@ -67,6 +68,70 @@ async fn a_step_whose_run_dies_anywhere_has_its_effect_once() {
         let (answer, outcome) = run(&world, point, async || attempt(false).await).await;
         assert_eq!((answer.unwrap(), outcome), (7, Some(Outcome::Ran)), "{point}");
         assert_eq!((world.effects(point).await, began.load(SeqCst)), (1, runs), "{point}");
+    }
+}
+
+const POINT: &str = "IDEMPOTENT_TEST_POINT";
+const ADDRESS: &str = "IDEMPOTENT_TEST_ADDRESS";
+
+fn dies(wanted: &str, here: &str) {
+    if wanted == here {
+        // No destructor runs, nothing is sent any more: SIGKILL on itself.
+        let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+        std::process::abort();
+    }
+}
+
+async fn two_steps(world: &World, name: &str, point: &str) -> Result<(), Failure> {
+    let lock = step_in("lock", async |mut tx: Lent<Tx>| {
+        dies(point, "before the first effect");
+        let effect = world.effect(&mut tx, &format!("lock {name}")).await;
+        dies(point, "behind the first effect");
+        Ok::<_, Failure>(effect?)
+    });
+    lock.await?;
+    dies(point, "behind the first commit");
+    let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+        let effect = world.effect(&mut tx, &format!("charge {name}")).await;
+        dies(point, "behind the second effect");
+        Ok::<_, Failure>(effect?)
+    });
+    charge.await?;
+    dies(point, "behind the second commit");
+    Ok(())
+}
+
+/// Not a test: the process that dies. Does nothing unless it is told where.
+#[tokio::test]
+async fn process() {
+    let (Ok(point), Ok(address)) = (std::env::var(POINT), std::env::var(ADDRESS)) else { return };
+    let world = World::again(&address).await;
+    run(&world, &point, async || two_steps(&world, &point, &point).await).await.0.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_of_a_process_that_is_killed_anywhere_have_their_effects_once() {
+    let world = World::new().await;
+    let points = [
+        ("before the first effect", 0, 0),
+        ("behind the first effect", 0, 0),
+        ("behind the first commit", 1, 0),
+        ("behind the second effect", 1, 0),
+        ("behind the second commit", 1, 1),
+    ];
+    for (point, locked, charged) in points {
+        let test = format!("{}::process", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &test]).env(POINT, point).env(ADDRESS, world.address());
+        let died = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(died.code(), None, "{point}: killed by a signal, and by nothing else");
+        let effects =
+            async || (world.effects(&format!("lock {point}")).await, world.effects(&format!("charge {point}")).await);
+        assert_eq!(effects().await, (locked, charged), "{point}");
+        free(&world, point).await;
+        let (answer, outcome) = run(&world, point, async || two_steps(&world, point, "").await).await;
+        answer.unwrap();
+        assert_eq!((outcome, effects().await), (Some(Outcome::Ran), (1, 1)), "{point}");
     }
 }
 

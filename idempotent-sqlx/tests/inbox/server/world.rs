@@ -39,11 +39,26 @@ impl World {
     }
 
     pub(super) async fn on_pool(place: Place, pool: Pool<Db>, patience: Duration) -> Self {
+        let table = EFFECTS.replace("effects", &format!("effects_{}", place.table));
+        sqlx::raw_sql(AssertSqlSafe(table)).execute(&place.other()).await.unwrap();
+        Self::of(place, pool, patience).await
+    }
+
+    /// Another process's.
+    pub(super) async fn again(address: &str) -> Self {
+        let (url, table) = address.split_once(' ').unwrap();
+        let pool = PoolOptions::new().max_connections(4).connect_lazy(url).unwrap();
+        Self::of(Place { url: url.to_owned(), table: table.to_owned() }, pool, Duration::from_secs(5)).await
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("{} {}", self.place.url, self.place.table)
+    }
+
+    async fn of(place: Place, pool: Pool<Db>, patience: Duration) -> Self {
         let store =
             ItsStore::on_pool(pool.clone()).table(&place.table).timeout(patience).create(true).open().await.unwrap();
         let other = place.other();
-        let table = EFFECTS.replace("effects", &format!("effects_{}", place.table));
-        sqlx::raw_sql(AssertSqlSafe(table)).execute(&other).await.unwrap();
         let executor = Executor::new(store.clone());
         let (inbox, leased) = (Inbox::new(&executor), Inbox::leased(&executor));
         Self { place, pool, store, executor, inbox, leased, other }

@@ -18,9 +18,22 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        let place = Place::new();
+        let world = Self::of(Place::new()).await;
+        world.place.sql("CREATE TABLE effects(key TEXT NOT NULL)").await;
+        world
+    }
+
+    /// Another process's.
+    pub(super) async fn again(address: &str) -> Self {
+        Self::of(Place { path: address.into(), ..Place::new() }).await
+    }
+
+    pub(super) fn address(&self) -> String {
+        self.place.path.to_str().unwrap().to_owned()
+    }
+
+    async fn of(place: Place) -> Self {
         let store = place.open().await;
-        place.sql("CREATE TABLE effects(key TEXT NOT NULL)").await;
         let executor = Executor::new(store.clone());
         let (inbox, leased) = (Inbox::new(&executor), Inbox::leased(&executor));
         Self { place, store, executor, inbox, leased }
