@@ -1,4 +1,6 @@
 //! Removes records past their time, along the ids.
+use std::time::{Duration, Instant};
+
 use idempotent_core::StoreError;
 
 use super::{Dialect, Plan, settled};
@@ -18,12 +20,21 @@ impl<D: Dialect> Plan<D> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {
             let room = i64::try_from(at_most - removed).unwrap_or(i64::MAX);
+            let start = Instant::now();
             let step = settled(D::purge(self, after, room).await?)?;
             removed = removed.saturating_add(step.removed);
             let Some(next) = step.next else { break };
+            if step.removed > 0 {
+                rest(start).await;
+            }
             after = next;
         }
         self.purge_steps(at_most).await?;
         Ok(removed)
     }
+}
+
+/// As long as the step took: what others ask meanwhile is not kept waiting by an unbroken row of deletions.
+async fn rest(since: Instant) {
+    tokio::time::sleep(since.elapsed().min(Duration::from_secs(1))).await;
 }

@@ -19,7 +19,7 @@ use crate::row::Cells;
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
 /// is just being removed waits for that, some ms.
-const STEP: i64 = 500;
+const STEP: i64 = 100;
 
 #[derive(Debug)]
 pub(crate) struct Pg {
