@@ -92,12 +92,14 @@ macro_rules! on_both {
     ($($name:ident as $single:ident $cluster:ident)*) => {$(
         #[tokio::test]
         async fn $single() {
-            $name(RedisServer::start().url()).await;
+            let server = RedisServer::start();
+            $name(&server.url()).await;
         }
 
         #[tokio::test]
         async fn $cluster() {
-            $name(RedisCluster::start(3).url()).await;
+            let cluster = RedisCluster::start(3);
+            $name(&cluster.url()).await;
         }
     )*};
 }
