@@ -5,10 +5,11 @@
 //! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
 //! 3. [`keys`]: what makes two calls the same.
 //! 4. [`steps`]: handlers over several systems: a retry goes on where it stopped; updates that carry a version.
-//! 5. [`redis`]: the store that a fleet shares, and what it can lose.
-//! 6. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 7. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 8. [`custom_store`]: records where you want them.
+//! 5. [`ordering`]: messages in their order, over any number of consumers.
+//! 6. [`redis`]: the store that a fleet shares, and what it can lose.
+//! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
+//! 8. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 9. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -22,6 +23,9 @@ pub mod keys {}
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("docs/steps.md")]
 pub mod steps {}
+
+#[doc = include_str!("docs/ordering.md")]
+pub mod ordering {}
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("docs/redis.md")]

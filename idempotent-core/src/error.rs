@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{EntropyError, Fencing, JournalError, PolicyError};
+use crate::{BrokenOrder, EntropyError, Fencing, JournalError, PolicyError};
 
 type Source = Box<dyn StdError + Send + Sync>;
 
@@ -162,6 +162,11 @@ pub enum KeyError {
         /// Which.
         part: &'static str,
     },
+    /// The call is named as the one it comes after.
+    #[error(
+        "the call comes after itself: `after` names its own key, so it would wait for ever; name the call before it"
+    )]
+    AfterItself,
     /// The payload has no fingerprint.
     #[error("the payload has no fingerprint: {error}; give `Fingerprint::of_bytes` of its bytes")]
     Fingerprint {
@@ -187,6 +192,20 @@ pub enum Rejection {
     Delayed {
         /// When to come back.
         retry_after: Duration,
+    },
+    /// It comes after a call that is not consumed yet: come back later.
+    #[error("it is not its turn; come back in {retry_after:?}")]
+    Waiting {
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// It comes after a call that will not be consumed by itself, and is held until somebody has looked.
+    #[error("held back: {why}; put that one right, or say `on_broken_order = skip(…)`; comes back in {retry_after:?}")]
+    Held {
+        /// When to come back.
+        retry_after: Duration,
+        /// What is wrong.
+        why: BrokenOrder,
     },
     /// This process is shutting down and starts nothing new.
     #[error("this executor is draining; another worker may take it in {retry_after:?}")]

@@ -20,6 +20,7 @@ mod prepare;
 mod report;
 mod settle;
 mod take_back;
+mod turn;
 mod unprotected;
 mod wait;
 

@@ -93,6 +93,11 @@ impl Identity {
         self
     }
 
+    /// Another call of the same handler.
+    pub(crate) fn sibling(&self, parts: Parts) -> Self {
+        Self { parts, ..self.clone() }
+    }
+
     /// The identity of a token that was issued, not of a key that a caller made.
     pub(crate) fn token(mut self) -> Self {
         self.token = true;

@@ -19,6 +19,7 @@ mod journal;
 mod key;
 mod lease;
 mod observe;
+mod order;
 mod outcome;
 mod policy;
 pub mod protocol;
@@ -49,6 +50,7 @@ pub use journal::{
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Counts, Event, Observer, Run, Tracing};
+pub use order::{BrokenOrder, OnBrokenOrder, Predecessor};
 pub use outcome::{Captured, Disposition, Outcome};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};

@@ -9,7 +9,7 @@ pub(crate) use self::counts::Counters;
 pub use self::counts::Counts;
 pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
-use crate::{Fencing, Key, Outcome, Scene, StoreError};
+use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
 
 /// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task: be
 /// quick, and do not block.
@@ -69,6 +69,14 @@ pub enum Event<'a> {
     LeaseLost,
     /// The store is down and the handler runs all the same: duplicates run too.
     RunsUnprotected,
+    /// The call comes after one that will not be consumed by itself. What becomes of it is the policy's
+    /// [`on_broken_order`](crate::Policy::on_broken_order); while it is held, each of its deliveries tells so.
+    OrderBroken {
+        /// What is wrong.
+        why: BrokenOrder,
+        /// Whether it runs all the same.
+        skipped: bool,
+    },
     /// The result is not kept for replay.
     ResultNotKept {
         /// Why: too large, or not to be encoded.

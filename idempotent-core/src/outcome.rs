@@ -38,6 +38,17 @@ pub enum Outcome {
         /// When to deliver again.
         retry_after: Duration,
     },
+    /// It comes after a call that is not consumed yet. Not an attempt.
+    Waiting {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
+    /// It comes after a call that will not be consumed by itself, and is held until somebody has looked:
+    /// [`OnBrokenOrder`](crate::OnBrokenOrder). Not an attempt.
+    Held {
+        /// When to deliver again.
+        retry_after: Duration,
+    },
     /// This process is shutting down. Not an attempt.
     Draining {
         /// When to deliver again.
@@ -222,6 +233,8 @@ impl Outcome {
             Self::Released { retry_after }
             | Self::InFlight { retry_after }
             | Self::Delayed { retry_after }
+            | Self::Waiting { retry_after }
+            | Self::Held { retry_after }
             | Self::Draining { retry_after } => Disposition::Retry { after: retry_after },
             Self::Cancelled
             | Self::Abandoned
@@ -252,7 +265,15 @@ impl Outcome {
     /// Whether a delivery that ends so was only put off: it must not count as an attempt.
     #[must_use]
     pub fn is_deferral(&self) -> bool {
-        matches!(self, Self::InFlight { .. } | Self::Delayed { .. } | Self::Draining { .. } | Self::Cancelled)
+        matches!(
+            self,
+            Self::InFlight { .. }
+                | Self::Delayed { .. }
+                | Self::Waiting { .. }
+                | Self::Held { .. }
+                | Self::Draining { .. }
+                | Self::Cancelled
+        )
     }
 
     pub(crate) fn of(rejection: &Rejection) -> Self {
@@ -263,6 +284,8 @@ impl Outcome {
             Rejection::Delayed { retry_after } => Self::Delayed { retry_after: *retry_after },
             Rejection::Draining { retry_after } => Self::Draining { retry_after: *retry_after },
             Rejection::Failed { .. } => Self::Failed,
+            Rejection::Waiting { retry_after } => Self::Waiting { retry_after: *retry_after },
+            Rejection::Held { retry_after, .. } => Self::Held { retry_after: *retry_after },
             Rejection::InFlight { retry_after, .. } => Self::InFlight { retry_after: *retry_after },
             // A handler without a name is set up wrong; the message is not at fault.
             Rejection::Key(KeyError::NoName { .. }) => Self::Misconfigured,

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::check::{PolicyError, Redelivery};
+pub(crate) use self::config::time;
 use self::config::{HumaneSize, HumaneTime};
-use crate::{DisplayKey, OnExpiry, Scene};
+use crate::{DisplayKey, OnBrokenOrder, OnExpiry, Scene};
 
 /// What becomes of a handler whose lease is lost while it runs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -209,6 +210,11 @@ knobs! {
     /// # Default
     /// [`OnStoreError::Fail`]
     on_store_error: OnStoreError as OnStoreError = OnStoreError::Fail;
+    /// What becomes of a call that comes [`after`](crate::Call::after) one that will not be consumed by itself.
+    ///
+    /// # Default
+    /// [`OnBrokenOrder::Hold`], told of after 10 min
+    on_broken_order: OnBrokenOrder as OnBrokenOrder = OnBrokenOrder::default();
     /// Free the key when a started run is dropped. Its effect is unknown: only for handlers whose effect may
     /// happen twice.
     ///

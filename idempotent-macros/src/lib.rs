@@ -63,6 +63,8 @@ use self::normalise::Plan;
 /// | argument | value | default |
 /// |---|---|---|
 /// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call; a literal alone is refused, since it is one key for all calls. With `by = token` the token; with `by = param` what counts, anything `Serialize` | required; for `by = param` all arguments but `self` and what `with` names |
+/// | `after` | expression, as for `key`: the key of the call of this handler that this one comes after. It runs once that one is consumed, and is put off until then. `None` is the first of its chain; an `Identity` or a `Key` names a call of another handler. Not with `by = token` and `by = param` | none: in any order |
+/// | `on_broken_order` | with `after`: what becomes of a call whose predecessor failed for good, is dead, or was not seen for this long. `hold("10m")`: it is held and told of; `skip("10m")`: it runs after that time; `halt("10m")`: it is dead, too | `hold("10m")` |
 /// | `by` | `key`: a key that the caller made; `token`: one that [`Tokens`](https://docs.rs/idempotent-rs/latest/idempotent/struct.Tokens.html) issued, good for one call that succeeds; `param`: what the call says, for a `window` | `key` |
 /// | `window` | duration, with `by = param` in place of `retain`: for this long, counted from completion, an equal call is a duplicate; one in flight counts, too | `"5s"` |
 /// | `ttl` | duration, with `by = token`: after a run that failed its token is good for this long again. Until its first use the `ttl` of the `Tokens` counts that issued it | `"10m"` |
@@ -93,11 +95,11 @@ use self::normalise::Plan;
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
-/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `after`, `sequence`,
+/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `sequence`,
 /// `version` and `on_in_flight = ack` are reserved for parts that are not in this version.
 ///
 /// # Order of things
-/// `key`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
+/// `key`, `after`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
 /// arguments. Nothing in them may use `?`: a value that is missing is an error for this message.
 ///
 /// # Examples

@@ -24,6 +24,7 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
         text.iter().try_for_each(|text| scope.check_text(name, text))?;
     }
     for (name, expr) in [
+        ("after", &plan.after),
         ("tenant", &plan.tenant),
         ("fingerprint", &plan.fingerprint),
         ("scope", &plan.scope),
@@ -208,11 +209,18 @@ impl Visit<'_> for Uses<'_> {
         // `with = app.executor()?` fails as the handler fails: nothing is claimed yet, nothing is skipped.
         if self.inner == 0 && self.argument != "with" {
             let name = self.argument;
-            let text = format!(
-                "`?` would leave the handler before the key is known. Leave it out: an `Option` can be part of `{name}`, \
+            let text = match name {
+                "after" => {
+                    "`?` would leave the handler before anything is claimed. Leave it out: an `Option` is taken as \
+                            it is, and `None` is the first of its chain"
+                        .to_owned()
+                }
+                name => format!(
+                    "`?` would leave the handler before the key is known. Leave it out: an `Option` can be part of `{name}`, \
                  and a missing value is an error for this message (never a constant all such messages share); for a \
                  default say `.unwrap_or(…)`"
-            );
+                ),
+            };
             self.error.get_or_insert(Error::new(expr.question_token.span, text));
         }
         visit::visit_expr_try(self, expr);

@@ -1,5 +1,6 @@
 //! Each argument as what it means: words looked up, units counted, contradictions refused.
 mod by;
+mod order;
 
 use proc_macro2::Span;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
@@ -19,6 +20,7 @@ pub(crate) struct Plan {
     pub(crate) prefix: Option<Expr>,
     /// None where all arguments are the key: `by = param` alone.
     pub(crate) key: Option<Expr>,
+    pub(crate) after: Option<Expr>,
     pub(crate) tenant: Option<Expr>,
     pub(crate) fingerprint: Option<Expr>,
     pub(crate) message: Option<Expr>,
@@ -64,6 +66,8 @@ pub(crate) enum Setting {
     /// `OnExpiry::Park`
     Word(&'static str, &'static str),
     Wait(u64),
+    /// `OnBrokenOrder::Skip`, and after how many milliseconds.
+    BrokenOrder(&'static str, u64),
     Yes,
 }
 
@@ -87,6 +91,7 @@ impl Plan {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
         args.key.iter().try_for_each(|key| not_empty("key", key))?;
+        order::check(&args, &by)?;
         let transaction = transaction(&args)?;
         Ok(Self {
             krate: args.krate,
@@ -95,6 +100,7 @@ impl Plan {
             scope: args.scope,
             prefix: args.prefix,
             key: args.key,
+            after: args.after,
             tenant: args.tenant,
             fingerprint: args.fingerprint,
             message: args.message,
@@ -205,6 +211,9 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
     if let Some(value) = &args.on_store_error {
         let variant = choice("on_store_error", value, &[("fail", "Fail"), ("run_unprotected", "RunUnprotected")])?;
         set("on_store_error", Setting::Word("OnStoreError", variant));
+    }
+    if let Some(value) = &args.on_broken_order {
+        set("on_broken_order", order::on_broken(value)?);
     }
     if args.release_on_cancel.is_some() {
         set("release_on_cancel", Setting::Yes);

@@ -34,7 +34,7 @@ macro_rules! arguments {
 }
 
 arguments! {
-    key: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
+    key: Expr, after: Expr, on_broken_order: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
@@ -116,6 +116,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("params", "`by = param`"),
     ("principal", "`tenant`"),
     ("tx", "`transaction = tx`"),
+    ("predecessor", "`after`"),
+    ("depends_on", "`after`"),
 ];
 
 fn unknown(name: &str) -> String {
@@ -134,7 +136,10 @@ mod tests {
     #[test]
     fn each_slip_in_the_list_is_told() {
         for (source, want) in [
-            ("leese = \"1s\"", "unknown argument `leese`; did you mean `lease`?\nknown: key, by, window, ttl, scene"),
+            (
+                "leese = \"1s\"",
+                "unknown argument `leese`; did you mean `lease`?\nknown: key, after, on_broken_order, by",
+            ),
             ("expire = \"1s\"", "did you mean `lease` (how long a run may hold the key) or `retain`"),
             ("key = a, key = b", "`key` is given twice"),
             ("detach, detach", "`detach` is given twice"),
@@ -145,7 +150,7 @@ mod tests {
             ("key", "`key` needs a value"),
             ("key = , detach", "`key` needs a value"),
             ("\"order.id\"", "an argument is `name = value`"),
-            ("after = x", "`after` comes with"),
+            ("version = x", "`version` comes with"),
             ("key = a b", "expected `,`"),
         ] {
             let error = syn::parse_str::<Args>(source).err().map(|error| error.to_string()).unwrap_or_default();

@@ -2,14 +2,10 @@
 
 const ARGUMENTS: &[(&str, &str, &str)] = &[
     (
-        "after",
-        "the ordering part (a run that waits for another key)",
-        "look for the other effect in the handler and return an error to be retried",
-    ),
-    (
         "sequence",
         "the ordering part (messages of one key in their order)",
-        "route one key to one partition or queue and consume it one at a time",
+        "number the messages and say `after = …`, the key of the one before, or route one key to one partition or queue and \
+         consume it one at a time",
     ),
     (
         "version",

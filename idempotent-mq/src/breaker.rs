@@ -169,6 +169,8 @@ fn health(outcome: &Outcome) -> Health {
         | Outcome::Duplicate
         | Outcome::InFlight { .. }
         | Outcome::Delayed { .. }
+        | Outcome::Waiting { .. }
+        | Outcome::Held { .. }
         | Outcome::Failed
         | Outcome::Dead { .. }
         | Outcome::Mismatch => Health::Up,

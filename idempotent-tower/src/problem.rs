@@ -315,6 +315,10 @@ impl From<Rejection> for Problem {
                 told(Self::new(Kind::InFlight).retry_after(retry_after), message)
             }
             Rejection::Delayed { retry_after } => Self::new(Kind::NotDue).retry_after(retry_after),
+            // Nothing is wrong with the request: another one has to be done before it.
+            Rejection::Waiting { retry_after } | Rejection::Held { retry_after, .. } => Self::new(Kind::NotDue)
+                .detail("Another request has to be done before this one. Try again later with the same key.")
+                .retry_after(retry_after),
             Rejection::Draining { retry_after } => Self::new(Kind::Draining).retry_after(retry_after),
             Rejection::ConsumedWithoutResult { .. } => Self::new(Kind::ResponseNotRetained),
             Rejection::Duplicate { retry_after, message } => {

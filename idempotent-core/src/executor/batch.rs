@@ -156,6 +156,12 @@ impl Executor {
                         places.push((at, self.place(turned, report).await));
                         continue;
                     }
+                    if let Some(after) = &prepared.after
+                        && let Err(turned) = self.in_turn(&prepared, after, &report, false).await
+                    {
+                        places.push((at, self.place(turned, report).await));
+                        continue;
+                    }
                     let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
                     match seen.get(&hash) {
                         None => {

@@ -2,8 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::order::Named;
 use crate::transaction::Via;
-use crate::{Fingerprint, Identity, KeyError, Policy};
+use crate::{Fingerprint, Identity, KeyError, Policy, Predecessor};
 
 /// What makes a call the same as another, and how it is to be treated.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Call {
     pub(super) policy: Policy,
     pub(super) message: Option<Arc<str>>,
     pub(super) issued: Option<Duration>,
+    /// What it comes after.
+    pub(super) after: Option<Box<Named>>,
     /// A store of its own.
     pub(crate) via: Option<Via>,
 }
@@ -21,7 +24,15 @@ pub struct Call {
 impl Call {
     /// A call of this identity, by the executor's policy.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, fingerprint: Ok(None), policy: Policy::new(), message: None, issued: None, via: None }
+        Self {
+            identity,
+            fingerprint: Ok(None),
+            policy: Policy::new(),
+            message: None,
+            issued: None,
+            after: None,
+            via: None,
+        }
     }
 
     /// Refuses the key with another payload.
@@ -41,6 +52,36 @@ impl Call {
     pub fn issued(mut self, ttl: Duration) -> Self {
         self.identity = self.identity.token();
         self.issued = Some(ttl);
+        self
+    }
+
+    /// Runs only once that call is consumed; until then it is put off: [`Outcome::Waiting`](crate::Outcome::Waiting). Its
+    /// own key is not held meanwhile, no attempt is spent, and duplicates of a call that is done are answered as ever. A
+    /// policy that says to [wait](crate::OnInFlight::Wait) for a run in flight waits as long here, too.
+    ///
+    /// What if that call fails for good, dies or is never seen is said by
+    /// [`on_broken_order`](crate::Policy::on_broken_order). That it was consumed is known as long as it is
+    /// [retained](crate::Policy::retain): keep it for longer than the next one may be late. Such a call is never run
+    /// unprotected: without the store nobody knows whose turn it is.
+    ///
+    /// ```
+    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let executor = Executor::new(MemoryStore::new());
+    /// let points = async |number: u64| {
+    ///     let call = Call::new(Identity::new(Scene::Mq, "points", &("ann", number)))
+    ///         .after(&number.checked_sub(1).map(|before| ("ann", before)));
+    ///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    ///     Outcome::capture(executor.run(call, handler)).await.1
+    /// };
+    /// assert!(matches!(points(1).await, Some(Outcome::Waiting { .. })));
+    /// assert_eq!(points(0).await, Some(Outcome::Ran)); // the first of its chain
+    /// assert_eq!(points(1).await, Some(Outcome::Ran));
+    /// # });
+    /// ```
+    pub fn after(mut self, call: &(impl Predecessor + ?Sized)) -> Self {
+        self.after = call.named().map(Box::new);
         self
     }
 

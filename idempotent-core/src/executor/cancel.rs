@@ -40,6 +40,12 @@ impl<'e> OnDrop<'e> {
         Self { executor, armed, lease, memory, limit, via: prepared.via.clone() }
     }
 
+    /// For a claim by the executor's own store, beside the transaction the call would run in.
+    pub(super) fn past_transaction(mut self) -> Self {
+        self.via = None;
+        self
+    }
+
     /// From here on it is this grant that is given back, and no other of the same token.
     pub(super) fn granted(&mut self, fencing: Fencing) {
         if let Some(armed) = &mut self.armed {

@@ -56,6 +56,10 @@ impl Executor {
             Box::pin(self.issued(&prepared, report)).await?;
             began = self.0.clock.now();
         }
+        if let Some(after) = &prepared.after {
+            Box::pin(self.in_turn(&prepared, after, report, true)).await?;
+            began = self.0.clock.now();
+        }
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared);
         let mut unheard = None;
@@ -254,7 +258,7 @@ impl Executor {
         }
     }
 
-    fn turned(&self, claim: Claim, prepared: &Prepared) -> Turned {
+    pub(super) fn turned(&self, claim: Claim, prepared: &Prepared) -> Turned {
         Turned::Away(match claim {
             Claim::Consumed(consumed) => return Turned::Replay(consumed.value),
             Claim::InFlight(_) if self.is_draining() && !prepared.inside => self.draining(),
@@ -288,7 +292,7 @@ impl Executor {
         Rejection::Draining { retry_after: Duration::from_secs(1) }
     }
 
-    fn refused(&self, error: StoreError, prepared: &Prepared) -> Turned {
+    pub(super) fn refused(&self, error: StoreError, prepared: &Prepared) -> Turned {
         // Only what says that the store is down: a record that cannot be read may well be a consumed one.
         match prepared.terms.on_store_error {
             _ if self.is_draining() && !prepared.inside => self.draining().into(),

@@ -7,7 +7,9 @@ use super::{Call, Executor};
 use crate::context::Frame;
 use crate::policy::Terms;
 use crate::transaction::OneRun;
-use crate::{ClaimRequest, Fencing, Held, Identity, Key, OnConsumed, OwnerToken, Rejection, Scene, Store};
+use crate::{
+    ClaimRequest, Fencing, Held, Identity, Key, KeyError, OnConsumed, OnStoreError, OwnerToken, Rejection, Scene, Store,
+};
 
 /// A call made ready to be claimed.
 pub(super) struct Prepared {
@@ -18,6 +20,8 @@ pub(super) struct Prepared {
     pub(super) issued: bool,
     /// Inside another run: that one may finish while the executor drains, and so may this.
     pub(super) inside: bool,
+    /// The call it comes after.
+    pub(super) after: Option<Box<Key>>,
     /// A store of its own, whose steps are those of its transaction.
     pub(super) via: Option<Arc<dyn OneRun>>,
 }
@@ -56,7 +60,7 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
-        let Call { identity, fingerprint, policy, message, issued, via } = call;
+        let Call { identity, fingerprint, policy, message, issued, after, via } = call;
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
         // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.
@@ -64,6 +68,11 @@ impl Executor {
         let mut terms = self.terms(&identity.scene, policy)?;
         if let Some(ttl) = issued {
             terms.of_token(ttl);
+        }
+        let after = after.map(|named| named.key(&identity, &self.0.namespace)).transpose()?;
+        if let Some(after) = &after {
+            terms.on_store_error = OnStoreError::Fail;
+            in_its_turn(after, &key, frame)?;
         }
         let via = via.map(|via| via.under(&mut terms)).transpose()?;
         if let Some(scope) = frame.runs(&key) {
@@ -85,7 +94,26 @@ impl Executor {
             // Its issue is on record as an attempt.
             request.max_attempts = request.max_attempts.saturating_add(1);
         }
-        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, via }))
+        Ok(Box::new(Prepared {
+            request,
+            terms,
+            message,
+            issued: issued.is_some(),
+            inside,
+            after: after.map(Box::new),
+            via,
+        }))
+    }
+}
+
+/// A call cannot come after itself, nor inside a run of what it comes after: it would wait for ever.
+fn in_its_turn(after: &Key, own: &Key, frame: &Frame) -> Result<(), Rejection> {
+    if after == own {
+        return Err(KeyError::AfterItself.into());
+    }
+    match frame.runs(after) {
+        Some(scope) => Err(Rejection::Nested { scope: scope.into() }),
+        None => Ok(()),
     }
 }
 

@@ -47,6 +47,11 @@ impl Parts {
         self.push("");
     }
 
+    /// Whether the whole of it is one part, which is missing.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.count == 1 && matches!(self.blank, Some((_, true)))
+    }
+
     pub(super) fn encoded(&self) -> &[u8] {
         &self.bytes
     }

@@ -44,6 +44,8 @@ outcomes! {
     18 "bad_key" Self::BadKey,
     19 "nested" Self::Nested,
     20 "duplicate" Self::Duplicate,
+    21 "waiting" Self::Waiting { .. },
+    22 "held" Self::Held { .. },
 }
 
 /// On cache lines of their own: each run writes them, and should not slow what other threads only read.

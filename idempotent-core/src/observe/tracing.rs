@@ -53,6 +53,10 @@ impl Observer for Tracing {
             Event::LeaseLost => {
                 warn!(target: "idempotent", scope = run.scope, key, "the lease was lost while the handler ran");
             }
+            Event::OrderBroken { why, skipped } => {
+                let what = if *skipped { "run out of order" } else { "not run: the order is broken" };
+                warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
+            }
             Event::RunsUnprotected => {
                 error!(target: "idempotent", scope = run.scope, key, "the store is down: running without protection");
             }
@@ -74,6 +78,7 @@ fn ended(run: &Run<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
         Outcome::Released { .. }
         | Outcome::InFlight { .. }
         | Outcome::Delayed { .. }
+        | Outcome::Waiting { .. }
         | Outcome::Draining { .. }
         | Outcome::Cancelled => {
             info!(target: "idempotent", scene, scope, key, outcome = name, ?elapsed, "ended");
@@ -83,6 +88,7 @@ fn ended(run: &Run<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
         }
         Outcome::Abandoned
         | Outcome::LeaseLost
+        | Outcome::Held { .. }
         | Outcome::StoreDown(_)
         | Outcome::Failed
         | Outcome::Dead { .. }

@@ -59,6 +59,10 @@ impl Terms {
             })?;
         }
         ensure(self.jitter <= 100, || format!("jitter is {} %, it must be 0 … 100 %", self.jitter))?;
+        let patience = self.on_broken_order.patience();
+        ensure(!patience.is_zero() && patience <= LONGEST, || {
+            format!("on_broken_order waits {}, it must be 1 ms … 30 days", time(patience))
+        })?;
         match self.on_in_flight {
             OnInFlight::Retry => Ok(()),
             OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= LONGEST, || {

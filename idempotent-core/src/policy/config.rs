@@ -24,7 +24,7 @@ impl From<HumaneSize> for u64 {
     }
 }
 
-pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     HumaneTime::deserialize(from).map(Into::into)
 }
 

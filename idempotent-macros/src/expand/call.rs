@@ -46,6 +46,7 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         _ => quote_spanned!(site=> &#private::said(&__idempotent_said)),
     };
     let described = plan.key.as_ref().map_or_else(|| "the arguments".into(), |key| tidy(key.to_token_stream()));
+    let after = plan.after.iter().map(borrowed);
     let prefix = plan.prefix.iter();
     let tenant = plan.tenant.iter().map(borrowed);
     let fingerprint = plan.fingerprint.iter().map(|value| fingerprint(value, private));
@@ -64,6 +65,7 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         #(.fingerprint(#fingerprint))*
         #(#told)*
         #(.issued(#issued))*
+        #(.after(#after))*
         #(.message(#message))*
         .policy(#policy)
     );
@@ -147,6 +149,10 @@ fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
             }
             Setting::Wait(millis) => {
                 quote_spanned!(site=> #private::OnInFlight::Wait(#private::Duration::from_millis(#millis)))
+            }
+            Setting::BrokenOrder(variant, millis) => {
+                let variant = Ident::new(variant, site);
+                quote_spanned!(site=> #private::OnBrokenOrder::#variant(#private::Duration::from_millis(#millis)))
             }
             Setting::Yes => quote_spanned!(site=> true),
         };

@@ -87,12 +87,27 @@ fn knobs(plan: &Plan) -> String {
             Setting::Window => "usual".into(),
             Setting::Count(_) => "count".into(),
             Setting::Word(of, variant) => format!("{of}::{variant}"),
+            Setting::BrokenOrder(variant, millis) => format!("{variant}({millis})"),
             Setting::Yes => "yes".into(),
         };
         format!("{}={setting}", knob.setter)
     };
     let shown: Vec<_> = plan.knobs.iter().map(show).collect();
     shown.join(" ")
+}
+
+#[test]
+fn what_a_call_comes_after_and_what_if_that_is_broken() {
+    for (source, want) in [
+        ("key = a, after = b", ""),
+        ("key = a, after = b, on_broken_order = hold(\"1m\")", "on_broken_order=Hold(60000)"),
+        ("key = a, after = b, on_broken_order = skip(\"1s\")", "on_broken_order=Skip(1000)"),
+        ("key = a, after = b, on_broken_order = halt(\"1h\")", "on_broken_order=Halt(3600000)"),
+    ] {
+        let plan = plan(source).unwrap();
+        assert!(plan.after.is_some());
+        assert_eq!(knobs(&plan), want, "{source}");
+    }
 }
 
 #[test]

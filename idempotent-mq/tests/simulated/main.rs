@@ -14,6 +14,7 @@ mod batch;
 mod breaker;
 mod broker;
 mod bulk;
+mod chain;
 mod drain;
 mod flow;
 mod handlers;

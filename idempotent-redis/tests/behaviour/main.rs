@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 mod crash;
 mod lease;
+mod order;
 mod races;
 mod settle;
 #[path = "../support/mod.rs"]

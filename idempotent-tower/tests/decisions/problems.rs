@@ -114,6 +114,8 @@ fn d24_every_rejection_has_its_problem() {
     let table: Vec<(Rejection, u16, &str)> = vec![
         (Rejection::InFlight { retry_after: secs(1), message: None }, 409, "in-flight"),
         (Rejection::Delayed { retry_after: secs(1) }, 409, "not-due"),
+        (Rejection::Waiting { retry_after: secs(1) }, 409, "not-due"),
+        (Rejection::Held { retry_after: secs(1), why: idempotent_core::BrokenOrder::Missing }, 409, "not-due"),
         (Rejection::Draining { retry_after: secs(1) }, 503, "draining"),
         (Rejection::ConsumedWithoutResult { cause: None }, 409, "response-not-retained"),
         (Rejection::Duplicate { retry_after: None, message: None }, 409, "duplicate-request"),

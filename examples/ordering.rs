@@ -1,0 +1,131 @@
+//! Messages in their order over three workers, without a broker that keeps it: points of one user, and a parcel that comes
+//! after its payment.
+//!
+//! ```text
+//! cargo run --example ordering
+//! ```
+//!
+//! The messages lie in a queue that hands them out in the worst order. A worker that gets one whose turn has not come puts
+//! it back. One of ann's messages is broken and dies: what comes after it is held, told of, and let go after a while.
+//! Bob's do not wait for it.
+#![allow(clippy::print_stdout, reason = "it tells what it does")]
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idempotent::{Disposition, Executor, Identity, MemoryStore, OnBrokenOrder, Policy, Rejection, Scene, idempotent};
+
+#[derive(Clone, Debug)]
+enum Message {
+    Points { user: &'static str, number: u64, of: i64 },
+    Payment { order: &'static str },
+    Parcel { order: &'static str },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Idempotent(#[from] Rejection),
+    #[error("points cannot be below zero")]
+    BelowZero,
+}
+
+/// What has happened, in its order.
+type Done = Arc<Mutex<Vec<String>>>;
+
+fn note(done: &Done, what: String) {
+    println!("  {what}");
+    done.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+}
+
+/// The first has no number before it.
+#[idempotent(
+    key = (user, number),
+    after = (number > 1).then(|| (user, number - 1)),
+    scope = "points",
+    max_retries = 1,
+)]
+async fn credit(done: &Done, user: &str, number: u64, of: i64) -> Result<(), Failure> {
+    if of < 0 {
+        return Err(Failure::BelowZero);
+    }
+    note(done, format!("{user} {number}"));
+    Ok(())
+}
+
+#[idempotent(key = order, scope = "payments")]
+async fn pay(done: &Done, order: &str) -> Result<(), Failure> {
+    note(done, format!("paid {order}"));
+    Ok(())
+}
+
+/// Comes after a call of another handler.
+#[idempotent(key = order, after = Identity::new(Scene::Mq, "payments", order), scope = "parcels")]
+async fn send(done: &Done, order: &str) -> Result<(), Failure> {
+    note(done, format!("sent {order}"));
+    Ok(())
+}
+
+async fn handle(done: &Done, message: &Message) -> Result<(), Failure> {
+    match *message {
+        Message::Points { user, number, of } => credit(done, user, number, of).await,
+        Message::Payment { order } => pay(done, order).await,
+        Message::Parcel { order } => send(done, order).await,
+    }
+}
+
+/// A queue that knows nothing of order.
+type Queue = Arc<Mutex<VecDeque<Message>>>;
+
+/// Until the queue is empty. A message that is to be delivered again goes to its end.
+async fn work(executor: Executor, queue: Queue, done: Done) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(message) = next else { return };
+        let (_, disposition) = executor.scope(Disposition::of(handle(&done, &message))).await;
+        match disposition {
+            Disposition::Retry { after } => {
+                tokio::time::sleep(after.min(Duration::from_millis(20))).await;
+                queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+            }
+            Disposition::DeadLetter { reason } => println!("  put aside: {message:?}: {reason}"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // In production minutes. The retries of what is broken have to fit into it.
+    let patience = OnBrokenOrder::Skip(Duration::from_secs(1));
+    let policy = Policy::new().on_broken_order(patience).retry_delay(Duration::from_millis(10));
+    let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build()?;
+    let points = |user, number, of| Message::Points { user, number, of };
+    let queue: Queue = Arc::new(Mutex::new(VecDeque::from([
+        Message::Parcel { order: "o-17" },
+        points("ann", 3, 5),
+        points("bob", 3, 5),
+        points("ann", 2, -1),
+        points("bob", 2, 5),
+        points("ann", 1, 5),
+        points("bob", 1, 5),
+        Message::Payment { order: "o-17" },
+    ])));
+    let done = Done::default();
+    let workers = (0..3).map(|_| tokio::spawn(work(executor.clone(), queue.clone(), done.clone())));
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await?;
+    }
+    // A worker that finds the queue empty goes home; what another one put back just then is still there.
+    work(executor.clone(), queue, done.clone()).await;
+
+    let done = done.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let of = |user: &str| done.iter().filter(|what| what.contains(user)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("bob"), ["bob 1", "bob 2", "bob 3"]);
+    assert_eq!(of("ann"), ["ann 1", "ann 3"], "2 is dead, and 3 was let go after its time");
+    assert_eq!(of("o-17"), ["paid o-17", "sent o-17"]);
+    let counts = executor.counts();
+    println!("put off {} times, held {} times", counts.of("waiting"), counts.of("held"));
+    assert!(counts.of("waiting") > 0 && counts.of("held") > 0);
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Whose turn it is: a call that comes after another looks whether that one is consumed before it claims its own key.
+//!
+//! Nothing is held while it waits, so a crash leaves nothing behind: wherever it happens, the broker delivers again and the
+//! next look decides anew. What a call has waited is counted from a note in the store, a record of its own beside the
+//! call's ([`waits`]), so that it is the same for every process and survives all of them:
+//! - killed before the note: the next delivery writes it, and its time begins there;
+//! - killed after it: the next one finds it;
+//! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
+//! - killed while a call is buried: its key is free once the lease ends, and the next delivery looks and buries again.
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::Executor;
+use super::cancel::OnDrop;
+use super::claim::Turned;
+use super::drain::Phase;
+use super::prepare::Prepared;
+use super::report::Report;
+use super::settle::release;
+use crate::backoff::delay;
+use crate::clock::later;
+use crate::order::{Turn, turn};
+use crate::policy::OnInFlight;
+use crate::{
+    BrokenOrder, Claim, ClaimRequest, Completion, Event, Held, InFlight, Key, Micros, OnBrokenOrder, OnExpiry, Record,
+    Rejection, Settled, State, StateKind, StoreError, Verdict,
+};
+
+/// What was found, and how long the call has waited where that counts.
+struct Seen {
+    turn: Turn,
+    waited: Duration,
+}
+
+impl Executor {
+    /// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
+    /// where the policy says so.
+    pub(super) async fn in_turn(
+        &self,
+        prepared: &Prepared,
+        after: &Key,
+        report: &Report<'_>,
+        waits: bool,
+    ) -> Result<(), Turned> {
+        let most = match prepared.terms.on_in_flight {
+            OnInFlight::Wait(most) if waits => most,
+            _ => Duration::ZERO,
+        };
+        let deadline = later(self.0.clock.now(), most);
+        // Too many wait already: this one is told to come back.
+        let place = (!most.is_zero()).then(|| self.0.places.try_acquire().ok()).flatten();
+        let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
+        loop {
+            // Watching begins before the store is asked: nothing can be settled unseen in between.
+            let settled = place.as_ref().map(|_| self.watch(after));
+            let looked = self.look(prepared, after).await.map_err(|error| {
+                report.event(&Event::StoreFailed { step: "peek", error: &error });
+                self.refused(error, prepared)
+            });
+            let seen = looked?;
+            let over = self.0.clock.now() >= deadline || self.0.gate.has_reached(until);
+            match (seen.turn, settled) {
+                (Turn::Wait | Turn::Hold(_), Some(settled)) if !over => {
+                    let rest = InFlight::Leased { rest: deadline.saturating_duration_since(self.0.clock.now()) };
+                    self.settled(settled, rest, deadline, until).await;
+                }
+                _ => return self.act(prepared, report, &seen).await,
+            }
+        }
+    }
+
+    async fn act(&self, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), Turned> {
+        let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
+        match seen.turn {
+            Turn::Run => Ok(()),
+            Turn::Skip(why) => {
+                broken(why, true);
+                Ok(())
+            }
+            _ if self.is_draining() && !prepared.inside => Err(self.draining().into()),
+            Turn::Wait => Err(Rejection::Waiting { retry_after: self.look_again_in(prepared, seen.waited) }.into()),
+            Turn::Hold(why) => {
+                broken(why, false);
+                Err(Rejection::Held { retry_after: self.look_again_in(prepared, seen.waited), why }.into())
+            }
+            Turn::Halt(why) => {
+                broken(why, false);
+                Err(self.halt(prepared, why).await.unwrap_or_else(|error| self.refused(error, prepared)))
+            }
+        }
+    }
+
+    async fn look(&self, prepared: &Prepared, after: &Key) -> Result<Seen, StoreError> {
+        let policy = prepared.terms.on_broken_order;
+        let (found, now) = self.seen(prepared, after).await?;
+        // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
+        let (state, since) = match found.map(|record| record.state) {
+            Some(State::Consuming { until, .. }) if until <= now => (StateKind::Absent, until),
+            Some(state) => (state.kind(), Micros(0)),
+            None => (StateKind::Absent, Micros(0)),
+        };
+        if state == StateKind::Consumed {
+            return Ok(Seen { turn: Turn::Run, waited: Duration::ZERO });
+        }
+        // A duplicate of what is settled gets its answer, whatever has become of the predecessor. One in flight may be a
+        // call that is being buried, which is no sign that its turn had come.
+        let own = self.seen(prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
+        if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
+            return Ok(Seen { turn: Turn::Run, waited: Duration::ZERO });
+        }
+        let counts = match state {
+            StateKind::Absent => true,
+            StateKind::Failed | StateKind::Dead => matches!(policy, OnBrokenOrder::Skip(_)),
+            _ => false,
+        };
+        let waited = if counts { self.waited(prepared, since).await? } else { Duration::ZERO };
+        Ok(Seen { turn: turn(state, waited, policy), waited })
+    }
+
+    /// A record with the store's own time, as far as it tells.
+    async fn seen(&self, prepared: &Prepared, key: &Key) -> Result<(Option<Record>, Micros), StoreError> {
+        let asked = async {
+            match self.0.store.abilities().inspect {
+                Some(inspect) => match inspect.inspect(key).await? {
+                    Some(seen) => Ok((Some(seen.record), seen.now)),
+                    None => Ok((None, self.0.clock.wall())),
+                },
+                None => Ok((self.0.store.peek(key).await?, self.0.clock.wall())),
+            }
+        };
+        self.in_time(prepared.terms.lease / 3, asked).await
+    }
+
+    /// How long the call has waited since it was first put off, and since `since`. The first time, that is noted.
+    async fn waited(&self, prepared: &Prepared, since: Micros) -> Result<Duration, StoreError> {
+        let note = waits(&prepared.request.key);
+        let (found, now) = self.seen(prepared, &note).await?;
+        if let Some(noted) = found {
+            return Ok(now - noted.first_seen.max(since));
+        }
+        let terms = &prepared.terms;
+        let retain = terms.memory.max(terms.on_broken_order.patience().saturating_mul(2));
+        let request = ClaimRequest {
+            key: note.clone(),
+            fingerprint: None,
+            max_attempts: 0,
+            on_expiry: OnExpiry::Takeover,
+            memory: retain,
+            display: None,
+            ..prepared.request.clone()
+        };
+        let patience = terms.lease / 3;
+        // Whoever else notes it at this moment notes the same.
+        if let Claim::Acquired(grant) = self.in_time(patience, self.0.store.claim(&request)).await? {
+            let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
+            self.in_time(patience, self.0.store.complete(&held, &Completion { value: None, retain })).await?;
+        }
+        Ok(Duration::ZERO)
+    }
+
+    /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
+    /// transaction of a run that never begins could only be rolled back, and the record with it.
+    async fn halt(&self, prepared: &Prepared, why: BrokenOrder) -> Result<Turned, StoreError> {
+        let patience = prepared.terms.lease / 3;
+        let mut guard = OnDrop::new(self, prepared).past_transaction();
+        let grant = match self.in_time(patience, self.0.store.claim(&prepared.request)).await? {
+            Claim::Acquired(grant) => grant,
+            other => {
+                guard.disarm();
+                return Ok(self.turned(other, prepared));
+            }
+        };
+        guard.granted(grant.fencing);
+        let mut bury = release(Verdict::Bury, prepared.terms.memory, "");
+        bury.error = format!("halted before it ran: {why}").into();
+        let held = prepared.held(Some(grant.fencing));
+        let settled = self.in_time(patience, self.0.store.release(&held, &bury)).await?;
+        guard.disarm();
+        self.0.waiters.wake(prepared.request.key.hash());
+        self.0.deferrals.forget(&prepared.request.key);
+        Ok(Turned::Away(match settled {
+            Settled::Done => Rejection::Dead { attempts: grant.attempt, fencing: grant.fencing, error: bury.error },
+            Settled::Lost { .. } => Rejection::LeaseLost,
+        }))
+    }
+
+    /// Grows with each time the call is put off, and is no later than the end of its patience.
+    fn look_again_in(&self, prepared: &Prepared, waited: Duration) -> Duration {
+        let (terms, key) = (&prepared.terms, &prepared.request.key);
+        let remembered = terms.in_flight_delay_max.saturating_mul(4);
+        let times = self.0.deferrals.count(key, remembered, self.0.clock.now());
+        let bits = self.0.entropy.bits().unwrap_or_default();
+        let grown = delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, bits);
+        match terms.on_broken_order.patience().saturating_sub(waited) {
+            Duration::ZERO => grown,
+            rest => grown.min(rest.max(Duration::from_millis(1))),
+        }
+    }
+}
+
+/// Where it is noted since when a call waits: a record that no identity can name.
+fn waits(key: &Key) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(b"idempotent: waits for its turn");
+    hash.update(key.hash().to_be_bytes());
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    Key::from_parts(key.name(), u128::from_be_bytes(short))
+}

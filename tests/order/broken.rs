@@ -1,0 +1,122 @@
+use super::*;
+use common::End;
+use idempotent::Store;
+
+const T: Duration = secs(60);
+
+on_all_stores! {
+    b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time
+    b34_after_one_that_was_never_sent_likewise
+    s0_31_hold_is_the_default_and_has_no_end
+    s0_31_halt_buries_it_and_those_after_it
+    s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
+    b34_what_it_has_waited_survives_the_process
+    a_predecessor_that_is_put_right_lets_go_of_what_was_held
+}
+
+async fn b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("1", &job).await;
+    assert!(matches!(worker.outcome("2", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    assert_held(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!(alerts.take(), [("its predecessor is dead".to_owned(), false)]);
+    // Another chain is not kept waiting by this one.
+    assert_eq!(deliver(&worker, "b2", "1", &job).await, Outcome::Ran);
+    world.clock.advance(T - ms(1)).await;
+    let held = deliver(&worker, "3", "2", &job).await;
+    assert_held(&held);
+    assert_eq!(retry_after(&held), ms(1), "it comes back when its time is over, not later");
+    alerts.take();
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor is dead".to_owned(), true)]);
+    assert_eq!(worker.executor.counts().of("held"), 2);
+}
+
+async fn b34_after_one_that_was_never_sent_likewise(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!((job.runs(), alerts.take()), (0, Vec::new()));
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
+    // Sent after all, it is late: it runs, since it comes after nothing that is missing.
+    assert_eq!(deliver(&worker, "2", "3", &job).await, Outcome::Ran);
+}
+
+async fn s0_31_hold_is_the_default_and_has_no_end(world: World) {
+    let alerts = Alerts::default();
+    let worker = world.worker_by("a", Policy::new().max_retries(0), |builder| builder.observer(alerts.clone()));
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(secs(600)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), false)]);
+    world.clock.advance(secs(3 * 24 * 3600)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(job.runs(), 0);
+}
+
+async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Halt(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("2", &Job::ends(ms(0), End::Err)).await;
+    let (outcome, answer) = worker.deliver_call(after("3", "2"), &job).await;
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    let text = answer.unwrap_err().to_string();
+    assert!(text.contains("halted before it ran: its predecessor is dead"), "{text}");
+    assert_eq!(state(&world, "3").await, StateKind::Dead);
+    assert!(matches!(deliver(&worker, "4", "3", &job).await, Outcome::Dead { .. }));
+    assert_eq!(alerts.take().len(), 2);
+    // A redelivery finds it dead, as any other.
+    assert!(matches!(deliver(&worker, "4", "3", &job).await, Outcome::Dead { .. }));
+    // One that was never seen has its time.
+    assert_waiting(&deliver(&worker, "7", "6", &job).await);
+    world.clock.advance(T).await;
+    assert!(matches!(deliver(&worker, "7", "6", &job).await, Outcome::Dead { .. }));
+    assert_eq!(job.runs(), 0);
+}
+
+async fn s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let killed = world.worker("killed", Policy::new());
+    let run = killed.spawn("1", &Job::takes(secs(600))).await;
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    killed.kill(run).await;
+    world.clock.advance(secs(30)).await;
+    // Its lease of 30 s is over; from here on the time counts.
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn b34_what_it_has_waited_survives_the_process(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    let first = world.worker("first", policy);
+    assert_waiting(&deliver(&first, "2", "1", &job).await);
+    first.store.kill();
+    world.clock.advance(T).await;
+    let second = world.worker("second", policy);
+    assert_eq!(deliver(&second, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn a_predecessor_that_is_put_right_lets_go_of_what_was_held(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Hold(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("1", &Job::ends(ms(0), End::Err)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    let fencing = world.record("1").await.unwrap().fencing;
+    let admin = world.store.abilities().admin.unwrap();
+    admin.forget(&key_of("1"), fencing, false, secs(3600)).await.unwrap();
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(worker.outcome("1", &job).await, Outcome::Ran);
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
+}

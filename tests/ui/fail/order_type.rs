@@ -1,0 +1,11 @@
+// expect: `f64` does not name a call to come after
+use idempotent::{Rejection, idempotent};
+
+#[idempotent(key = number, after = before)]
+async fn a_float(number: u64, before: f64) -> Result<u64, Rejection> {
+    Ok(number)
+}
+
+fn main() {
+    let _ = a_float;
+}
