@@ -88,7 +88,7 @@ impl DeadLetters for DelayDeadLetters {
             let text = "`next` brought no letter that could be put back";
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
-        let args = Args::new().number(self.queue.0.settings.max_retries).text(&self.behind.1);
+        let args = Args::new().text(&self.behind.1);
         let said = self.queue.0.servers.ask(Which::Redrive, self.queue.keys(self.slot), &args).await;
         let there = match said {
             Ok(Value::Int(there)) => there == 1,

@@ -26,7 +26,7 @@ use super::taker::Taker;
 /// somebody else's by then. After 16 retries, which are 17 deliveries, a message is put aside as a dead letter.
 ///
 /// The URL is that of [`RedisStore`](crate::RedisStore). An ACL user needs `~<namespace>:delay:* &idempotent:* +eval
-/// +evalsha +time +publish +subscribe +info +exists +hget +hset +hdel +hlen +unlink +zadd +zcard +zcount +zrange
+/// +evalsha +time +publish +subscribe +info +hget +hset +hdel +hlen +unlink +zadd +zcard +zcount +zrange
 /// +zrangebyscore +zrem +zscore` and those of a connection.
 ///
 /// ```no_run

@@ -1,5 +1,5 @@
 //! Dead letters, counts, and the end of a topic.
-use idempotent_mq::{DeadLetters, Redrive};
+use idempotent_mq::{Cancelled, DeadLetters, Redrive};
 use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder};
 
 use crate::world::{World, due, letters, ms, new, only, time};
@@ -53,6 +53,22 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_put_back_as_first_a
     new(queue.send(&DelayMessage::priority(499, "new")).await.unwrap());
     assert_eq!(due(&mut taker).await, ["third", "second", "new"], "by its own priority");
     assert!(letters(&queue).await.is_empty());
+}
+
+pub(crate) async fn dead_letters_are_told_in_the_order_they_died_and_cannot_be_called_off(world: &World) {
+    let queue = world.queue_with(no_retries).await;
+    let older = new(queue.send(&DelayMessage::after(ms(100), "older")).await.unwrap());
+    let younger = new(queue.send(&DelayMessage::after(ms(50), "younger")).await.unwrap());
+    for at in [50, 100] {
+        world.at(at);
+        let taken = only(queue.taker().take_now(10).await.unwrap());
+        queue.rollback(&taken, Back::Immediate, "").await.unwrap();
+    }
+    for id in [&older.id, &younger.id] {
+        assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Unknown);
+    }
+    let bodies: Vec<_> = letters(&queue).await.into_iter().map(|(delivery, _)| delivery.body).collect();
+    assert_eq!(bodies, [&b"younger"[..], b"older"]);
 }
 
 pub(crate) async fn what_dies_again_has_died_twice(world: &World) {

@@ -50,6 +50,8 @@ pub(crate) async fn b31_s4_3_larger_priorities_come_first_and_equal_ones_in_the_
         new(queue.send(&DelayMessage::priority(priority, body)).await.unwrap());
     }
     assert_eq!(bodies(&taker.take_now(3).await.unwrap()), ["max", "100a", "100b"], "no more than there is room for");
+    new(queue.send(&DelayMessage::after(ms(0), "timed")).await.unwrap());
+    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["timed"]);
     assert_eq!(due(&mut taker).await, ["100c", "50", "17"]);
 }
 
@@ -85,12 +87,14 @@ pub(crate) async fn b31_those_that_come_back_rank_behind_all_new_ones(world: &Wo
     let taken = taker.take_now(10).await.unwrap();
     queue.rollback(&taken[0], Back::Immediate, "").await.unwrap();
     queue.rollback(&taken[1], Back::After(ms(5)), "").await.unwrap();
-    world.at(10);
+    new(queue.send(&DelayMessage::priority(1_000, "left alone")).await.unwrap());
+    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["left alone"]);
+    world.at(60_000);
     new(queue.send(&DelayMessage::priority(17, "new")).await.unwrap());
     assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["new"]);
     let mut back = due(&mut taker).await;
     back.sort();
-    assert_eq!(back, ["back at once", "back later"]);
+    assert_eq!(back, ["back at once", "back later", "left alone"]);
 }
 
 pub(crate) async fn b32_s4_4_a_fixed_time_is_due_only_when_it_is_past(world: &World) {

@@ -1,6 +1,6 @@
 //! Two-phase taking: what becomes of a message that somebody has.
-use idempotent_mq::Cancelled;
-use idempotent_redis::{Back, Closing, DelayMessage, RolledBack, Taken, Taker};
+use idempotent_mq::{Cancelled, DeadLetter, Delivery, Received, Retry, Settlement, Source, SourceErrorKind};
+use idempotent_redis::{Back, Closing, DelayMessage, DelaySource, RolledBack, Taken, Taker};
 
 use crate::world::{World, due, letters, ms, new, only, time};
 
@@ -70,6 +70,87 @@ pub(crate) async fn s4_8_who_lost_a_message_can_do_nothing_to_its_next_delivery(
     assert_eq!(queue.rollback(&now, Back::Immediate, "").await.unwrap(), RolledBack::Lost);
     assert_eq!(queue.extend(&now).await.unwrap(), Closing::Lost);
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(0), "nothing is held for nobody");
+}
+
+pub(crate) async fn s4_8_a_message_that_was_put_back_cannot_be_settled_by_who_put_it_back(world: &World) {
+    let queue = world.queue().await;
+    let mut taker = queue.taker();
+    new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
+    let taken = one(&mut taker).await;
+    queue.rollback(&taken, Back::After(ms(10)), "").await.unwrap();
+    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Lost);
+    assert_eq!(queue.extend(&taken).await.unwrap(), Closing::Lost);
+    assert_eq!(queue.rollback(&taken, Back::Immediate, "").await.unwrap(), RolledBack::Lost);
+    world.at(10);
+    assert_eq!(one(&mut taker).await.attempt, 2, "one retry, and not two");
+}
+
+/// A source's delivery that is due now.
+async fn received(source: &mut DelaySource) -> (Delivery, <DelaySource as Source>::Tag) {
+    match source.receive(1).await.unwrap() {
+        Received::Deliveries(some) => only(some),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn a_sources_retry_leaves_its_marks_and_ranks_behind_new_ones(world: &World) {
+    let queue = world.queue().await;
+    let mut source = DelaySource::new(&queue);
+    let settler = source.settler();
+    new(queue.send(&DelayMessage::priority(99, "old")).await.unwrap());
+    let (delivery, tag) = received(&mut source).await;
+    let mut retry = Retry::after(ms(5), time(7));
+    retry.attempt = 3;
+    settler.settle(&delivery, &tag, &Settlement::Retry(retry)).await.unwrap();
+    world.at(5);
+    new(queue.send(&DelayMessage::priority(17, "new")).await.unwrap());
+    let (delivery, tag) = received(&mut source).await;
+    assert_eq!(delivery.body, b"new");
+    settler.settle(&delivery, &tag, &Settlement::GiveBack).await.unwrap();
+    let (delivery, _) = received(&mut source).await;
+    assert_eq!((&*delivery.body, delivery.attempt), (&b"new"[..], Some(1)), "what was given back is as it was");
+    let (delivery, tag) = received(&mut source).await;
+    let marks = (delivery.attempt, delivery.first_at, delivery.delivered);
+    assert_eq!((&*delivery.body, marks), (&b"old"[..], (Some(3), Some(time(7)), Some(2))));
+    // Its own retries were not counted here: the first rollback is the first.
+    settler.settle(&delivery, &tag, &Settlement::GiveBack).await.unwrap();
+    let taken = one(&mut queue.taker()).await;
+    assert_eq!((taken.attempt, taken.last_error.is_some()), (1, true));
+}
+
+pub(crate) async fn n142_a_retry_may_be_put_off_for_any_time(world: &World) {
+    let queue = world.queue().await;
+    let mut source = DelaySource::new(&queue);
+    new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
+    let (delivery, tag) = received(&mut source).await;
+    let year = 366 * 86_400_000;
+    let retry = Retry::after(ms(year), time(0));
+    source.settler().settle(&delivery, &tag, &Settlement::Retry(retry)).await.unwrap();
+    world.at(year - 1);
+    assert!(due(&mut queue.taker()).await.is_empty());
+    world.at(year);
+    assert_eq!(due(&mut queue.taker()).await, ["m"]);
+}
+
+pub(crate) async fn s4_8_a_source_that_lost_a_message_cannot_bury_it(world: &World) {
+    let queue = world.queue().await;
+    let (mut source, mut taker) = (DelaySource::new(&queue), queue.taker());
+    new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
+    let (delivery, tag) = received(&mut source).await;
+    world.at(60_000);
+    let now = one(&mut taker).await;
+    for how in [
+        Settlement::DeadLetter(DeadLetter::because("as told", time(0))),
+        Settlement::Ack,
+        Settlement::GiveBack,
+        Settlement::Retry(Retry::after(ms(1), time(0))),
+    ] {
+        let refused = source.settler().settle(&delivery, &tag, &how).await.unwrap_err();
+        assert_eq!(refused.kind(), SourceErrorKind::Gone, "{}", how.name());
+    }
+    source.settler().keep_alive(&[&tag]).await.unwrap();
+    assert_eq!(queue.counts().await.unwrap().dead, 0);
+    assert_eq!(queue.commit(&now).await.unwrap(), Closing::Done);
 }
 
 pub(crate) async fn what_is_late_and_nobody_elses_is_still_its_takers(world: &World) {

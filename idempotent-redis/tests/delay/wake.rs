@@ -55,6 +55,12 @@ pub(crate) async fn a_waiting_taker_is_woken_by_what_comes_back_and_by_what_is_p
     timeout(ms(4_000), take).await.expect("it was not woken by a redrive").unwrap();
 }
 
+pub(crate) async fn who_does_not_wait_is_not_told(world: &World) {
+    let queue = world.queue().await;
+    assert!(queue.taker().take_now(10).await.unwrap().is_empty());
+    assert_eq!(world.look("HEXISTS", "meta", &["waits"]).integer(), Some(0));
+}
+
 pub(crate) async fn a_taker_is_told_when_to_ask_again(world: &World) {
     let queue = world.queue_with(|builder| builder.visibility(ms(60_000))).await;
     let mut taker = queue.taker();
@@ -69,6 +75,12 @@ pub(crate) async fn a_taker_is_told_when_to_ask_again(world: &World) {
     new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
     assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
     assert_eq!(waits(&mut queue.taker()).await, crate::world::time(5_000).0 + 1, "the earlier of both");
+    world.at(1);
+    let mut hurried = world.queue_with(|builder| builder.visibility(ms(2_000))).await.taker();
+    new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
+    let taken = hurried.take_now(10).await.unwrap();
+    assert_eq!(waits(&mut queue.taker()).await, crate::world::time(2_001).0, "and of these");
+    queue.commit_all(&taken).await.unwrap();
     world.at(5_001);
     assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
     assert_eq!(waits(&mut queue.taker()).await, crate::world::time(60_000).0, "when the first may be taken back");

@@ -2,7 +2,7 @@
 local passed = '(' .. text(now)
 local over, late = call('ZCOUNT', held, '-inf', passed), call('ZCOUNT', due, '-inf', passed)
 local oldest
-local function since(at) if at and at < now and (not oldest or at < oldest) then oldest = at end end
+local function since(at) if at and (not oldest or at < oldest) then oldest = at end end
 since(tonumber(call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]))
 since(tonumber(call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]))
 -- Of each priority the first was sent first. There are few of them.
@@ -14,4 +14,4 @@ for _ = 1, 256 do
   from = '(' .. first[2]
 end
 return {late + over + call('ZCARD', rank), call('ZCARD', due) - late, call('ZCARD', held) - over, call('ZCARD', dead),
-  oldest and text(now - oldest) or '-1'}
+  oldest and oldest < now and text(now - oldest) or '-1'}

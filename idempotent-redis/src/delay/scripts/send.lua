@@ -1,7 +1,7 @@
 -- Keeps a message. {0, now}: its time is not in the future; {1, member, when}: kept; {2, member, when}: one of this name
 -- is kept already, and stands.
 local kind, given, name, payload, past = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-if kind == 'f' and past == '0' and given <= now then return {0, text(now)} end
+if past == '0' and given <= now then return {0, text(now)} end
 if name ~= '' then
   local there = call('HGET', ids, name)
   local value = there and call('HGET', msg, there)

@@ -13,7 +13,7 @@ for _, m in ipairs(call('ZRANGEBYSCORE', held, '-inf', passed, 'LIMIT', 0, 100))
     died = died + 1
   else
     write(m, s)
-    if string.sub(m, 1, 1) == 'p' then place(m, s, most) else call('ZADD', due, call('ZSCORE', held, m), m) end
+    call('ZADD', due, call('ZSCORE', held, m), m)
     call('ZREM', held, m)
   end
 end
@@ -37,17 +37,16 @@ local function hand(m)
   count = count + 1
 end
 
-local looked = 0
-while count < room and looked < 256 do
-  local ready = call('ZRANGEBYSCORE', due, '-inf', passed, 'LIMIT', 0, room - count)
-  if #ready == 0 then break end
+local looked, ready = 0, nil
+repeat
+  ready = call('ZRANGEBYSCORE', due, '-inf', passed, 'LIMIT', 0, room - count)
   for _, m in ipairs(ready) do
     looked = looked + 1
-    -- What was put off ranks again.
+    -- What has come back ranks again.
     if string.sub(m, 1, 1) == 'p' then place(m, read(m), most) else hand(m) end
   end
-  call('ZREM', due, unpack(ready))
-end
+  if #ready > 0 then call('ZREM', due, unpack(ready)) end
+until #ready == 0 or count >= room or looked >= 256
 if count < room then
   local ready = call('ZRANGE', rank, 0, room - count - 1)
   for _, m in ipairs(ready) do hand(m) end
@@ -59,7 +58,6 @@ for _, key in ipairs({due, held}) do
   local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if first and (again < 0 or first + 1 < again) then again = first + 1 end
 end
-if call('EXISTS', rank) == 1 then again = now end
 -- Nothing is left that is ready: who asks sleeps until then, unless it is told of something earlier.
 if count < room and ARGV[4] == '1' then
   local waits = again
