@@ -46,6 +46,8 @@
 //! | consume from a broker | [`mq::Consumer`]; for a broker of my own [`mq::docs::source`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
+//! | deliver a message later, merged, or by priority | [`delay_queue::DelayQueue`] |
+//! | have work done at a time, and call it off | [`mq::Delay`], [`delay_queue::DelayQueue`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
 //! | acknowledge, retry or put a message aside by myself | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
@@ -70,6 +72,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
+//! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; `mq` and `redis` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
 //! | `mysql-tls` | TLS to them, by `ssl-mode` of the URL |
@@ -90,6 +93,7 @@
 #![cfg_attr(
     not(all(
         feature = "axum",
+        feature = "delay-queue",
         feature = "macros",
         feature = "mysql",
         feature = "postgres",
@@ -118,6 +122,14 @@ pub use idempotent_rabbitmq as rabbitmq;
 pub use idempotent_redis::{
     CacheOptions, Checkup, Durability, Finding, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier, Severity,
 };
+/// A delay queue on Redis: messages that are due at a time, merged within an interval, or by priority.
+#[cfg(feature = "delay-queue")]
+pub mod delay_queue {
+    pub use idempotent_redis::{
+        Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
+        DelaySource, DelayTag, RolledBack, Sent, Taken, Taker,
+    };
+}
 #[cfg(feature = "redis-streams")]
 pub use idempotent_redis_streams as redis_streams;
 #[cfg(feature = "rocketmq")]

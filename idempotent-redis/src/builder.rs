@@ -280,9 +280,9 @@ impl fmt::Debug for RedisStoreBuilder {
 
 /// One server, by its address.
 #[derive(Debug)]
-struct Single {
-    server: Server,
-    access: Access,
+pub(crate) struct Single {
+    pub(crate) server: Server,
+    pub(crate) access: Access,
 }
 
 #[async_trait]

@@ -23,6 +23,7 @@ use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::link::{Link, Patience, Target};
 use crate::race;
+use crate::topology::Trip;
 use crate::turn::Manner;
 
 /// All its nodes that have been heard of.
@@ -61,9 +62,9 @@ impl Cluster {
     }
 
     /// Sends a call to the node that has its slot, as far as is known.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Failure> {
-        let node = self.node_of(call)?;
-        node.lane.call(call).await.map_err(|failure| failure.beside(&node.address))
+    pub(crate) async fn call<T: Trip>(&self, call: &T) -> Result<T::Answer, Failure> {
+        let node = self.node_of(call.key())?;
+        call.send(&node.lane).await.map_err(|failure| failure.beside(&node.address))
     }
 
     /// Sends calls in their order, those of one node in one pipeline, those of different nodes side by side.
@@ -94,18 +95,18 @@ impl Cluster {
     }
 
     /// The try that follows one which was surely not applied, by the view `seen`.
-    pub(crate) async fn after(&self, failure: &Failure, call: &Call, seen: u64) -> Result<Answer, Failure> {
+    pub(crate) async fn after<T: Trip>(&self, failure: &Failure, call: &T, seen: u64) -> Result<T::Answer, Failure> {
         match &failure.kind {
             FailureKind::Ask(to) => {
                 count(&self.counters.redirections);
                 let node = self.node_at(to)?;
-                node.lane.asking(call).await.map_err(|failure| failure.beside(&node.address))
+                call.send_asking(&node.lane).await.map_err(|failure| failure.beside(&node.address))
             }
             FailureKind::Moved(to) => {
                 count(&self.counters.redirections);
                 let node = self.node_at(to)?;
-                self.moved(slots::slot_of(call.key.as_str()), &node);
-                node.lane.call(call).await.map_err(|failure| failure.beside(&node.address))
+                self.moved(slots::slot_of(call.key()), &node);
+                call.send(&node.lane).await.map_err(|failure| failure.beside(&node.address))
             }
             _ => {
                 // Who has failed may have been replaced. Where nobody can say, the next try finds out.
@@ -123,8 +124,8 @@ impl Cluster {
         Ok(self.map().owners().map(|node| node.lane.clone()).collect())
     }
 
-    fn node_of(&self, call: &Call) -> Result<Arc<Node>, Failure> {
-        self.map().node(slots::slot_of(call.key.as_str())).cloned().ok_or_else(unserved)
+    fn node_of(&self, key: &str) -> Result<Arc<Node>, Failure> {
+        self.map().node(slots::slot_of(key)).cloned().ok_or_else(unserved)
     }
 
     fn node_at(&self, to: &str) -> Result<Arc<Node>, Failure> {

@@ -8,10 +8,15 @@ use tokio::sync::Notify;
 use crate::cache::Cache;
 use crate::script::{FORGOTTEN, SETTLED};
 
+/// Where slots of delay queues tell that something is due earlier than those that wait have been told.
+pub(crate) const DUE: &str = "idempotent:due";
+
 /// Shared by a store's connections.
 pub(crate) struct Hub {
     pub(crate) cache: Cache,
-    /// By storage key.
+    /// What its connections listen to.
+    pub(crate) channels: &'static [&'static str],
+    /// By storage key, or by the slot of a delay queue.
     waiting: Mutex<HashMap<Box<[u8]>, Waiters>>,
 }
 
@@ -22,7 +27,13 @@ struct Waiters {
 
 impl Hub {
     pub(crate) fn new(cache: Cache) -> Self {
-        Self { cache, waiting: Mutex::default() }
+        Self { cache, channels: &[SETTLED, FORGOTTEN], waiting: Mutex::default() }
+    }
+
+    /// That of delay queues.
+    #[cfg(feature = "delay-queue")]
+    pub(crate) fn of_delays(cache: Cache) -> Self {
+        Self { channels: &[DUE], ..Self::new(cache) }
     }
 
     /// A connection hears what is told.
@@ -43,7 +54,7 @@ impl Hub {
     }
 
     pub(crate) fn told(&self, channel: &[u8], key: &[u8]) {
-        if channel == SETTLED.as_bytes() {
+        if channel == SETTLED.as_bytes() || channel == DUE.as_bytes() {
             if let Some(waiters) = self.lock().get(key) {
                 waiters.bell.notify_waiters();
             }

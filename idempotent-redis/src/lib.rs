@@ -9,6 +9,8 @@ mod call;
 mod check;
 mod checkup;
 mod cluster;
+#[cfg(feature = "delay-queue")]
+mod delay;
 mod durability;
 mod failure;
 mod flight;
@@ -37,6 +39,11 @@ mod watchdog;
 pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
 pub use self::checkup::{Checkup, Finding, Severity};
+#[cfg(feature = "delay-queue")]
+pub use self::delay::{
+    Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
+    DelaySource, DelayTag, RolledBack, Sent, Taken, Taker,
+};
 pub use self::durability::{Durability, RedisCounts};
 pub use self::store::RedisStore;
 pub use self::tier::RedisTier;

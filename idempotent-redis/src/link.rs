@@ -19,7 +19,6 @@ use crate::failure::{Failure, FailureKind};
 use crate::flight::Flight;
 use crate::hub::Hub;
 use crate::reach;
-use crate::script::{FORGOTTEN, SETTLED};
 
 /// Where to connect to; asked before each connection.
 #[async_trait]
@@ -228,7 +227,7 @@ impl Wire {
             }
         };
         // A server that does not let us listen is asked instead.
-        let listening = tokio::time::timeout(self.patience.connect, connection.subscribe(&[SETTLED, FORGOTTEN])).await;
+        let listening = tokio::time::timeout(self.patience.connect, connection.subscribe(self.hub.channels)).await;
         if matches!(listening, Ok(Ok(()))) {
             end.listens();
         }

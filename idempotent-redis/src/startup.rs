@@ -155,7 +155,7 @@ fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, di
 }
 
 /// Eviction takes leases first, and with them the promise.
-fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) {
+pub(crate) fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
     let (text, harmless) = match found {
         Some((0, _)) => ("maxmemory is 0: nothing is evicted".to_owned(), true),

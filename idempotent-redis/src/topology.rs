@@ -9,6 +9,35 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, FailureKind};
 use crate::lane::Lane;
 
+/// What goes to one server and may go to another one after that: a call of the store's, or of a delay queue.
+pub(crate) trait Trip: Sync {
+    type Answer: Send;
+
+    /// The key whose slot says where to.
+    fn key(&self) -> &str;
+
+    fn send(&self, lane: &Lane) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+
+    /// To a node that the slot is being moved to.
+    fn send_asking(&self, lane: &Lane) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+}
+
+impl Trip for Call {
+    type Answer = Answer;
+
+    fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    fn send(&self, lane: &Lane) -> impl Future<Output = Result<Answer, Failure>> + Send {
+        lane.call(self)
+    }
+
+    fn send_asking(&self, lane: &Lane) -> impl Future<Output = Result<Answer, Failure>> + Send {
+        lane.asking(self)
+    }
+}
+
 /// The servers of a store.
 #[derive(Debug)]
 pub(crate) enum Topology {
@@ -29,7 +58,7 @@ const FREE_HOPS: usize = 3;
 
 impl Topology {
     /// Sends a call; what was surely not applied and may pass in a moment is tried again within `budget`.
-    pub(crate) async fn ask(&self, call: &Call, budget: Duration) -> Result<Answer, StoreError> {
+    pub(crate) async fn ask<T: Trip>(&self, call: &T, budget: Duration) -> Result<T::Answer, StoreError> {
         // Before it is sent: what has changed by the time that it fails was not tried.
         let view = self.view();
         match self.once(call).await {
@@ -53,7 +82,7 @@ impl Topology {
             answers.push(match said {
                 Ok(answer) => Ok(answer),
                 Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-                Err(failure) => self.again(call, (failure, view), until).await,
+                Err(failure) => self.again(*call, (failure, view), until).await,
             });
         }
         answers
@@ -73,9 +102,9 @@ impl Topology {
         }
     }
 
-    async fn once(&self, call: &Call) -> Result<Answer, Failure> {
+    async fn once<T: Trip>(&self, call: &T) -> Result<T::Answer, Failure> {
         match self {
-            Self::One(lane) | Self::Named(lane) => lane.call(call).await,
+            Self::One(lane) | Self::Named(lane) => call.send(lane).await,
             Self::Cluster(cluster) => cluster.call(call).await,
         }
     }
@@ -90,12 +119,12 @@ impl Topology {
     }
 
     /// After a try that failed, by a view of the servers.
-    async fn again(
+    async fn again<T: Trip>(
         &self,
-        call: &Call,
+        call: &T,
         (mut failure, mut view): (Failure, u64),
         until: Instant,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<T::Answer, StoreError> {
         let (mut hops, mut pauses) = (0, PAUSES.into_iter());
         loop {
             let redirected = matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_));
@@ -123,15 +152,15 @@ impl Topology {
     }
 
     /// The next try, where the last one says that it should be made.
-    async fn after(&self, failure: &Failure, call: &Call, seen: u64) -> Result<Answer, Failure> {
+    async fn after<T: Trip>(&self, failure: &Failure, call: &T, seen: u64) -> Result<T::Answer, Failure> {
         match self {
-            Self::One(lane) => lane.call(call).await,
+            Self::One(lane) => call.send(lane).await,
             Self::Named(lane) => {
                 if failure.kind == FailureKind::NotPrimary {
                     // Not the one that another call has made meanwhile.
                     lane.link().reconnect(seen);
                 }
-                lane.call(call).await
+                call.send(lane).await
             }
             Self::Cluster(cluster) => cluster.after(failure, call, seen).await,
         }

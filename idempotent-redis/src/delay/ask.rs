@@ -1,0 +1,170 @@
+//! How a queue asks its slots.
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use idempotent_core::StoreError;
+use idempotent_mq::{Cancelled, DelayError};
+use redis::Value;
+
+use super::layout::Keys;
+use super::queue::{Closing, DelayQueue};
+use super::reply::Items;
+use super::scripts::Which;
+use super::servers::{Args, delay_error, strange};
+use super::taken::{Handed, Receipt, Taken};
+
+/// What is brought by one question to a slot.
+pub(crate) struct Batch {
+    pub(crate) taken: Vec<Taken>,
+    /// After which time it is worth asking again; nothing where only a new message makes it so.
+    pub(crate) again: Option<Duration>,
+}
+
+/// Of a reason that is kept with a message, in bytes.
+const LONGEST_REASON: usize = 256;
+
+impl DelayQueue {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.0.settings.slots
+    }
+
+    /// Asks one slot for what is due. `waits`: whether to be told of what becomes due earlier.
+    pub(crate) async fn take_from(&self, slot: u16, room: usize, waits: bool) -> Result<Batch, StoreError> {
+        let (keys, room) = (self.keys(slot), room.clamp(1, MOST));
+        let args = Args::new().number(room as u64).number(micros(self.0.settings.visibility));
+        let args = args.number(self.0.settings.max_retries).number(u64::from(waits));
+        let said = self.0.servers.ask(Which::Take, keys, &args).await?;
+        let (handed, again, died) = read_batch(said, slot, keys).ok_or_else(|| strange("taking"))?;
+        if died > 0 {
+            let topic = &*self.0.topic.name;
+            tracing::warn!(target: "idempotent", topic, died, "messages that nobody settled in time were put aside");
+        }
+        // There may be more, and nobody was told that we sleep.
+        let again = if handed.len() >= room { Some(Duration::ZERO) } else { again };
+        let mut taken = Vec::with_capacity(handed.len());
+        for handed in handed {
+            match handed.decode() {
+                Ok(message) => taken.push(message),
+                Err(strange) => self.bury_unread(&strange).await?,
+            }
+        }
+        Ok(Batch { taken, again })
+    }
+
+    /// A newer version wrote it, or somebody else: a person has to look at it.
+    async fn bury_unread(&self, handed: &Handed) -> Result<(), StoreError> {
+        let reason = "it is not written as this version of the library does";
+        let letter = format!("1 {} {} {} 0:{reason}", handed.first_at.0, handed.first_at.0, handed.deaths + 1);
+        self.bury(&handed.receipt, &letter).await.map(drop)
+    }
+
+    /// Whether it was still this delivery's.
+    pub(crate) async fn bury(&self, receipt: &Receipt, letter: &str) -> Result<bool, StoreError> {
+        let args = Args::new().text(&receipt.member).number(receipt.number).text(&receipt.name).text(letter);
+        Ok(self.0.servers.ask(Which::Bury, &receipt.keys, &args).await? == Value::Int(1))
+    }
+
+    pub(crate) async fn put_back(
+        &self,
+        receipt: &Receipt,
+        how: &str,
+        delay: Duration,
+        (attempt, first_at): (u32, u64),
+        reason: &str,
+    ) -> Result<Value, StoreError> {
+        let args = Args::new().text(&receipt.member).number(receipt.number).text(how).number(micros(delay));
+        let args = args.number(self.0.settings.max_retries).number(attempt).number(first_at);
+        let args = args.text(&reason[..reason.floor_char_boundary(LONGEST_REASON)]);
+        self.0.servers.ask(Which::Back, &receipt.keys, &args).await
+    }
+
+    /// One script for those of each slot.
+    pub(crate) async fn each(
+        &self,
+        which: Which,
+        receipts: &[&Receipt],
+        visible: Option<Duration>,
+    ) -> Result<Vec<Closing>, StoreError> {
+        let mut closings = vec![Closing::Lost; receipts.len()];
+        let mut places: Vec<usize> = (0..receipts.len()).collect();
+        places.sort_by_key(|at| Arc::as_ptr(&receipts[*at].keys));
+        for group in places.chunk_by(|one, next| Arc::ptr_eq(&receipts[*one].keys, &receipts[*next].keys)) {
+            for some in group.chunks(MOST) {
+                let mut args = visible.map_or_else(Args::new, |time| Args::new().number(micros(time)));
+                for receipt in some.iter().map(|at| receipts[*at]) {
+                    args = args.text(&receipt.member).number(receipt.number);
+                    if which == Which::Done {
+                        args.push(&receipt.name);
+                    }
+                }
+                let said = self.0.servers.ask(which, &receipts[some[0]].keys, &args).await?;
+                let mut said = Items::of(said).ok_or_else(|| strange("settling"))?;
+                for at in some {
+                    let ours = said.number().ok_or_else(|| strange("settling"))? == 1;
+                    closings[*at] = if ours { Closing::Done } else { Closing::Lost };
+                }
+            }
+        }
+        Ok(closings)
+    }
+
+    pub(crate) fn keys(&self, slot: u16) -> &Arc<Keys> {
+        // Slots are counted by the topic's own number of them, which is not 0.
+        let slots = &self.0.topic.slots;
+        &slots[usize::from(slot) % slots.len()]
+    }
+
+    pub(crate) async fn ask(&self, which: Which, slot: u16, args: &Args, doing: &str) -> Result<Value, DelayError> {
+        let said = self.0.servers.ask(which, self.keys(slot), args).await;
+        said.map_err(|error| delay_error(doing, error))
+    }
+
+    /// Whether the servers tell us of what is due earlier.
+    pub(crate) fn hears(&self) -> bool {
+        self.0.servers.hub.hears()
+    }
+
+    pub(crate) fn slot_for(&self, basis: Option<&str>) -> u16 {
+        let turn = || self.0.turn.fetch_add(1, Ordering::Relaxed) % usize::from(self.0.settings.slots);
+        basis.map_or_else(|| u16::try_from(turn()).unwrap_or_default(), |basis| self.0.topic.slot_of(basis))
+    }
+}
+
+/// Messages of one step: no other client waits longer than it takes.
+pub(crate) const MOST: usize = 256;
+
+pub(crate) fn micros(time: Duration) -> u64 {
+    // A part of a µs counts as a whole one: never early.
+    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX).min(8_000_000_000_000_000)
+}
+
+pub(crate) fn items(said: Value, doing: &str) -> Result<Items, DelayError> {
+    Items::of(said).ok_or_else(|| delay_error(doing, strange(doing)))
+}
+
+pub(crate) fn count(said: &Value, doing: &str) -> Result<u64, DelayError> {
+    match said {
+        Value::Int(count) => Ok(u64::try_from(*count).unwrap_or_default()),
+        _ => Err(delay_error(doing, strange(doing))),
+    }
+}
+
+pub(crate) fn cancelled(said: &Value) -> Result<Cancelled, DelayError> {
+    match count(said, "cancelling")? {
+        0 => Ok(Cancelled::Unknown),
+        1 => Ok(Cancelled::Done),
+        _ => Ok(Cancelled::Delivering),
+    }
+}
+
+fn read_batch(said: Value, slot: u16, keys: &Arc<Keys>) -> Option<(Vec<Handed>, Option<Duration>, u64)> {
+    let mut items = Items::of(said)?;
+    let (now, again, died) = (items.number()?, items.signed()?, items.number()?);
+    let again = u64::try_from(again).ok().map(|at| Duration::from_micros(at.saturating_sub(now)));
+    let mut handed = Vec::new();
+    while !items.is_empty() {
+        handed.push(Handed::read(&mut items, slot, keys)?);
+    }
+    Some((handed, again, died))
+}

@@ -1,0 +1,131 @@
+//! What is kept of a message: business key, headers and body, in bytes.
+//!
+//! A version, then each part behind its length: the business key (its length and one, or 0 where there is none), the
+//! number of headers, their names and values; the body is the rest.
+use idempotent_mq::Headers;
+
+/// Of a message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Payload {
+    pub(crate) business_key: Option<String>,
+    pub(crate) headers: Headers,
+    pub(crate) body: Vec<u8>,
+}
+
+const VERSION: u8 = 1;
+
+impl Payload {
+    pub(crate) fn encode(business_key: Option<&str>, headers: &Headers, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        match business_key {
+            Some(key) => {
+                number(&mut bytes, key.len() + 1);
+                bytes.extend(key.as_bytes());
+            }
+            None => number(&mut bytes, 0),
+        }
+        number(&mut bytes, headers.len());
+        for (name, value) in headers.iter() {
+            part(&mut bytes, name.as_bytes());
+            part(&mut bytes, value);
+        }
+        bytes.extend(body);
+        bytes
+    }
+
+    /// `None` for what is not written like this.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let business_key = match take_number(&mut rest)? {
+            0 => None,
+            size => Some(text(take(&mut rest, size - 1)?)?),
+        };
+        let mut headers = Headers::default();
+        for _ in 0..take_number(&mut rest)? {
+            let name = take_part(&mut rest).and_then(text)?;
+            headers.push(name, take_part(&mut rest)?);
+        }
+        Some(Self { business_key, headers, body: rest.to_vec() })
+    }
+}
+
+fn part(bytes: &mut Vec<u8>, part: &[u8]) {
+    number(bytes, part.len());
+    bytes.extend(part);
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that there are more.
+fn number(bytes: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        bytes.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
+        number >>= 7;
+    }
+    bytes.push(u8::try_from(number).unwrap_or_default());
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
+    let mut number = 0_usize;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (byte, behind) = rest.split_first()?;
+        *rest = behind;
+        let bits = usize::from(byte & 0x7f);
+        number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
+    let (part, behind) = rest.split_at_checked(size)?;
+    *rest = behind;
+    Some(part)
+}
+
+fn take_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let size = take_number(rest)?;
+    take(rest, size)
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    Some(std::str::from_utf8(bytes).ok()?.to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Payload {
+        let headers = [("trace", vec![0, 255, b'\n']), ("trace", vec![]), ("", vec![7; 300])].into_iter().collect();
+        Payload { business_key: Some("order-17".to_owned()), headers, body: (0..=255).collect() }
+    }
+
+    fn bytes(payload: &Payload) -> Vec<u8> {
+        Payload::encode(payload.business_key.as_deref(), &payload.headers, &payload.body)
+    }
+
+    #[test]
+    fn any_payload_is_read_as_it_was_written() {
+        let empty_key = Payload { business_key: Some(String::new()), ..Payload::default() };
+        for payload in [sample(), Payload::default(), empty_key] {
+            assert_eq!(Payload::decode(&bytes(&payload)).unwrap(), payload);
+        }
+        assert_eq!(Payload::encode(None, &Headers::default(), b"body").len(), 4 + 3, "three bytes beside the body");
+    }
+
+    #[test]
+    fn n143_what_is_cut_short_or_of_another_version_is_refused_and_nothing_panics() {
+        let whole = bytes(&sample());
+        let head = whole.len() - 256;
+        for size in 0..head {
+            assert_eq!(Payload::decode(&whole[..size]), None, "the first {size} bytes");
+        }
+        assert_eq!(Payload::decode(&[2, 0, 0]), None);
+        assert_eq!(Payload::decode(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the scripts answered.
+use idempotent_core::Micros;
+use redis::Value;
+
+/// Of one array, from its first item on.
+pub(crate) struct Items(std::vec::IntoIter<Value>);
+
+impl Items {
+    pub(crate) fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => Some(Self(items.into_iter())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<Vec<u8>> {
+        match self.0.next()? {
+            Value::BulkString(bytes) => Some(bytes),
+            Value::SimpleString(text) => Some(text.into_bytes()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?).ok()
+    }
+
+    /// A number, which the scripts send as text where it has many digits.
+    pub(crate) fn signed(&mut self) -> Option<i64> {
+        match self.0.next()? {
+            Value::Int(number) => Some(number),
+            Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        self.signed()?.try_into().ok()
+    }
+
+    pub(crate) fn small(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    pub(crate) fn micros(&mut self) -> Option<Micros> {
+        self.number().map(Micros)
+    }
+}
+
+/// What is kept of a message: its name, and its payload.
+pub(crate) fn kept(value: &[u8]) -> Option<(String, &[u8])> {
+    let mut words = value.splitn(3, |byte| *byte == b' ');
+    let (_, size, rest) = (words.next()?, words.next()?, words.next()?);
+    let size = std::str::from_utf8(size).ok()?.parse().ok()?;
+    let (name, payload) = rest.split_at_checked(size)?;
+    Some((String::from_utf8(name.to_vec()).ok()?, payload))
+}

@@ -1,0 +1,15 @@
+-- Calls a message off, by its name or its member. 0: there is none; 1: it will not be delivered; 2: somebody has it.
+local m = ARGV[1]
+if ARGV[2] ~= '' then m = call('HGET', ids, ARGV[2]) end
+if not m or call('ZSCORE', dead, m) then return 0 end
+local value = call('HGET', msg, m)
+if not value then return 0 end
+local said = 1
+if call('ZREM', held, m) == 1 then said = 2 end
+local _, name = parts(value)
+free(m, name)
+call('ZREM', due, m)
+call('ZREM', rank, m)
+call('HDEL', state, m)
+call('HDEL', msg, m)
+return said

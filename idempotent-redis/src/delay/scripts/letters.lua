@@ -1,0 +1,16 @@
+-- Dead letters behind a place, the oldest first, at least so many where there are: of each member, when it died, state, letter, what is kept.
+local from, behind, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local out, offset, some = {}, 0, nil
+repeat
+  some = call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', offset, most)
+  for at = 1, #some, 2 do
+    local m, died = some[at], some[at + 1]
+    if tonumber(died) > tonumber(from) or m > behind then
+      for _, part in ipairs({m, died, call('HGET', state, m) or '', call('HGET', letter, m) or '', call('HGET', msg, m) or ''}) do
+        out[#out + 1] = part
+      end
+    end
+  end
+  offset = offset + most
+until #some == 0 or #out >= most * 5
+return out
