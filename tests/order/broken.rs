@@ -83,6 +83,9 @@ async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
 
 async fn s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    // It waits for long already when its predecessor begins at last.
+    assert_waiting(&deliver(&worker, "2", "1", &Job::takes(ms(0))).await);
+    world.clock.advance(T - ms(1)).await;
     let killed = world.worker("killed", Policy::new());
     let run = killed.spawn("1", &Job::takes(secs(600))).await;
     let job = Job::takes(ms(0));
