@@ -7,8 +7,9 @@
 //! 4. [`steps`]: handlers over several systems: a retry goes on where it stopped; updates that carry a version.
 //! 5. [`redis`]: the store that a fleet shares, and what it can lose.
 //! 6. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 7. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 8. [`custom_store`]: records where you want them.
+//! 7. `outbox` (feature `outbox`): messages that are written in the transaction of what they tell of.
+//! 8. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 9. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -33,6 +34,10 @@ pub mod redis {}
 #[doc = include_str!("docs/openapi.yaml")]
 #[doc = "```"]
 pub mod http {}
+
+#[cfg(all(feature = "outbox", feature = "postgres"))]
+#[doc = include_str!("docs/outbox.md")]
+pub mod outbox {}
 
 #[doc = include_str!("docs/testing.md")]
 pub mod testing {}
