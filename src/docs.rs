@@ -8,8 +8,9 @@
 //! 5. [`ordering`]: messages in their order, over any number of consumers.
 //! 6. [`redis`]: the store that a fleet shares, and what it can lose.
 //! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 8. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 9. [`custom_store`]: records where you want them.
+//! 8. `outbox` (feature `outbox`): messages that are written in the transaction of what they tell of.
+//! 9. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 10. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -37,6 +38,10 @@ pub mod redis {}
 #[doc = include_str!("docs/openapi.yaml")]
 #[doc = "```"]
 pub mod http {}
+
+#[cfg(all(feature = "outbox", feature = "postgres"))]
+#[doc = include_str!("docs/outbox.md")]
+pub mod outbox {}
 
 #[doc = include_str!("docs/testing.md")]
 pub mod testing {}

@@ -59,6 +59,7 @@
 //! | run messages in their order | `after = …`, [`Call::after`], [`OnBrokenOrder`]; [`docs::ordering`] |
 //! | let only the newest update through | [`VersionGuard`] |
 //! | note each key once, in a transaction of mine | [`UniqueKeys`] |
+//! | send a message if my transaction commits, and until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
 //! | keep results in another form, or sealed | [`Codec`] |
 //! | return something else than `Result` or `Disposition` | [`Replies`], [`Rejects`] |
 //! | handle many messages at once | [`Executor::run_batch`] |
@@ -140,6 +141,8 @@ pub use idempotent_sqlx::{Inbox, InboxTransaction, StepTransaction};
 pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use idempotent_sqlx::{Notes, UniqueKeys};
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use idempotent_sqlx::{Outbox, Relay};
 #[cfg(feature = "postgres")]
 pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
@@ -154,3 +157,13 @@ pub use idempotent_tower::{
 };
 #[cfg(feature = "axum")]
 pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard};
+
+/// What belongs to [`Outbox`] and [`Relay`]; the guide is `docs::outbox`.
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub mod outbox {
+    pub use idempotent_sqlx::{
+        Alarm, Alert, Audited, Enqueued, Entry, LogAlert, Outbox, OutboxBuilder, OutboxDb, OutboxError,
+        OutboxErrorKind, Place, Relay, RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Webhook,
+        WebhookRequest, Why,
+    };
+}

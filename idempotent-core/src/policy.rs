@@ -265,6 +265,13 @@ impl Policy {
         self.on_in_flight.map(|choice| matches!(choice, OnInFlight::Wait(_)))
     }
 
+    /// Whether it says that a duplicate in flight is told that it is done. Only a consumer with an outbox behind it can do
+    /// that; an executor refuses such a policy.
+    #[must_use]
+    pub fn acks_in_flight(&self) -> bool {
+        self.on_in_flight == Some(OnInFlight::Ack)
+    }
+
     /// Runs a key gets in all by this policy, put over the scene's defaults; `None` is no limit.
     #[must_use]
     pub fn max_runs(&self, scene: &Scene) -> Option<u32> {

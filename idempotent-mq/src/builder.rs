@@ -3,11 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Executor, Identity, Key, Policy, Redelivery, Scene};
+use idempotent_core::{Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
 
 use crate::decide::Rules;
 use crate::work::{Desk, Work};
-use crate::{Capabilities, Consumer, Delays, Handling, Schedule, Settle, SetupError, Source};
+use crate::{Capabilities, Consumer, Delays, Handling, MessageLog, Schedule, Settle, SetupError, Source};
 
 /// Sets up a [`Consumer`].
 #[must_use]
@@ -21,6 +21,7 @@ pub struct ConsumerBuilder<S: Source> {
     max_deliveries: Option<u32>,
     alert_after: u32,
     short_retention: bool,
+    log: Option<Arc<dyn MessageLog>>,
 }
 
 /// A consumer's parts, checked.
@@ -36,11 +37,15 @@ pub(crate) struct Parts<S: Source> {
     pub(crate) concurrency: usize,
     pub(crate) prefetch: usize,
     pub(crate) grace: Duration,
+    pub(crate) log: Option<Arc<dyn MessageLog>>,
 }
 
 /// By the broker's count every deferral is a delivery, so its limit must be far from that of attempts.
 const DELIVERIES_PER_RUN: u32 = 10;
 const DELIVERIES_AT_LEAST: u32 = 100;
+/// As the executor says it of itself.
+const ACK_ALONE: &str = "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
+                         unconfirmed messages; set it as this consumer's `log`, or use retry or wait";
 /// Random bits that stand for the most that jitter adds.
 const LONGEST: u128 = 2_000;
 
@@ -56,6 +61,7 @@ impl<S: Source> ConsumerBuilder<S> {
             max_deliveries: None,
             alert_after: 3,
             short_retention: false,
+            log: None,
         }
     }
 
@@ -121,6 +127,17 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
+    /// Notes what is received and what becomes of it, for a sender that sends again what gets lost. Only with this may the
+    /// policy of a [keyed](crate::Messages::keyed) handler say [`OnInFlight::Ack`]: a duplicate of a run in flight is then
+    /// acknowledged, and if that run dies, the sender sends the message again.
+    ///
+    /// # Default
+    /// None
+    pub fn log(mut self, log: Arc<dyn MessageLog>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
     /// The consumer.
     ///
     /// # Errors
@@ -133,7 +150,14 @@ impl<S: Source> ConsumerBuilder<S> {
         let capabilities = self.source.capabilities();
         let work = handling.0;
         let own = work.policy();
-        let policy = own.unwrap_or_default().or(self.desk.executor.policy(&Scene::Mq));
+        let own = own.unwrap_or_default();
+        let acks_in_flight = own.acks_in_flight();
+        if acks_in_flight && self.log.is_none() {
+            return Err(SetupError::Setting(ACK_ALONE.into()));
+        }
+        // To the executor it is a retry: that it is acknowledged is this consumer's doing.
+        let own = if acks_in_flight { own.on_in_flight(OnInFlight::Retry) } else { own };
+        let policy = own.or(self.desk.executor.policy(&Scene::Mq));
         policy.check(&Scene::Mq)?;
         let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(2));
         self.check(&capabilities, prefetch)?;
@@ -152,12 +176,13 @@ impl<S: Source> ConsumerBuilder<S> {
             desk: self.desk,
             work: work.for_one_consumer(),
             capabilities,
-            rules: Rules { schedule: self.schedule, max_runs },
+            rules: Rules { schedule: self.schedule, max_runs, acks_in_flight },
             max_deliveries,
             alert_after: self.alert_after,
             concurrency: self.concurrency,
             prefetch,
             grace: self.grace,
+            log: self.log,
         };
         Ok(Consumer::new(parts, probe))
     }

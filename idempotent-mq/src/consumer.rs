@@ -5,6 +5,7 @@
 //! (`consumer/keeper.rs`) keeps alive what is held. `consumer/shared.rs` is what they share.
 mod intake;
 mod keeper;
+mod log;
 mod obituary;
 mod settle;
 mod shared;
@@ -72,6 +73,7 @@ impl<S: Source> Consumer<S> {
             settler,
             capabilities,
             rules,
+            log: parts.log,
         };
         let (concurrency, prefetch, grace) = (parts.concurrency, parts.prefetch, parts.grace);
         Self { shared: Arc::new(shared), source, probe, concurrency, prefetch, grace }
@@ -165,6 +167,8 @@ enum Next<Tag> {
     News(Option<News<Tag>>),
 }
 
+/// When a delivery comes again that could not be noted.
+const UNNOTED: Duration = Duration::from_secs(5);
 /// What handlers that block their thread are given beyond the grace.
 const BLOCKED: Duration = Duration::from_secs(2);
 
@@ -235,6 +239,10 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
         }
         if let Some((decision, end)) = self.shared.triage(job.delivery()) {
             return self.settle(job, decision, end);
+        }
+        if !job.held.noted {
+            let decision = put_off(UNNOTED, "the message log is down");
+            return self.settle(job, decision, End::Deferred);
         }
         match self.shared.prepare(&job) {
             Ok(Prepared { lane, run }) => self.lanes.push(lane, Waiting { job, run }),

@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) schedule: Option<Schedule>,
     /// For attempts that no claim counts.
     pub(crate) max_runs: Option<u32>,
+    /// A duplicate of a run in flight is acknowledged: somebody sends the message again if that run dies.
+    pub(crate) acks_in_flight: bool,
 }
 
 impl Rules {
@@ -48,6 +50,7 @@ impl Rules {
                 let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits));
                 retry(after.max(ended.verdict.asks_for()), true, "the handler failed")
             }
+            Outcome::InFlight { .. } if self.acks_in_flight => Decision::Ack,
             Outcome::Draining { .. } | Outcome::Abandoned | Outcome::Cancelled if stopping => Decision::GiveBack,
             Outcome::Dead { .. } => Decision::DeadLetter {
                 reason: ended.rejection.clone().map_or(Cow::Borrowed("out of attempts"), Cow::Owned),

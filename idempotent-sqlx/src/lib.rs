@@ -2,7 +2,8 @@
 //!
 //! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server. `PostgresStore` (feature `postgres`)
 //! and `MySqlStore` (feature `mysql`) are for a fleet. `VersionGuard` lets only newer updates through, and
-//! `UniqueKeys` each key once, in a transaction of the caller's.
+//! `UniqueKeys` each key once, in a transaction of the caller's. `Outbox` (feature `outbox`) sends messages that are written in
+//! the transaction of what they tell of.
 //!
 //! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
 //! `plan` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
@@ -14,6 +15,8 @@ mod answer;
 mod inbox;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod outbox;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod plan;
 #[cfg(feature = "postgres")]
@@ -37,6 +40,11 @@ mod version;
 pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use self::outbox::{
+    Alarm, Alert, Audited, Enqueued, Entry, LogAlert, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind,
+    Place, Relay, RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Webhook, WebhookRequest, Why,
+};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]

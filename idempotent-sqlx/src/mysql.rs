@@ -5,6 +5,8 @@ mod inbox;
 mod migrate;
 mod open;
 mod options;
+#[cfg(feature = "outbox")]
+pub(crate) mod outbox;
 mod server;
 mod sql;
 mod steps;

@@ -6,6 +6,8 @@ mod inbox;
 mod migrate;
 mod open;
 mod options;
+#[cfg(feature = "outbox")]
+pub(crate) mod outbox;
 mod sql;
 mod watch;
 

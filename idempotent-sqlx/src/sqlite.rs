@@ -14,6 +14,8 @@ mod lane;
 mod migrate;
 mod open;
 mod options;
+#[cfg(feature = "outbox")]
+pub(crate) mod outbox;
 mod purge;
 mod queue;
 mod sight;

@@ -30,7 +30,7 @@ impl Table {
     }
 
     /// Refuses a name that the server would cut off once `_migrations` stands behind it: two tables could share that one.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(any(feature = "mysql", feature = "outbox", feature = "postgres"))]
     pub(crate) fn with_room_for_migrations(self) -> Result<Self, StoreError> {
         let most = Self::MAX - "_migrations".len();
         if self.name.len() > most {
@@ -72,7 +72,12 @@ impl Table {
 
     /// The name of the table with the steps of runs, quoted for a statement.
     pub(crate) fn quoted_steps(&self) -> String {
-        self.in_quotes(&format!("{}_steps", self.name))
+        self.quoted_beside("steps")
+    }
+
+    /// The name of a table beside it, quoted for a statement.
+    pub(crate) fn quoted_beside(&self, what: &str) -> String {
+        self.in_quotes(&format!("{}_{what}", self.name))
     }
 
     /// Quoted for a statement.

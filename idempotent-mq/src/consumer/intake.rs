@@ -6,6 +6,7 @@ use idempotent_core::__backoff::delay;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::{error, warn};
 
+use super::log::note;
 use super::shared::{Held, Job, Phase, Shared};
 use crate::time::{pause, within};
 use crate::{Received, Source, SourceError, SourceErrorKind};
@@ -56,10 +57,12 @@ impl<S: Source> Intake<S> {
             match self.source.receive(places.len()).await {
                 Ok(Received::Deliveries(deliveries)) => {
                     failures = 0;
-                    for (mut delivery, tag) in deliveries {
+                    let (receipts, noted) = note(&self.shared, &deliveries).await;
+                    for ((mut delivery, tag), receipt) in deliveries.into_iter().zip(receipts) {
                         number += 1;
                         delivery.received_at = self.shared.clock().wall();
-                        let job = Job::new(&self.shared, Held::new(delivery, tag), number, places.pop());
+                        let job =
+                            Job::new(&self.shared, Held::new(delivery, tag, receipt, noted), number, places.pop());
                         self.shared.breaker.took();
                         self.tell(News::Job(job));
                     }

@@ -13,7 +13,7 @@ use crate::counts::End;
 use crate::decide::Rules;
 use crate::postponed::Postponed;
 use crate::work::{Desk, Work};
-use crate::{Capabilities, Counters, Delivery, Position, Settle};
+use crate::{Capabilities, Counters, Delivery, MessageLog, Position, Receipt, Settle};
 
 pub(crate) struct Shared<Tag> {
     pub(crate) desk: Desk,
@@ -21,6 +21,7 @@ pub(crate) struct Shared<Tag> {
     pub(crate) settler: Arc<dyn Settle<Tag>>,
     pub(crate) capabilities: Capabilities,
     pub(crate) rules: Rules,
+    pub(crate) log: Option<Arc<dyn MessageLog>>,
     /// More deliveries than this by the broker's count, and the message is given up.
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) alert_after: u32,
@@ -45,12 +46,16 @@ pub(crate) enum Phase {
 pub(crate) struct Held<Tag> {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) tag: Tag,
+    /// In the message log, where there is one.
+    pub(crate) receipt: Option<Receipt>,
+    /// Nothing was to be noted, or it was.
+    pub(crate) noted: bool,
     revoked: AtomicBool,
 }
 
 impl<Tag> Held<Tag> {
-    pub(crate) fn new(delivery: Delivery, tag: Tag) -> Self {
-        Self { delivery: Arc::new(delivery), tag, revoked: AtomicBool::new(false) }
+    pub(crate) fn new(delivery: Delivery, tag: Tag, receipt: Option<Receipt>, noted: bool) -> Self {
+        Self { delivery: Arc::new(delivery), tag, receipt, noted, revoked: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_revoked(&self) -> bool {

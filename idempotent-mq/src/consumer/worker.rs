@@ -7,6 +7,7 @@ use std::time::Duration;
 use idempotent_core::{Captured, Outcome};
 use tracing::{debug, error, info, warn};
 
+use super::log::conclude;
 use super::obituary::obituary;
 use super::settle::{Settled, settle};
 use super::shared::{Job, Phase, Shared};
@@ -92,6 +93,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
         job.end(End::Revoked);
         return Worked::default();
     }
+    let (decision, end) = conclude(&job, decision, end, ended.as_ref()).await;
     let put_off = match &decision {
         Decision::Retry { after, .. } => Some(*after),
         _ => None,

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use idempotent_core::{
-    Call, Fingerprint, Handler, Identity, Json, KeyError, Outcome, Policy, Rejection, Rejects, Replies, Reshapes, Split,
+    Call, Fingerprint, Handler, Identity, Json, KeyError, OnInFlight, Outcome, Policy, Rejection, Rejects, Replies,
+    Reshapes, Split,
 };
 
 use super::annotated::alone;
@@ -64,7 +65,12 @@ where
 impl<T> Naming<T> {
     pub(super) fn call(&self, desk: &Desk, message: &Message<T>) -> (Identity, Call) {
         let identity = desk.identity(&self.key, message);
-        let call = Call::new(identity.clone()).policy(self.policy);
+        let policy = match self.policy.acks_in_flight() {
+            // The consumer does that, where it may.
+            true => self.policy.on_in_flight(OnInFlight::Retry),
+            false => self.policy,
+        };
+        let call = Call::new(identity.clone()).policy(policy);
         let call = match self.fingerprint {
             true => call.fingerprint(Ok(Fingerprint::of_bytes(&message.delivery.body))),
             false => call,

@@ -63,10 +63,22 @@ pub(super) async fn migrate(
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
+    migrate_to(connection, table, place, create, known, &COLUMNS).await
+}
+
+/// The same for a table with other columns.
+pub(super) async fn migrate_to(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<(), StoreError> {
     let told = |error| place.error::<My>(When::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, known).await;
+        return fits(connection, table, place, known, columns).await;
     }
     // Given back with the connection at the latest, which is closed behind this.
     let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
@@ -79,7 +91,7 @@ pub(super) async fn migrate(
     let found = inspect(connection, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(connection, table, known, applied).await.map_err(told)?;
-    fits(connection, table, place, known).await
+    fits(connection, table, place, known, columns).await
 }
 
 /// The notes first: where another process migrates meanwhile, the table is there once it is noted.
@@ -144,6 +156,7 @@ async fn fits(
     table: &Table,
     place: &Place,
     known: &[Migration],
+    expected: &[&str],
 ) -> Result<(), StoreError> {
     let told = |error| place.error::<My>(When::Connecting, error);
     let text = "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
@@ -151,5 +164,5 @@ async fn fits(
     let columns = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(table.name().to_owned());
     let columns = columns.fetch_all(connection).await.map_err(told)?;
     let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    if COLUMNS.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+    if expected.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
 }

@@ -16,7 +16,7 @@ use super::{MySqlStore, inbox, sql};
 use crate::plan::{Lately, Link, Place, Plan, Pool, Prepare, Target, When, connect};
 
 /// One that waits for another's migration.
-const MIGRATION: Duration = Duration::from_secs(60);
+pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, StoreError> {
     let MySqlStoreBuilder(settings, as_on_mysql) = builder;
@@ -75,6 +75,6 @@ async fn set(connection: &mut MySqlConnection, session: String) -> Result<(), sq
     connection.execute(AssertSqlSafe(session)).await.map(drop)
 }
 
-fn shown(options: &MySqlConnectOptions) -> String {
+pub(super) fn shown(options: &MySqlConnectOptions) -> String {
     format!("`{}:{}/{}`", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
 }

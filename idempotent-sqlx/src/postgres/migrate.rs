@@ -60,10 +60,22 @@ pub(super) async fn migrate(
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
+    migrate_to(connection, table, place, create, known, &COLUMNS).await
+}
+
+/// The same for a table with other columns.
+pub(super) async fn migrate_to(
+    connection: &mut PgConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<(), StoreError> {
     let told = |error| place.error::<Pg>(When::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, known).await;
+        return fits(connection, table, place, known, columns).await;
     }
     let mut transaction = connection.begin().await.map_err(told)?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK);
@@ -72,7 +84,7 @@ pub(super) async fn migrate(
     let found = inspect(&mut transaction, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(&mut transaction, table, known, applied).await.map_err(told)?;
-    fits(&mut transaction, table, place, known).await?;
+    fits(&mut transaction, table, place, known, columns).await?;
     transaction.commit().await.map_err(told)
 }
 
@@ -150,11 +162,12 @@ async fn fits(
     table: &Table,
     place: &Place,
     known: &[Migration],
+    expected: &[&str],
 ) -> Result<(), StoreError> {
     let told = |error| place.error::<Pg>(When::Connecting, error);
     let oid = oid(connection, table, table.name()).await.map_err(told)?;
     let text = "SELECT attname::text FROM pg_attribute WHERE attrelid::bigint = $1 AND attnum > 0 AND NOT attisdropped";
     let columns = sqlx::query(text).bind(oid).fetch_all(connection).await.map_err(told)?;
     let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    if COLUMNS.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+    if expected.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
 }

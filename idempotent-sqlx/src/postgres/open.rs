@@ -18,7 +18,7 @@ use crate::plan::{Lately, Link, Place, Plan, Pool, Settings, Steps, Target, When
 use crate::table::Table;
 
 /// One that waits for another's migration.
-const MIGRATION: Duration = Duration::from_secs(60);
+pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Result<PostgresStore, StoreError> {
     let table = builder.table()?;
@@ -63,7 +63,7 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
     })))
 }
 
-fn shown(options: &PgConnectOptions) -> String {
+pub(super) fn shown(options: &PgConnectOptions) -> String {
     let database = options.get_database().unwrap_or_else(|| options.get_username());
     format!("`{}:{}/{database}`", options.get_host(), options.get_port())
 }

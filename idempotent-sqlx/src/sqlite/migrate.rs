@@ -57,6 +57,18 @@ pub(super) async fn migrate(
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
+    migrate_to(connection, table, place, create, known, &COLUMNS).await
+}
+
+/// The same for a table with other columns.
+pub(super) async fn migrate_to(
+    connection: &mut SqliteConnection,
+    table: &Table,
+    place: &Place,
+    create: bool,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<(), StoreError> {
     // Taken even where nothing is to be done: a file that cannot be written is better refused now.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
     let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
@@ -67,7 +79,7 @@ pub(super) async fn migrate(
         }
         apply(&mut transaction, table, known, applied).await.map_err(|error| place.error(error))?;
     }
-    let fits = layout(&mut transaction, table).await.map_err(|error| place.error(error))?;
+    let fits = layout(&mut transaction, table, columns).await.map_err(|error| place.error(error))?;
     if !fits {
         schema::applied(&Found::Foreign, known, table)?;
     }
@@ -119,9 +131,9 @@ async fn apply(
 }
 
 /// Whether the table has every column that the statements name.
-async fn layout(connection: &mut SqliteConnection, table: &Table) -> Result<bool, sqlx::Error> {
+async fn layout(connection: &mut SqliteConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
     let columns = sqlx::query("SELECT name FROM pragma_table_info(?1)").bind(table.name().to_owned());
     let columns = columns.fetch_all(connection).await?;
     let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    Ok(COLUMNS.iter().all(there))
+    Ok(expected.iter().all(there))
 }

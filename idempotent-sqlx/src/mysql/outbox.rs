@@ -1,0 +1,84 @@
+//! The outbox's tables on MariaDB and MySQL.
+use idempotent_core::StoreError;
+use sqlx::{ConnectOptions, Connection, MySqlPool};
+
+use super::dialect::My;
+use super::migrate;
+use super::open::{MIGRATION, shown};
+use crate::outbox::COLUMNS;
+use crate::plan::{Place, When};
+use crate::schema::Migration;
+use crate::table::Table;
+
+/// What has an end (sent, settled) is null in the indexes that are searched, and so outside of what is read of them.
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "message stubs",
+        sql: "CREATE TABLE IF NOT EXISTS {table} (
+ seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+ id varbinary(255) NOT NULL,
+ topic varbinary(255) NOT NULL,
+ business_key varbinary(255),
+ aggregate varbinary(255),
+ headers longblob NOT NULL,
+ body longblob NOT NULL,
+ digest binary(32) NOT NULL,
+ status bigint NOT NULL DEFAULT 0,
+ sends bigint NOT NULL DEFAULT 0,
+ failures bigint NOT NULL DEFAULT 0,
+ queue varbinary(300),
+ place varbinary(16),
+ due_at bigint,
+ holds varbinary(255),
+ created_at bigint NOT NULL,
+ sent_at bigint,
+ settled_at bigint,
+ last_error longblob,
+ lease_until bigint NOT NULL DEFAULT 0,
+ lease_by varbinary(16),
+ UNIQUE KEY by_id (id),
+ KEY by_due (due_at, seq),
+ KEY by_holds (holds, seq),
+ KEY by_status (status, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
+    Migration {
+        name: "message log",
+        sql: "CREATE TABLE IF NOT EXISTS {log} (
+ kind bigint NOT NULL,
+ id varbinary(300) NOT NULL,
+ run varbinary(16) NOT NULL,
+ place varbinary(16),
+ logged_at bigint NOT NULL,
+ PRIMARY KEY (kind, id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
+    Migration {
+        name: "audit",
+        sql: "CREATE TABLE IF NOT EXISTS {audit} (
+ seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+ id varbinary(255) NOT NULL,
+ done_by varbinary(255) NOT NULL,
+ action varbinary(20) NOT NULL,
+ reason longblob NOT NULL,
+ done_at bigint NOT NULL,
+ KEY by_id (id, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
+];
+
+/// Sees to the tables.
+pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
+    let options = pool.connect_options();
+    let connections = pool.options().get_max_connections();
+    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
+    let mut connection = options.connect().await.map_err(|error| place.error::<My>(When::Connecting, error))?;
+    let table = table.clone().in_backticks();
+    let migrated = migrate::migrate_to(&mut connection, &table, &place, create, MIGRATIONS, &COLUMNS);
+    let migrated = tokio::time::timeout(MIGRATION, migrated);
+    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    // Whether it was said or not, it ends here.
+    let _ = connection.close().await;
+    Ok(())
+}

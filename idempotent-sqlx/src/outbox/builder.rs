@@ -1,0 +1,84 @@
+//! How an outbox is set up.
+use std::fmt;
+use std::sync::Arc;
+
+use idempotent_core::{Clock, StoreError};
+use sqlx::Pool;
+use tokio::sync::Notify;
+
+use super::desk::OutboxDb;
+use super::sql::Texts;
+use super::{Inner, Outbox};
+use crate::table::Table;
+
+/// Sets up an [`Outbox`].
+#[must_use]
+pub struct OutboxBuilder<Db: OutboxDb> {
+    pool: Pool<Db>,
+    table: String,
+    create: bool,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl<Db: OutboxDb> OutboxBuilder<Db> {
+    pub(super) fn new(pool: Pool<Db>) -> Self {
+        Self { pool, table: "idempotent_outbox".into(), create: false, clock: None }
+    }
+
+    /// The name of the table of stubs: letters a-z, digits and `_`, at most 52, no digit first. `NAME_log`, `NAME_audit` and
+    /// `NAME_migrations` stand beside it.
+    ///
+    /// # Default
+    /// `idempotent_outbox`
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// Whether missing tables are made. Without it a missing table is an error that says so.
+    ///
+    /// # Default
+    /// false
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// A clock instead of the database's: for tests. Every process must have the same.
+    ///
+    /// # Default
+    /// The database's
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The outbox.
+    ///
+    /// # Errors
+    /// The name is none, the database is not to be reached, or its tables are missing, of another version, or somebody
+    /// else's.
+    ///
+    /// # Cancellation
+    /// Tables may be made or not.
+    pub async fn open(self) -> Result<Outbox<Db>, StoreError> {
+        let table = Table::new(&self.table)?.with_room_for_migrations()?;
+        Db::migrate(&self.pool, table.name(), self.create).await?;
+        Ok(Outbox(Arc::new(Inner {
+            pool: self.pool,
+            texts: Texts::new(Db::KIND, &table),
+            table: self.table,
+            clock: self.clock,
+            written: Notify::new(),
+        })))
+    }
+}
+
+impl<Db: OutboxDb> fmt::Debug for OutboxBuilder<Db> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxBuilder")
+            .field("table", &self.table)
+            .field("create", &self.create)
+            .finish_non_exhaustive()
+    }
+}

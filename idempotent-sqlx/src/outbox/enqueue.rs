@@ -1,0 +1,174 @@
+//! Writing messages, in the caller's transaction.
+use std::collections::HashMap;
+
+use idempotent_mq::Outbound;
+use sqlx::Database;
+
+use super::desk::{Arg, OutboxDb};
+use super::packed::{digest, pack};
+use super::{Outbox, OutboxError, OutboxErrorKind};
+
+/// What [`Outbox::enqueue`] came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Enqueued {
+    /// It is written, and will be sent once the transaction has committed.
+    New,
+    /// The same message was there, under the same id: that one stands, sent or not.
+    Already,
+}
+
+/// The most messages of one statement: databases limit how many values it may have.
+const MOST: usize = 1_000;
+/// The longest id, topic, key and aggregate, in bytes: what an index of each database takes.
+const LONGEST: usize = 255;
+/// The most bytes of headers and body.
+const LARGEST: usize = 64 << 20;
+
+impl<Db: OutboxDb> Outbox<Db> {
+    /// Writes a message in your transaction, by one statement: it is sent if that commits, and not if it is rolled back. The
+    /// id is chosen once, where the message comes about, and is the same however often it is sent.
+    ///
+    /// Writing the same message again changes nothing. Messages of one [aggregate](Outbound::aggregate) are sent in the order
+    /// they were written; of two transactions that write to one aggregate side by side nobody knows which comes first, unless
+    /// they exclude each other, as by locking the aggregate's row.
+    ///
+    /// # Errors
+    /// [`Conflict`](OutboxErrorKind::Conflict): there is another message of this id. [`Invalid`](OutboxErrorKind::Invalid): an
+    /// empty id or topic, or too long a part. [`Database`](OutboxErrorKind::Database): roll back, and try again.
+    ///
+    /// # Cancellation
+    /// It may be written or not: roll back.
+    pub async fn enqueue(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        message: &Outbound,
+    ) -> Result<Enqueued, OutboxError> {
+        let new = self.enqueue_all(connection, std::slice::from_ref(message)).await?;
+        Ok(if new > 0 { Enqueued::New } else { Enqueued::Already })
+    }
+
+    /// Writes many, by one statement for each thousand; how many are new.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue). Roll back then: some may be written.
+    ///
+    /// # Cancellation
+    /// As [`enqueue`](Self::enqueue).
+    pub async fn enqueue_all(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        messages: &[Outbound],
+    ) -> Result<u64, OutboxError> {
+        let mut digests: HashMap<&[u8], [u8; 32]> = HashMap::with_capacity(messages.len());
+        let mut different = Vec::with_capacity(messages.len());
+        for message in messages {
+            check(message)?;
+            let sum = digest(message);
+            match digests.insert(message.id.as_bytes(), sum) {
+                None => different.push((message, sum)),
+                Some(known) if known == sum => {}
+                Some(_) => return Err(conflict()),
+            }
+        }
+        let mut new = 0;
+        for part in different.chunks(MOST) {
+            new += self.write(connection, part).await?;
+        }
+        // Before its commit: relays look again and again for a while.
+        self.0.written.notify_waiters();
+        self.0.written.notify_one();
+        Ok(new)
+    }
+
+    async fn write(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        messages: &[(&Outbound, [u8; 32])],
+    ) -> Result<u64, OutboxError> {
+        let mut args = Vec::with_capacity(messages.len() * 10);
+        for (message, sum) in messages {
+            let optional = |text: &Option<String>| Arg::from(text.as_ref().map(|text| text.as_bytes()));
+            args.extend([
+                Arg::from(message.id.as_bytes()),
+                Arg::from(message.topic.as_bytes()),
+                optional(&message.business_key),
+                optional(&message.aggregate),
+                Arg::Bytes(Some(pack(&message.headers))),
+                Arg::from(&*message.body),
+                Arg::from(&sum[..]),
+                self.now(),
+                optional(&message.aggregate),
+                self.now(),
+            ]);
+        }
+        let rows = Db::execute(connection, self.0.texts.enqueue(messages.len()).into(), args).await?;
+        if rows != messages.len() as u64 {
+            self.compare(connection, messages).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Some were there before. That is only known by looking: whatever else may have kept a row from being written must not
+    /// pass for a duplicate.
+    async fn compare(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        messages: &[(&Outbound, [u8; 32])],
+    ) -> Result<(), OutboxError> {
+        let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
+        let rows = Db::fetch(connection, self.0.texts.digests(messages.len()).into(), args, "bb").await?;
+        let known: HashMap<_, _> = rows.into_iter().map(|mut row| (row.bytes(), row.bytes())).collect();
+        for (message, sum) in messages {
+            match known.get(message.id.as_bytes()) {
+                Some(there) if there[..] == sum[..] => {}
+                Some(_) => return Err(conflict()),
+                None => {
+                    return Err(OutboxError::new(
+                        OutboxErrorKind::Database,
+                        "a message was not written, and is not there either: roll back, and try again",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn conflict() -> OutboxError {
+    OutboxError::new(
+        OutboxErrorKind::Conflict,
+        "there is another message of this id in the outbox: give each message an id of its own, and the same message the \
+         same id and content",
+    )
+}
+
+fn check(message: &Outbound) -> Result<(), OutboxError> {
+    let invalid = |what: String| Err(OutboxError::new(OutboxErrorKind::Invalid, what));
+    let parts = [
+        ("id", Some(&message.id)),
+        ("topic", Some(&message.topic)),
+        ("business key", message.business_key.as_ref()),
+        ("aggregate", message.aggregate.as_ref()),
+    ];
+    for (what, part) in parts {
+        match part.map(String::len) {
+            Some(0) => {
+                return invalid(format!("a message's {what} is empty: give it one, or leave out what is optional"));
+            }
+            Some(bytes) if bytes > LONGEST => {
+                return invalid(format!(
+                    "a message's {what} has {bytes} bytes, it may have {LONGEST}: hash what is longer"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let bytes = headers.saturating_add(message.body.len());
+    if bytes > LARGEST {
+        return invalid(format!(
+            "a message of {bytes} bytes is larger than {LARGEST}: keep the payload elsewhere, and send where it is"
+        ));
+    }
+    Ok(())
+}

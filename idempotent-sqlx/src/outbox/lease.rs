@@ -1,0 +1,199 @@
+//! Who sends a message: a lease in its row, so that it outlives the statement that took it. A lock of the database's would
+//! end with its transaction, while the message is still on its way.
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use idempotent_core::Micros;
+use idempotent_mq::Outbound;
+
+use super::decide::Seen;
+use super::desk::{Arg, OutboxDb};
+use super::place::Place;
+use super::sql::OF_QUEUE;
+use super::stub::{self, LEASED_SHAPE, Status, Stub};
+use super::{Outbox, OutboxError};
+
+/// Of one round of one relay.
+pub(super) type Owner = [u8; 16];
+
+/// A message that this relay alone may send, as long as its lease lives.
+#[derive(Debug)]
+pub(super) struct Leased {
+    pub(super) stub: Stub,
+    /// `None`: the row was damaged.
+    pub(super) message: Option<Outbound>,
+    pub(super) id: String,
+    /// The database's time.
+    pub(super) now: Micros,
+}
+
+/// What became of a leased message, as it is written.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) seq: i64,
+    pub(super) accepted: bool,
+    /// 1 if the broker may have taken it.
+    pub(super) sends: u32,
+    pub(super) failures: u32,
+    pub(super) status: Status,
+    pub(super) queue: Option<String>,
+    pub(super) place: Option<Place>,
+    /// Until it is looked at next.
+    pub(super) rest: Duration,
+    pub(super) error: Option<String>,
+}
+
+/// The most lines of one statement: SQLite takes no more than 500 in a row.
+const MOST: usize = 400;
+
+impl<Db: OutboxDb> Outbox<Db> {
+    /// Leases at most so many that are due, in the order they were written. Two relays never have the same; of one aggregate a
+    /// message is leased only behind those before it.
+    pub(super) async fn lease(&self, owner: &Owner, most: u32, lease: Duration) -> Result<Vec<Leased>, OutboxError> {
+        let now = || self.now();
+        let args = vec![now(), now(), now(), now(), Arg::from(i64::from(most))];
+        let rows = self.fetch(self.0.texts.plan(), args, "ii").await?;
+        let mut planned: Vec<_> = rows.into_iter().map(|mut row| (row.int(), row.int_or_null())).collect();
+        if planned.is_empty() {
+            return Ok(Vec::new());
+        }
+        planned.sort_unstable();
+        let leased = self.take(owner, &planned, lease).await?;
+        let got = leased.iter().map(|leased| leased.stub.seq).collect();
+        let fit = in_order(&planned, &got);
+        let (kept, others): (Vec<_>, Vec<_>) = leased.into_iter().partition(|leased| fit.contains(&leased.stub.seq));
+        if !others.is_empty() {
+            let mut args: Vec<_> = others.iter().map(|other| Arg::from(other.stub.seq)).collect();
+            args.push(Arg::from(&owner[..]));
+            self.execute(self.0.texts.free(others.len()), args).await?;
+        }
+        Ok(kept)
+    }
+
+    async fn take(
+        &self,
+        owner: &Owner,
+        planned: &[(i64, Option<i64>)],
+        lease: Duration,
+    ) -> Result<Vec<Leased>, OutboxError> {
+        let texts = &self.0.texts;
+        let seqs = || planned.iter().map(|(seq, _)| Arg::from(*seq));
+        let mut args = vec![self.now(), Arg::from(micros(lease)), Arg::from(&owner[..])];
+        args.extend(seqs());
+        args.extend([self.now(), self.now()]);
+        let rows = if texts.take_answers() {
+            args.push(self.now());
+            self.fetch(texts.take(planned.len()), args, LEASED_SHAPE).await?
+        } else {
+            if self.execute(texts.take(planned.len()), args).await? == 0 {
+                return Ok(Vec::new());
+            }
+            let mut args = vec![self.now()];
+            args.extend(seqs());
+            args.push(Arg::from(&owner[..]));
+            self.fetch(texts.taken(planned.len()), args, LEASED_SHAPE).await?
+        };
+        let mut leased: Vec<_> = rows
+            .into_iter()
+            .map(|mut row| {
+                let stub = Stub::read(&mut row);
+                let (id, message) = stub::content(&mut row);
+                Leased { stub, message, id, now: Micros(row.int().unsigned_abs()) }
+            })
+            .collect();
+        leased.sort_unstable_by_key(|leased| leased.stub.seq);
+        Ok(leased)
+    }
+
+    /// What consumers have noted of these: of those only that were sent before.
+    pub(super) async fn seen(&self, leased: &[Leased]) -> Result<HashMap<i64, Seen>, OutboxError> {
+        let sent: Vec<_> = leased.iter().filter(|leased| leased.stub.sends > 0).collect();
+        if sent.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let queues: HashSet<_> = sent.iter().filter_map(|leased| leased.stub.queue.as_deref()).collect();
+        let ids = sent.iter().map(|leased| leased.id.as_str());
+        let args = ids.chain(queues.iter().copied()).map(|id| Arg::from(id.as_bytes())).collect();
+        let rows = self.fetch(self.0.texts.seen(sent.len(), queues.len()), args, "ibbi").await?;
+        let (mut reached, mut logged) = (HashMap::new(), HashMap::new());
+        for mut row in rows {
+            let (kind, id) = (row.int(), row.text());
+            let (place, at) = (row.bytes_or_null(), Micros(row.int().unsigned_abs()));
+            match kind {
+                OF_QUEUE => drop(reached.insert(id, place.and_then(|bytes| Place::from_bytes(&bytes)))),
+                _ => drop(logged.insert(id, at)),
+            }
+        }
+        let seen = |leased: &&Leased| {
+            let reached = leased.stub.queue.as_ref().and_then(|queue| reached.get(queue).copied().flatten());
+            (leased.stub.seq, Seen { logged_at: logged.get(&leased.id).copied(), reached })
+        };
+        Ok(sent.iter().map(seen).collect())
+    }
+
+    /// Writes what became of them, of those whose lease still lives, and ends the leases.
+    pub(super) async fn record(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
+        for part in lines.chunks(MOST) {
+            self.record_part(owner, part).await?;
+        }
+        Ok(())
+    }
+
+    async fn record_part(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
+        let rows = lines.iter().flat_map(|line| {
+            [
+                Arg::from(line.seq),
+                Arg::from(i64::from(line.accepted)),
+                Arg::from(i64::from(line.sends)),
+                Arg::from(i64::from(line.failures)),
+                Arg::from(line.status.number()),
+                Arg::from(line.queue.as_ref().map(|queue| queue.as_bytes())),
+                Arg::from(line.place.map(Place::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                Arg::from(micros(line.rest)),
+                Arg::from(line.error.as_ref().map(|error| error.as_bytes())),
+            ]
+        });
+        let times = [self.now(), self.now(), self.now()];
+        let mut args: Vec<_> = match self.0.texts.rows_before_times() {
+            true => rows.chain(times).collect(),
+            false => times.into_iter().chain(rows).collect(),
+        };
+        args.push(Arg::from(&owner[..]));
+        self.execute(self.0.texts.record(lines.len()), args).await.map(drop)
+    }
+}
+
+/// Those that were leased, and whose predecessors in their aggregate were, too, or are sent. `planned`: each with the one
+/// before it, in order.
+fn in_order(planned: &[(i64, Option<i64>)], got: &HashSet<i64>) -> HashSet<i64> {
+    let mut fit = HashSet::new();
+    for (seq, behind) in planned {
+        if got.contains(seq) && behind.is_none_or(|behind| fit.contains(&behind)) {
+            fit.insert(*seq);
+        }
+    }
+    fit
+}
+
+pub(super) fn micros(time: Duration) -> i64 {
+    // A sum with the time of day must not be too large, either.
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX >> 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_aggregate_only_those_are_kept_that_nobody_else_goes_before() {
+        let planned = [(1, None), (2, None), (3, Some(1)), (4, Some(3)), (6, Some(5))];
+        let fit = |got: &[i64]| {
+            let mut fit: Vec<_> = in_order(&planned, &got.iter().copied().collect()).into_iter().collect();
+            fit.sort_unstable();
+            fit
+        };
+        assert_eq!(fit(&[1, 2, 3, 4, 6]), [1, 2, 3, 4], "5 was not planned: it is behind the limit, or just came");
+        assert_eq!(fit(&[2, 3, 4]), [2], "somebody else has 1");
+        assert_eq!(fit(&[1, 4]), [1]);
+    }
+}

@@ -1,0 +1,169 @@
+//! What people do with messages: list, look, send again, call off. Whatever they change is noted.
+use std::fmt;
+use std::time::Duration;
+
+use idempotent_core::Micros;
+use idempotent_mq::Outbound;
+use sqlx::Database;
+
+use super::desk::{Arg, OutboxDb};
+use super::lease::micros;
+use super::stub::{self, Status, Stub};
+use super::{Outbox, OutboxError, OutboxErrorKind};
+
+/// A message in a list.
+#[derive(Clone, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The message's id.
+    pub id: String,
+    /// Where it goes.
+    pub topic: String,
+    /// What is known of it.
+    pub stub: Stub,
+}
+
+/// Without its id, which may be anything.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("topic", &self.topic).field("stub", &self.stub).finish_non_exhaustive()
+    }
+}
+
+/// Something a person did with a message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Audited {
+    /// Who.
+    pub by: String,
+    /// `resend` or `void`.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+    /// When, by the database.
+    pub at: Micros,
+}
+
+impl<Db: OutboxDb> Outbox<Db> {
+    /// Messages of this status in the order they were written, from behind this number on ([`Stub::seq`] of the last one of
+    /// the page before; 0 for the first page).
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list(&self, status: Status, behind: i64, at_most: u32) -> Result<Vec<Entry>, OutboxError> {
+        let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
+        let rows = self.fetch(self.0.texts.list(), args, "iiiibbiiibbb").await?;
+        let entry = |mut row| Entry { stub: Stub::read(&mut row), id: row.text(), topic: row.text() };
+        Ok(rows.into_iter().map(entry).collect())
+    }
+
+    /// What is known of a message, and the message; the latter is `None` if its row was damaged.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn inspect(&self, id: &str) -> Result<Option<(Stub, Option<Outbound>)>, OutboxError> {
+        let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbb").await?;
+        Ok(rows.into_iter().next().map(|mut row| (Stub::read(&mut row), stub::content(&mut row).1)))
+    }
+
+    /// Sends an unconfirmed or dead message now, wherever it lies, and counts its sendings anew. Call it in a transaction: that
+    /// it was done, by whom and why is noted in the same one. One that a consumer has right now is looked at again later.
+    ///
+    /// # Errors
+    /// [`NotFound`](OutboxErrorKind::NotFound): there is none of this id, or it is confirmed or void.
+    /// [`Invalid`](OutboxErrorKind::Invalid): nobody is named.
+    ///
+    /// # Cancellation
+    /// It may be done or not: roll back.
+    pub async fn resend(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), OutboxError> {
+        self.change(connection, self.0.texts.resend(), "resend", [id, by, reason]).await
+    }
+
+    /// Calls an unconfirmed or dead message off: it is never sent again, and holds nothing back. As with
+    /// [`resend`](Self::resend), that it was done is noted. What is with the broker already is consumed all the same.
+    ///
+    /// # Errors
+    /// As [`resend`](Self::resend).
+    ///
+    /// # Cancellation
+    /// It may be done or not: roll back.
+    pub async fn void(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        id: &str,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), OutboxError> {
+        self.change(connection, self.0.texts.void(), "void", [id, by, reason]).await
+    }
+
+    /// What people did with a message, in order.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn audit(&self, id: &str) -> Result<Vec<Audited>, OutboxError> {
+        let rows = self.fetch(self.0.texts.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
+        let audited = |mut row: super::desk::Cells| Audited {
+            by: row.text(),
+            action: row.text(),
+            reason: row.text(),
+            at: Micros(row.int().unsigned_abs()),
+        };
+        Ok(rows.into_iter().map(audited).collect())
+    }
+
+    /// Removes at most so many messages that were confirmed or voided longer ago than `age`; how many. An id that was removed
+    /// can be written, and sent, again. Dead ones stay until a person has seen to them. Notes that consumers
+    /// left behind of other messages, as long ago, go, too.
+    ///
+    /// # Errors
+    /// The database's.
+    ///
+    /// # Cancellation
+    /// They may be removed or not.
+    pub async fn purge(&self, age: Duration, at_most: u32) -> Result<u64, OutboxError> {
+        let mut removed = 0;
+        for status in [Status::Confirmed, Status::Void] {
+            let rest = i64::from(at_most) - i64::try_from(removed).unwrap_or(i64::MAX);
+            let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
+            removed += self.execute(self.0.texts.purge(), args).await?;
+        }
+        let args = vec![Arg::from(super::sql::OF_MESSAGE), self.now(), Arg::from(micros(age))];
+        self.execute(self.0.texts.forget_old(), args).await?;
+        Ok(removed)
+    }
+
+    async fn change(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        sql: String,
+        action: &'static str,
+        [id, by, reason]: [&str; 3],
+    ) -> Result<(), OutboxError> {
+        let invalid = |what: &str| Err(OutboxError::new(OutboxErrorKind::Invalid, what));
+        if by.is_empty() || by.len() > 255 {
+            return invalid("say who does this: a name of 1 to 255 bytes");
+        }
+        if reason.is_empty() || reason.len() > 4_096 {
+            return invalid("say why this is done: a reason of 1 to 4,096 bytes");
+        }
+        let changed = Db::execute(connection, sql.into(), vec![self.now(), Arg::from(id.as_bytes())]).await?;
+        if changed == 0 {
+            return Err(OutboxError::new(
+                OutboxErrorKind::NotFound,
+                "there is no message of this id that is unconfirmed or dead: look at it by `inspect`",
+            ));
+        }
+        let mut args: Vec<_> = [id, by, action, reason].map(|part| Arg::from(part.as_bytes())).into();
+        args.push(self.now());
+        Db::execute(connection, self.0.texts.note().into(), args).await?;
+        self.0.written.notify_one();
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Where a message lies, in a form that databases can compare.
+use idempotent_mq::Position;
+
+/// A place within one queue: greater is later. Two numbers, as a stream's entry has them; where a broker has one, the second
+/// is 0. As bytes it sorts the same way in each database.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Place(u64, u64);
+
+impl Place {
+    /// Of the number of an entry.
+    #[must_use]
+    pub fn of(number: u64) -> Self {
+        Self(number, 0)
+    }
+
+    /// Read from a [position's](Position) offset: `17`, or `1700000000000-3` as Redis Streams write it. `None` for anything
+    /// else, which is then not comparable.
+    #[must_use]
+    pub fn parse(offset: &str) -> Option<Self> {
+        let number = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse().ok()).flatten()
+        };
+        match offset.split_once('-') {
+            Some((first, second)) => Some(Self(number(first)?, number(second)?)),
+            None => Some(Self(number(offset)?, 0)),
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.0) << 64 | u128::from(self.1)).to_be_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let [first, second] = [bytes.get(..8)?, bytes.get(8..16)?].map(|half| half.iter().fold(0, shifted));
+        (bytes.len() == 16).then_some(Self(first, second))
+    }
+}
+
+fn shifted(number: u64, byte: &u8) -> u64 {
+    number << 8 | u64::from(*byte)
+}
+
+/// The queue that a position lies in: topic and partition.
+pub(crate) fn queue_of(position: &Position) -> String {
+    match position.partition {
+        Some(partition) => format!("{}#{partition}", position.source),
+        None => position.source.to_string(),
+    }
+}
+
+/// Its place there, if that can be compared with others.
+pub(crate) fn place_of(position: &Position) -> Option<Place> {
+    Place::parse(position.offset.as_deref()?)
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_compared_as_numbers_and_their_bytes_as_they_are() {
+        let order = ["9", "10", "1700000000000-9", "1700000000000-10", "1700000000001-0", "18446744073709551615"];
+        let places = order.map(|text| Place::parse(text).expect(text));
+        assert!(places.is_sorted_by(|one, two| one < two && one.to_bytes() < two.to_bytes()));
+        assert!(places.iter().all(|place| Place::from_bytes(&place.to_bytes()) == Some(*place)));
+        for none in ["", "-", "1-", "-1", "a", "1-2-3", "+1", "18446744073709551616", "AC1E"] {
+            assert_eq!(Place::parse(none), None, "{none}");
+        }
+        assert_eq!(Place::from_bytes(&[0; 15]), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Sending what is in the outbox.
+mod round;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idempotent_core::__backoff::delay;
+use idempotent_core::{Clock, Entropy, OsEntropy, SystemClock};
+use idempotent_mq::Publish;
+use tracing::{info, warn};
+
+use super::desk::OutboxDb;
+use super::{Alert, LogAlert, Outbox, OutboxError, Resends};
+
+/// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
+///
+/// Run as many as you like, in one process or several: a message is leased by one of them at a time. Each looks for what is
+/// due, at once after a message was [written](Outbox::enqueue) in its process and else every [poll](Self::poll).
+///
+/// At least once: one that dies between sending and noting it sends again, under the same id. Messages of one aggregate are
+/// sent for the first time in the order they were written; what is sent *again* comes out of turn by nature. One that is given up
+/// before it was ever sent holds those behind it back until somebody [resends](Outbox::resend) or [voids](Outbox::void) it.
+pub struct Relay<Db: OutboxDb> {
+    outbox: Outbox<Db>,
+    publisher: Arc<dyn Publish>,
+    alert: Arc<dyn Alert>,
+    resends: Resends,
+    clock: Arc<dyn Clock>,
+    batch: u32,
+    lease: Duration,
+    poll: Duration,
+    sums: Sums,
+}
+
+/// What rounds have come to so far.
+#[derive(Debug, Default)]
+struct Sums {
+    sent: AtomicU64,
+    failed: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// What a relay has done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct RelayCounts {
+    /// Sendings that the broker confirmed.
+    pub sent: u64,
+    /// Those it did not.
+    pub failed: u64,
+    /// Messages that were given up, each with an alert.
+    pub given_up: u64,
+}
+
+/// What one [round](Relay::round) came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Round {
+    /// Messages that were due.
+    pub looked_at: usize,
+    /// Confirmed by the broker.
+    pub sent: usize,
+    /// Not confirmed: they are sent again.
+    pub failed: usize,
+    /// Given up.
+    pub given_up: usize,
+}
+
+const FIRST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// After a message was written: its transaction may commit in a moment.
+const EAGER: Duration = Duration::from_millis(2);
+
+impl<Db: OutboxDb> Relay<Db> {
+    /// A relay of this outbox to this broker.
+    pub fn new(outbox: &Outbox<Db>, publisher: Arc<dyn Publish>) -> Self {
+        Self {
+            outbox: outbox.clone(),
+            publisher,
+            alert: Arc::new(LogAlert),
+            resends: Resends::default(),
+            clock: Arc::new(SystemClock::new()),
+            batch: 100,
+            lease: Duration::from_secs(60),
+            poll: Duration::from_secs(1),
+            sums: Sums::default(),
+        }
+    }
+
+    /// When messages are sent again, and how often.
+    ///
+    /// # Default
+    /// [`Resends::default`]
+    #[must_use]
+    pub fn resends(mut self, resends: Resends) -> Self {
+        self.resends = resends;
+        self
+    }
+
+    /// Who is told of a message that is given up.
+    ///
+    /// # Default
+    /// [`LogAlert`]
+    #[must_use]
+    pub fn alert(mut self, alert: Arc<dyn Alert>) -> Self {
+        self.alert = alert;
+        self
+    }
+
+    /// How many messages are leased and sent together at most: 1 to 1,000.
+    ///
+    /// # Default
+    /// 100
+    #[must_use]
+    pub fn batch(mut self, messages: u32) -> Self {
+        self.batch = messages.clamp(1, 1_000);
+        self
+    }
+
+    /// How long a relay that died keeps others from sending what it had leased. Two thirds of it are the publisher's to answer
+    /// in: what it has not answered by then counts as unconfirmed.
+    ///
+    /// # Default
+    /// 60 s
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.max(Duration::from_millis(10));
+        self
+    }
+
+    /// How often it looks for what other processes have written, spread by a fifth up and down.
+    ///
+    /// # Default
+    /// 1 s
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.poll = poll.max(EAGER);
+        self
+    }
+
+    /// What it waits by between looks; not what is due, which is the outbox's time.
+    ///
+    /// # Default
+    /// [`SystemClock`]
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counts(&self) -> RelayCounts {
+        let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        RelayCounts { sent: of(&self.sums.sent), failed: of(&self.sums.failed), given_up: of(&self.sums.given_up) }
+    }
+
+    /// Sends until `stop` ends; then it finishes the round it is in, within the [lease](Self::lease). A database or a broker that
+    /// is away is tried again and again, with longer and longer rests, up to 30 s.
+    ///
+    /// # Cancellation
+    /// Dropped, it leaves what it was just sending to its lease: others send it again then.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> RelayCounts {
+        let mut stop = std::pin::pin!(stop);
+        let mut pace = Pace::default();
+        loop {
+            let mut round = std::pin::pin!(self.round());
+            let (came_to, stopped) = tokio::select! {
+                biased;
+                () = &mut stop => (round.await, true),
+                came_to = &mut round => (came_to, false),
+            };
+            let rest = self.rest(&mut pace, came_to);
+            if stopped {
+                break;
+            }
+            let Some(rest) = rest else { continue };
+            let written = self.outbox.0.written.notified();
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = written, if pace.failures == 0 => pace.eager = Some(EAGER),
+                () = self.clock.sleep_until(self.clock.now() + rest) => {}
+            }
+        }
+        let counts = self.counts();
+        info!(target: "idempotent", outbox = self.outbox.0.table, ?counts, "relay stopped");
+        counts
+    }
+
+    /// How long to wait behind a round; not at all while there is something to do.
+    fn rest(&self, pace: &mut Pace, round: Result<Round, OutboxError>) -> Option<Duration> {
+        let bits = OsEntropy.bits().unwrap_or_default();
+        let failed = match &round {
+            Err(error) => {
+                warn!(target: "idempotent", outbox = self.outbox.0.table,
+                    error = error as &(dyn std::error::Error + 'static), "a relay could not work");
+                true
+            }
+            // Each of them is tried again in its own time; but there is no use in trying all others, too.
+            Ok(round) => round.failed > 0 && round.sent == 0,
+        };
+        if failed {
+            pace.failures = pace.failures.saturating_add(1);
+            return Some(delay(FIRST_REST, LONGEST_REST, pace.failures - 1, 20, bits));
+        }
+        pace.failures = 0;
+        if round.is_ok_and(|round| round.looked_at > 0) {
+            return None;
+        }
+        match pace.eager {
+            Some(eager) if eager < self.poll => {
+                pace.eager = Some(eager * 2);
+                Some(eager)
+            }
+            _ => {
+                pace.eager = None;
+                Some(delay(self.poll, self.poll, 0, 20, bits))
+            }
+        }
+    }
+}
+
+/// How soon it looks again.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Rounds in a row that came to nothing, for want of a database or a broker.
+    failures: u32,
+    /// A message was written in this process; its transaction may be open.
+    eager: Option<Duration>,
+}
+
+impl<Db: OutboxDb> fmt::Debug for Relay<Db> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay")
+            .field("outbox", &self.outbox)
+            .field("publisher", &self.publisher)
+            .finish_non_exhaustive()
+    }
+}

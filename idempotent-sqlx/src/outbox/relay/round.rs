@@ -1,0 +1,200 @@
+//! One round: lease, decide, send, write down.
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use idempotent_core::__backoff::delay;
+use idempotent_core::{Entropy, OsEntropy};
+use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published};
+
+use super::{Relay, Round};
+use crate::outbox::decide::Verdict;
+use crate::outbox::desk::OutboxDb;
+use crate::outbox::lease::{Leased, Line};
+use crate::outbox::place::{place_of, queue_of};
+use crate::outbox::stub::Status;
+use crate::outbox::{Alarm, OutboxError, OutboxErrorKind};
+
+/// Between tries of a message that is not accepted.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+const LAST_TRY: Duration = Duration::from_secs(5 * 60);
+/// How long somebody may take to be told.
+const TELLING: Duration = Duration::from_secs(10);
+/// Between tries to write down what was sent.
+const WRITE_AGAIN: Duration = Duration::from_millis(200);
+
+/// What was leased, parted by what is to be done with it.
+#[derive(Default)]
+struct Parted {
+    send: Vec<(Leased, Outbound)>,
+    lines: Vec<Line>,
+    given_up: Vec<(Alarm, Line)>,
+}
+
+impl<Db: OutboxDb> Relay<Db> {
+    /// One round: leases what is due, sends what is to be sent, and writes down what became of it.
+    ///
+    /// # Errors
+    /// The database's. What was sent and could not be written down is sent again, once its lease is over.
+    ///
+    /// # Cancellation
+    /// What it was just sending is left to its lease.
+    pub async fn round(&self) -> Result<Round, OutboxError> {
+        let owner = owner()?;
+        let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
+        if leased.is_empty() {
+            return Ok(Round::default());
+        }
+        let mut round = Round { looked_at: leased.len(), ..Round::default() };
+        let parted = self.part(leased).await?;
+        let mut lines = parted.lines;
+        for (alarm, line) in parted.given_up {
+            // Before it is marked: told twice rather than never.
+            let _ = tokio::time::timeout(TELLING, self.alert.raise(&alarm)).await;
+            lines.push(line);
+            round.given_up += 1;
+        }
+        self.send(parted.send, &mut lines, &mut round).await;
+        self.write_down(&owner, &lines).await?;
+        self.sums.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
+        self.sums.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
+        self.sums.given_up.fetch_add(round.given_up as u64, Ordering::Relaxed);
+        Ok(round)
+    }
+
+    async fn part(&self, leased: Vec<Leased>) -> Result<Parted, OutboxError> {
+        let seen = self.outbox.seen(&leased).await?;
+        let mut parted = Parted::default();
+        let mut held_back = HashMap::new();
+        for mut leased in leased {
+            let seen = seen.get(&leased.stub.seq).copied().unwrap_or_default();
+            let (verdict, message) = (self.resends.decide(&leased.stub, &seen, leased.now), leased.message.take());
+            let aggregate = message.as_ref().and_then(|message| message.aggregate.clone());
+            if let Some(rest) = aggregate.as_ref().and_then(|aggregate| held_back.get(aggregate)) {
+                parted.lines.push(leased.put_off(*rest));
+                continue;
+            }
+            match (verdict, message) {
+                (Verdict::Send, Some(message)) => parted.send.push((leased, message)),
+                (Verdict::Wait(_) | Verdict::Leave, Some(_)) => {
+                    parted.lines.push(leased.put_off(self.resends.look_again));
+                }
+                (_, message) => {
+                    let unsent = leased.stub.sent_at.is_none();
+                    let alarm = self.alarm(&leased, message.as_ref());
+                    if let Some(aggregate) = aggregate.filter(|_| unsent) {
+                        held_back.insert(aggregate, self.resends.look_again);
+                    }
+                    let error = message.is_none().then(|| "its headers are not as this version writes them".to_owned());
+                    let line = Line { status: Status::Dead, error, ..leased.put_off(Duration::ZERO) };
+                    parted.given_up.push((alarm, line));
+                }
+            }
+        }
+        Ok(parted)
+    }
+
+    fn alarm(&self, leased: &Leased, message: Option<&Outbound>) -> Alarm {
+        Alarm {
+            outbox: self.outbox.0.table.clone(),
+            seq: leased.stub.seq,
+            topic: message.map_or_else(String::new, |message| message.topic.clone()),
+            sends: leased.stub.sends,
+            last_error: leased.stub.last_error.clone(),
+            holds_back: leased.stub.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some()),
+        }
+    }
+
+    async fn send(&self, send: Vec<(Leased, Outbound)>, lines: &mut Vec<Line>, round: &mut Round) {
+        if send.is_empty() {
+            return;
+        }
+        let (leased, messages): (Vec<_>, Vec<_>) = send.into_iter().unzip();
+        let answers = tokio::time::timeout(self.lease * 2 / 3, self.publisher.publish(&messages)).await;
+        let mut answers = answers.unwrap_or_default().into_iter();
+        let mut held_back = HashMap::new();
+        for (leased, message) in leased.into_iter().zip(&messages) {
+            let unanswered = || Err(PublishError::new(PublishErrorKind::Unconfirmed, "no answer in time"));
+            let answer = answers.next().unwrap_or_else(unanswered);
+            let behind = message.aggregate.as_ref().and_then(|aggregate| held_back.get(aggregate));
+            match (answer, behind) {
+                (Ok(published), _) => {
+                    round.sent += 1;
+                    lines.push(leased.accepted(published, self.resends.next(leased.stub.sends.saturating_add(1))));
+                }
+                // Not its own failure: it was kept back, and comes when the one before it does.
+                (Err(error), Some(rest)) if error.kind() == PublishErrorKind::Unsent => {
+                    lines.push(leased.put_off(*rest))
+                }
+                (Err(error), _) => {
+                    round.failed += 1;
+                    let bits = OsEntropy.bits().unwrap_or_default();
+                    let rest = delay(FIRST_TRY, LAST_TRY, leased.stub.failures, 20, bits);
+                    if let Some(aggregate) = message.aggregate.as_ref().filter(|_| leased.stub.sent_at.is_none()) {
+                        held_back.entry(aggregate).or_insert(rest);
+                    }
+                    lines.push(leased.failed(&error, rest));
+                }
+            }
+        }
+    }
+
+    /// Insists for a third of the lease: what is not written down is sent again.
+    async fn write_down(&self, owner: &[u8; 16], lines: &[Line]) -> Result<(), OutboxError> {
+        let until = self.clock.now() + self.lease / 3;
+        loop {
+            match self.outbox.record(owner, lines).await {
+                Err(error) if error.is_worth_a_retry() && self.clock.now() + WRITE_AGAIN < until => {
+                    tracing::warn!(target: "idempotent", outbox = self.outbox.0.table,
+                        error = &error as &(dyn std::error::Error + 'static), "what was sent could not be written down");
+                    self.clock.sleep_until(self.clock.now() + WRITE_AGAIN).await;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+fn owner() -> Result<[u8; 16], OutboxError> {
+    let bits = OsEntropy.bits();
+    bits.map(u128::to_be_bytes).map_err(|error| OutboxError::new(OutboxErrorKind::Invalid, error.to_string()))
+}
+
+impl Leased {
+    /// Nothing has become of it.
+    fn put_off(&self, rest: Duration) -> Line {
+        Line {
+            seq: self.stub.seq,
+            accepted: false,
+            sends: 0,
+            failures: self.stub.failures,
+            status: Status::Unconfirmed,
+            queue: None,
+            place: None,
+            rest,
+            error: None,
+        }
+    }
+
+    fn accepted(&self, published: Published, rest: Duration) -> Line {
+        let position = published.position.as_ref();
+        Line {
+            accepted: true,
+            sends: 1,
+            failures: 0,
+            queue: position.map(queue_of),
+            place: position.and_then(place_of),
+            ..self.put_off(rest)
+        }
+    }
+
+    fn failed(&self, error: &PublishError, rest: Duration) -> Line {
+        Line {
+            // What surely is in no queue for want of a broker was not sent: an outage uses nothing up.
+            sends: u32::from(error.kind() != PublishErrorKind::Unsent),
+            failures: self.stub.failures.saturating_add(1),
+            error: Some(error.to_string()),
+            ..self.put_off(rest)
+        }
+    }
+}

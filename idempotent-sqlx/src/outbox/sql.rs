@@ -1,0 +1,277 @@
+//! The statements, as each database takes them.
+use super::desk::Kind;
+use super::stub::{CONTENT, STUB};
+use crate::table::Table;
+
+/// Makes statements for one outbox. `?` stands for a value, and is numbered for PostgreSQL at the end.
+#[derive(Debug)]
+pub(super) struct Texts {
+    kind: Kind,
+    table: String,
+    log: String,
+    audit: String,
+}
+
+/// The rows of the message log: of a message, and of how far a queue was seen.
+pub(super) const OF_QUEUE: i64 = 0;
+pub(super) const OF_MESSAGE: i64 = 1;
+
+impl Texts {
+    pub(super) fn new(kind: Kind, table: &Table) -> Self {
+        let table = match kind {
+            #[cfg(feature = "mysql")]
+            Kind::MySql => table.clone().in_backticks(),
+            _ => table.clone(),
+        };
+        Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit") }
+    }
+
+    /// µs, the same in all of a statement. A value comes first: the time where it is not the database's.
+    fn now(&self) -> &'static str {
+        match self.kind {
+            // Not `clock_timestamp()`: what changes within a statement is compared with each row, and never by an index.
+            Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
+            Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
+            Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
+        }
+    }
+
+    fn finished(&self, text: String) -> String {
+        if self.kind != Kind::Postgres {
+            return text;
+        }
+        let mut parts = text.split('?');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
+    }
+
+    /// Of each: id, topic, key, aggregate, headers, body, digest, time, aggregate, time.
+    pub(super) fn enqueue(&self, messages: usize) -> String {
+        let (table, now) = (&self.table, self.now());
+        let row = format!("(?,?,?,?,?,?,?,{now},?,{now})");
+        let rows = vec![row; messages].join(",");
+        // Nothing else than an id that is there can be wrong with such a row; what was not written is looked up all the same.
+        let (verb, end) = match self.kind {
+            Kind::MySql => ("INSERT IGNORE", ""),
+            _ => ("INSERT", " ON CONFLICT (id) DO NOTHING"),
+        };
+        self.finished(format!(
+            "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,due_at,holds,created_at) \
+             VALUES {rows}{end}"
+        ))
+    }
+
+    /// As they are committed, also where this transaction began to read before.
+    pub(super) fn digests(&self, messages: usize) -> String {
+        let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
+        self.finished(format!("SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)))
+    }
+
+    /// Those that are due and free, the longest due first, each with the one before it in its aggregate that is not sent. Time,
+    /// time, time, time, limit.
+    pub(super) fn plan(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "SELECT t.seq,(SELECT max(p.seq) FROM {table} p WHERE p.holds=t.holds AND p.seq<t.seq) AS behind FROM {table} t \
+             WHERE t.due_at<={now} AND t.lease_until<={now} AND NOT EXISTS (SELECT 1 FROM {table} p WHERE p.holds=t.holds \
+             AND p.seq<t.seq AND (p.due_at IS NULL OR p.due_at>{now} OR p.lease_until>{now})) \
+             ORDER BY t.due_at,t.seq LIMIT ?"
+        ))
+    }
+
+    /// Leases those of them that are still due and free. Time, lease, owner, numbers, time, time; and a time where it answers.
+    pub(super) fn take(&self, rows: usize) -> String {
+        let (table, now, seqs) = (&self.table, self.now(), places(rows));
+        let set = format!("lease_until={now}+?,lease_by=?");
+        let free = format!("seq IN ({seqs}) AND due_at<={now} AND lease_until<={now}");
+        let returning = format!("RETURNING {STUB},{CONTENT},{now}");
+        self.finished(match self.kind {
+            // In an array, so that it is run once.
+            Kind::Postgres => format!(
+                "UPDATE {table} t SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {free} ORDER BY seq \
+                 FOR UPDATE SKIP LOCKED)) {returning}"
+            ),
+            Kind::Sqlite => format!("UPDATE {table} AS t SET {set} WHERE {free} {}", returning.replace("t.", "")),
+            // By the primary key: by another one it would lock what lies between, and new rows with it.
+            Kind::MySql => format!("UPDATE {table} FORCE INDEX (PRIMARY) SET {set} WHERE {free}"),
+        })
+    }
+
+    /// What was leased, where taking does not answer. Time, numbers, owner.
+    pub(super) fn taken(&self, rows: usize) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "SELECT {STUB},{CONTENT},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?",
+            places(rows)
+        ))
+    }
+
+    /// Gives leases back. Numbers, owner.
+    pub(super) fn free(&self, rows: usize) -> String {
+        let table = &self.table;
+        self.finished(format!(
+            "UPDATE {table} SET lease_until=0,lease_by=NULL WHERE seq IN ({}) AND lease_by=?",
+            places(rows)
+        ))
+    }
+
+    /// What consumers have noted of these. Ids, queues.
+    pub(super) fn seen(&self, ids: usize, queues: usize) -> String {
+        let (log, of) = (&self.log, |kind, rows| format!("kind={kind} AND id IN ({})", places(rows)));
+        let part = |of: String| format!("SELECT kind,id,place,logged_at FROM {log} WHERE {of}");
+        let parts =
+            [(OF_MESSAGE, ids), (OF_QUEUE, queues)].map(|(kind, rows)| (rows > 0).then(|| part(of(kind, rows))));
+        self.finished(parts.into_iter().flatten().collect::<Vec<_>>().join(" UNION ALL "))
+    }
+
+    /// Writes what became of leased ones. Of each: number, accepted (1, 0), sendings, failures, status, queue, place, µs to
+    /// the next look, error. Three times stand before or [behind](Self::rows_before_times) these; last the owner.
+    pub(super) fn record(&self, rows: usize) -> String {
+        let (table, now) = (&self.table, self.now());
+        let names = "SELECT ? AS seq,? AS accepted,? AS sends,? AS failures,? AS status,? AS queue,? AS place,? AS rest,? AS error";
+        let more = " UNION ALL SELECT ?,?,?,?,?,?,?,?,?".repeat(rows.saturating_sub(1));
+        let of = |column: &str| match self.kind {
+            // The one database that allows, and for a join of tables needs, a table's name here.
+            Kind::MySql => format!("t.{column}"),
+            _ => column.to_owned(),
+        };
+        let if_accepted = |column: &str, then: &str, or: &str| {
+            format!("{}=CASE WHEN v.accepted=1 THEN {then} ELSE {or} END", of(column))
+        };
+        let set = [
+            format!("{}=t.sends+v.sends", of("sends")),
+            format!("{}=v.failures", of("failures")),
+            if_accepted("queue", "v.queue", "t.queue"),
+            if_accepted("place", "v.place", "t.place"),
+            if_accepted("sent_at", now, "t.sent_at"),
+            if_accepted("last_error", "NULL", "coalesce(v.error,t.last_error)"),
+            if_accepted("holds", "NULL", "t.holds"),
+            // A consumer may have confirmed it meanwhile, or a person called it off.
+            format!("{}=CASE WHEN v.status=0 AND t.status=0 THEN {now}+v.rest END", of("due_at")),
+            format!(
+                "{}=CASE WHEN v.status<>0 THEN coalesce(t.settled_at,{now}) ELSE t.settled_at END",
+                of("settled_at")
+            ),
+            format!("{}=CASE WHEN t.status=0 THEN v.status ELSE t.status END", of("status")),
+            format!("{}=0", of("lease_until")),
+            format!("{}=NULL", of("lease_by")),
+        ];
+        let set = set.join(",");
+        self.finished(match self.kind {
+            Kind::MySql => {
+                format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
+            }
+            _ => format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?"),
+        })
+    }
+
+    /// Notes messages and queues; a message that is noted keeps its run, and a queue its furthest place. Of each: kind, id, run,
+    /// place, time.
+    pub(super) fn log(&self, rows: usize) -> String {
+        let (log, now) = (&self.log, self.now());
+        let rows = vec![format!("(?,?,?,?,{now})"); rows].join(",");
+        let (clause, new) = match self.kind {
+            Kind::MySql => ("ON DUPLICATE KEY UPDATE", ["VALUES(place)", "VALUES(logged_at)"]),
+            _ => ("ON CONFLICT (kind,id) DO UPDATE SET", ["excluded.place", "excluded.logged_at"]),
+        };
+        let [place, at] = new;
+        let old = if self.kind == Kind::MySql { "" } else { "l." };
+        self.finished(format!(
+            "INSERT INTO {log}{} (kind,id,run,place,logged_at) VALUES {rows} {clause} \
+             place=CASE WHEN {old}place>{place} THEN {old}place ELSE coalesce({place},{old}place) END,logged_at={at}",
+            if self.kind == Kind::MySql { "" } else { " AS l" }
+        ))
+    }
+
+    /// Ends a stub by its consumer: confirmed also where it was given up before; what a person called off stays so. Status,
+    /// time, id.
+    pub(super) fn settle(&self, confirmed: bool) -> String {
+        let (table, now) = (&self.table, self.now());
+        let from = if confirmed { "0,3" } else { "0" };
+        self.finished(format!(
+            "UPDATE {table} SET status=?,settled_at={now},due_at=NULL,holds=NULL WHERE id=? AND status IN ({from})"
+        ))
+    }
+
+    /// Removes a note: of anybody's run, or of this one only. Kind, id, and the run.
+    pub(super) fn forget(&self, own: bool) -> String {
+        let run = if own { " AND run=?" } else { "" };
+        self.finished(format!("DELETE FROM {} WHERE kind=? AND id=?{run}", self.log))
+    }
+
+    /// Removes notes that consumers left behind, but those that tell the relay that a message was lost. Kind, time, age.
+    pub(super) fn forget_old(&self) -> String {
+        let (table, log, now) = (&self.table, &self.log, self.now());
+        self.finished(format!(
+            "DELETE FROM {log} WHERE kind=? AND logged_at<={now}-? AND NOT EXISTS \
+             (SELECT 1 FROM {table} t WHERE t.id={log}.id AND t.status=0)"
+        ))
+    }
+
+    /// A page of those of one status, with their ids and topics. Status, number, limit.
+    pub(super) fn list(&self) -> String {
+        let columns = format!("{STUB},t.id,t.topic");
+        self.finished(format!(
+            "SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?",
+            self.table
+        ))
+    }
+
+    /// One, with its content. Id.
+    pub(super) fn inspect(&self) -> String {
+        self.finished(format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
+    }
+
+    /// Due at once, wherever it lies. Time, id.
+    pub(super) fn resend(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "UPDATE {table} SET status=0,sends=0,failures=0,queue=NULL,place=NULL,settled_at=NULL,due_at={now} \
+             WHERE id=? AND status IN (0,3)"
+        ))
+    }
+
+    /// Never again. Time, id.
+    pub(super) fn void(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "UPDATE {table} SET status=2,due_at=NULL,holds=NULL,settled_at={now} WHERE id=? AND status IN (0,3)"
+        ))
+    }
+
+    /// Who did what. Id, who, what, why, time.
+    pub(super) fn note(&self) -> String {
+        let (audit, now) = (&self.audit, self.now());
+        self.finished(format!("INSERT INTO {audit} (id,done_by,action,reason,done_at) VALUES (?,?,?,?,{now})"))
+    }
+
+    /// Id.
+    pub(super) fn notes(&self) -> String {
+        self.finished(format!("SELECT done_by,action,reason,done_at FROM {} WHERE id=? ORDER BY seq", self.audit))
+    }
+
+    /// Removes what is settled, the oldest first, by the index of status. Status, time, age, limit.
+    pub(super) fn purge(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        let old = format!("status=? AND settled_at<={now}-?");
+        self.finished(match self.kind {
+            Kind::MySql => format!("DELETE FROM {table} WHERE {old} ORDER BY seq LIMIT ?"),
+            _ => format!("DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {old} ORDER BY seq LIMIT ?)"),
+        })
+    }
+
+    /// Whether the values of [`record`](Self::record) stand before its times.
+    pub(super) fn rows_before_times(&self) -> bool {
+        self.kind == Kind::MySql
+    }
+
+    /// Whether [`take`](Self::take) says what it took.
+    pub(super) fn take_answers(&self) -> bool {
+        self.kind != Kind::MySql
+    }
+}
+
+/// So many values, with commas.
+fn places(count: usize) -> String {
+    vec!["?"; count].join(",")
+}

@@ -1,0 +1,82 @@
+//! The outbox's tables on SQLite.
+use std::time::Duration;
+
+use idempotent_core::StoreError;
+use sqlx::SqlitePool;
+
+use super::error::Place;
+use super::migrate;
+use crate::outbox::COLUMNS;
+use crate::schema::Migration;
+use crate::table::Table;
+
+/// What has an end (sent, settled) is in no index but those by number, id and status, however much of it there is.
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "message stubs",
+        sql: "CREATE TABLE {table} (
+ seq INTEGER PRIMARY KEY AUTOINCREMENT,
+ id BLOB NOT NULL UNIQUE,
+ topic BLOB NOT NULL,
+ business_key BLOB,
+ aggregate BLOB,
+ headers BLOB NOT NULL,
+ body BLOB NOT NULL,
+ digest BLOB NOT NULL,
+ status INTEGER NOT NULL DEFAULT 0,
+ sends INTEGER NOT NULL DEFAULT 0,
+ failures INTEGER NOT NULL DEFAULT 0,
+ queue BLOB,
+ place BLOB,
+ due_at INTEGER,
+ holds BLOB,
+ created_at INTEGER NOT NULL,
+ sent_at INTEGER,
+ settled_at INTEGER,
+ last_error BLOB,
+ lease_until INTEGER NOT NULL DEFAULT 0,
+ lease_by BLOB
+) STRICT;
+CREATE INDEX {name}_due ON {table} (due_at, seq) WHERE due_at IS NOT NULL;
+CREATE INDEX {name}_holds ON {table} (holds, seq) WHERE holds IS NOT NULL;
+CREATE INDEX {name}_status ON {table} (status, seq)",
+    },
+    Migration {
+        name: "message log",
+        sql: "CREATE TABLE {log} (
+ kind INTEGER NOT NULL,
+ id BLOB NOT NULL,
+ run BLOB NOT NULL,
+ place BLOB,
+ logged_at INTEGER NOT NULL,
+ PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID",
+    },
+    Migration {
+        name: "audit",
+        sql: "CREATE TABLE {audit} (
+ seq INTEGER PRIMARY KEY AUTOINCREMENT,
+ id BLOB NOT NULL,
+ done_by BLOB NOT NULL,
+ action BLOB NOT NULL,
+ reason BLOB NOT NULL,
+ done_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
+    },
+];
+
+/// Sees to the tables.
+pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
+    let options = pool.connect_options();
+    let place = Place {
+        file: options.get_filename().display().to_string(),
+        in_memory: false,
+        table: table.name().into(),
+        // For a text only.
+        busy_timeout: Duration::from_secs(5),
+    };
+    // One of the pool's: another one would not see what is in memory. What is begun on it is rolled back if it is dropped.
+    let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
+    migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
+}

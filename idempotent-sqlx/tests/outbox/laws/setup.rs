@@ -1,0 +1,40 @@
+//! Its tables.
+use idempotent_core::StoreErrorKind;
+use idempotent_sqlx::Outbox;
+
+use super::own;
+use super::world::{World, message};
+
+#[tokio::test]
+async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
+    let (pool, table, _kept) = own::place().await;
+    let builder = || Outbox::builder(pool.clone()).table(&table);
+    let refused = builder().open().await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
+    assert!(refused.to_string().contains("is missing"), "{refused}");
+    builder().create(true).open().await.unwrap();
+    builder().open().await.unwrap();
+    builder().create(true).open().await.unwrap();
+}
+
+#[tokio::test]
+async fn s3_2_a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
+    let (pool, table, _kept) = own::place().await;
+    for name in ["", "Outbox", "x; DROP TABLE mark", &"x".repeat(53)] {
+        let refused = Outbox::builder(pool.clone()).table(name).create(true).open().await.unwrap_err();
+        assert!(refused.to_string().contains("table name"), "{refused}");
+    }
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();
+    let refused = Outbox::builder(pool).table(&table).create(true).open().await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Foreign, "{refused}");
+}
+
+#[tokio::test]
+async fn neither_an_outbox_nor_a_stub_shows_what_is_in_a_message() {
+    let world = World::new().await;
+    world.put(&[message("secret-17")]).await;
+    let listed = world.outbox.list(idempotent_sqlx::Status::Unconfirmed, 0, 9).await.unwrap();
+    assert_eq!(listed[0].id, "secret-17");
+    let shown = format!("{listed:?} {:?} {:?} {:?}", world.outbox, world.relay(), world.stub("secret-17").await);
+    assert!(!shown.contains("secret") && !shown.contains("body of"), "{shown}");
+}

@@ -1,0 +1,122 @@
+//! An outbox with a relay, a broker and a clock.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::Clock;
+use idempotent_mq::Outbound;
+use idempotent_sqlx::{Outbox, Relay, Resends, Round, Status, Stub};
+use sqlx::{AssertSqlSafe, Pool, Transaction};
+
+use super::own::{self, Db};
+use crate::broker::{Bell, Broker};
+use crate::support::Manual;
+
+pub(super) struct World {
+    pub(super) pool: Pool<Db>,
+    pub(super) table: String,
+    pub(super) outbox: Outbox<Db>,
+    pub(super) clock: Arc<Manual>,
+    pub(super) broker: Arc<Broker>,
+    pub(super) bell: Arc<Bell>,
+    _kept: Box<dyn std::any::Any>,
+}
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const LEASE: Duration = Duration::from_secs(60);
+
+/// First again after 10 s and 5 s of backlog, thrice at most.
+pub(super) fn resends() -> Resends {
+    Resends::new().max_sends(3).backoff(10 * SECOND, 40 * SECOND).backlog(5 * SECOND).log_age(100 * SECOND)
+}
+
+impl World {
+    pub(super) async fn new() -> Self {
+        let (pool, table, kept) = own::place().await;
+        let clock = Manual::new();
+        let outbox =
+            Outbox::builder(pool.clone()).table(&table).create(true).clock(clock.clone()).open().await.unwrap();
+        let (broker, bell) = (Arc::new(Broker::new()), Arc::new(Bell::default()));
+        Self { pool, table, outbox, clock, broker, bell, _kept: Box::new(kept) }
+    }
+
+    pub(super) fn relay(&self) -> Relay<Db> {
+        Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alert(self.bell.clone()).lease(LEASE)
+    }
+
+    pub(super) async fn round(&self) -> Round {
+        self.relay().round().await.unwrap()
+    }
+
+    pub(super) async fn begin(&self) -> Transaction<'static, Db> {
+        self.pool.begin_with(own::BEGIN).await.unwrap()
+    }
+
+    /// Writes messages, and commits.
+    pub(super) async fn put(&self, messages: &[Outbound]) {
+        let mut tx = self.begin().await;
+        self.outbox.enqueue_all(&mut tx, messages).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub(super) async fn stub(&self, id: &str) -> Stub {
+        self.outbox.inspect(id).await.unwrap().expect("it is there").0
+    }
+
+    pub(super) async fn status(&self, id: &str) -> Status {
+        self.stub(id).await.status
+    }
+
+    /// From now to when it is due, in seconds.
+    pub(super) async fn due_in(&self, id: &str) -> Option<u64> {
+        self.stub(id).await.due_at.map(|due| (due - self.clock.wall()).as_secs())
+    }
+
+    /// A statement behind its back; `outbox` stands for its table.
+    pub(super) async fn sql(&self, text: &str) {
+        let text = text.replace("outbox", &self.table);
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
+    }
+
+    pub(super) fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+pub(super) fn message(id: &str) -> Outbound {
+    Outbound::new("orders", id, format!("body of {id}").into_bytes())
+}
+
+pub(super) fn of(id: &str, aggregate: &str) -> Outbound {
+    message(id).aggregate(aggregate)
+}
+
+impl World {
+    pub(super) fn micros(&self) -> u64 {
+        self.clock.wall().0
+    }
+
+    /// A text in quotes, as bytes.
+    pub(super) fn bytes(&self, quoted: &str) -> String {
+        let digits: String = quoted.trim_matches('\'').bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.hex(&digits)
+    }
+
+    pub(super) fn hex(&self, digits: &str) -> String {
+        own::HEX.replace("DIGITS", digits)
+    }
+
+    /// A row of the message log; kind 0 is how far a queue was seen.
+    pub(super) async fn log(&self, kind: u8, id: &str, place: Option<&str>, at: u64) {
+        let (run, place) = (self.hex(""), place.unwrap_or("NULL"));
+        self.sql(&format!(
+            "INSERT INTO outbox_log (kind,id,run,place,logged_at) VALUES ({kind},{id},{run},{place},{at})"
+        ))
+        .await;
+    }
+
+    /// How many messages are noted as being consumed.
+    pub(super) async fn notes(&self) -> i64 {
+        let count = format!("SELECT count(*) FROM {}_log WHERE kind = 1", self.table);
+        sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
+    }
+}

@@ -1,0 +1,109 @@
+//! Writing messages [S3.2].
+use idempotent_mq::Outbound;
+use idempotent_sqlx::{Enqueued, OutboxErrorKind, Status};
+
+use super::world::{World, message, of};
+
+#[tokio::test]
+async fn s3_2_a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rolled_back() {
+    let world = World::new().await;
+    for (id, commits) in [("rolled back", false), ("kept", true)] {
+        let mut tx = world.begin().await;
+        assert_eq!(world.outbox.enqueue(&mut tx, &message(id)).await.unwrap(), Enqueued::New);
+        if commits {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
+        world.round().await;
+    }
+    assert_eq!(world.broker.ids(), ["kept"]);
+    assert!(world.outbox.inspect("rolled back").await.unwrap().is_none());
+    assert_eq!(world.status("kept").await, Status::Unconfirmed);
+}
+
+#[tokio::test]
+async fn s3_2_it_is_sent_byte_for_byte_as_it_was_written() {
+    let world = World::new().await;
+    let whole = Outbound::new("orders/new", "id ä", vec![0, 255, 0]).business_key("k").aggregate("a");
+    let whole = whole.header("x", vec![0, 1, 255]).header("x", "").header("", "y");
+    let least = Outbound::new("t", "least", Vec::new());
+    world.put(&[whole.clone(), least.clone()]).await;
+    assert_eq!(world.round().await.sent, 2);
+    assert!(world.broker.messages() == [whole.clone(), least], "content");
+    assert!(world.outbox.inspect("id ä").await.unwrap().unwrap().1 == Some(whole));
+}
+
+#[tokio::test]
+async fn s3_1_the_same_message_twice_is_one_and_another_one_of_its_id_is_refused() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    let mut tx = world.begin().await;
+    assert_eq!(world.outbox.enqueue(&mut tx, &message("a")).await.unwrap(), Enqueued::Already);
+    let refused = world.outbox.enqueue(&mut tx, &message("a").header("x", "y")).await.unwrap_err();
+    assert_eq!(refused.kind(), OutboxErrorKind::Conflict);
+    assert!(!refused.is_worth_a_retry() && refused.to_string().contains("another message of this id"), "{refused}");
+    // No statement has failed: the transaction goes on.
+    let many = [message("b"), message("a"), message("b"), message("c")];
+    assert_eq!(world.outbox.enqueue_all(&mut tx, &many).await.unwrap(), 2);
+    let two = [message("d"), message("d").header("x", "y")];
+    assert_eq!(world.outbox.enqueue_all(&mut tx, &two).await.unwrap_err().kind(), OutboxErrorKind::Conflict);
+    tx.commit().await.unwrap();
+    assert_eq!(world.round().await.sent, 3);
+    assert_eq!(world.broker.ids(), ["a", "b", "c"]);
+}
+
+/// What keeps a row from being written is not always that it is there.
+#[tokio::test]
+async fn k51_an_insert_that_fails_is_an_error_and_not_a_duplicate() {
+    let world = World::new().await;
+    world.sql("ALTER TABLE outbox RENAME COLUMN digest TO gone").await;
+    let mut tx = world.begin().await;
+    let failed = world.outbox.enqueue(&mut tx, &message("a")).await.unwrap_err();
+    assert_eq!(failed.kind(), OutboxErrorKind::Database);
+    assert!(failed.is_worth_a_retry() && std::error::Error::source(&failed).is_some());
+}
+
+#[tokio::test]
+async fn more_than_a_statement_takes_are_written_all_the_same() {
+    let world = World::new().await;
+    let many: Vec<_> = (0..2_345).map(|n| of(&n.to_string(), "one")).collect();
+    let mut tx = world.begin().await;
+    assert_eq!(world.outbox.enqueue_all(&mut tx, &many).await.unwrap(), 2_345);
+    assert_eq!(world.outbox.enqueue_all(&mut tx, &many[999..1_002]).await.unwrap(), 0);
+    assert_eq!(world.outbox.enqueue_all(&mut tx, &[]).await.unwrap(), 0);
+    tx.commit().await.unwrap();
+    let relay = world.relay().batch(1_000);
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(relay.round().await.unwrap().sent);
+    }
+    assert_eq!(sent, [1_000, 1_000, 345, 0]);
+    assert!(world.broker.ids().iter().enumerate().all(|(at, id)| *id == at.to_string()), "in order");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_message_is_refused_by_name() {
+    let world = World::new().await;
+    let long = "x".repeat(256);
+    let bad = [
+        (Outbound::new("t", "", ""), "id is empty"),
+        (Outbound::new("", "a", ""), "topic is empty"),
+        (Outbound::new("t", &*long, ""), "id has 256 bytes"),
+        (Outbound::new(&*long, "a", ""), "topic has 256 bytes"),
+        (message("a").aggregate(""), "aggregate is empty"),
+        (message("a").aggregate(&*long), "aggregate has 256 bytes"),
+        (message("a").business_key(&*long), "business key has 256 bytes"),
+        (Outbound::new("t", "a", vec![0; (64 << 20) + 1]), "larger than"),
+    ];
+    let mut tx = world.begin().await;
+    for (message, what) in bad {
+        let refused = world.outbox.enqueue(&mut tx, &message).await.unwrap_err();
+        assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
+        assert!(refused.to_string().contains(what), "{refused}");
+    }
+    let longest = Outbound::new("t".repeat(255), "i".repeat(255), "b").aggregate("a".repeat(255));
+    assert_eq!(world.outbox.enqueue(&mut tx, &longest).await.unwrap(), Enqueued::New);
+    tx.commit().await.unwrap();
+    assert_eq!(world.round().await.sent, 1);
+}
