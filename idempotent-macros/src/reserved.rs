@@ -20,7 +20,7 @@ pub(crate) fn argument(name: &str) -> Option<String> {
     Some(format!("`{name}` comes with {part}, which is not in this version; today: {today}"))
 }
 
-/// Why there is no `on_in_flight = ack` yet.
-pub(crate) const ACK: &str = "`on_in_flight = ack` comes with the outbox of `idempotent-sqlx`, which is not in this \
-     version: without one to send it again, a message that is acked while another run may still fail is lost; today: \
-     `on_in_flight = retry` or `on_in_flight = wait(\"2s\")`";
+/// Why there is no `on_in_flight = ack`.
+pub(crate) const ACK: &str = "`on_in_flight = ack` loses the message where the run in flight fails and nothing sends it \
+     again, and the attribute cannot see what stands behind it; set it where that is known: `Messages::keyed(…).policy(…)` on a \
+     consumer with `ConsumerBuilder::log`; here: `on_in_flight = retry` or `on_in_flight = wait(\"2s\")`";

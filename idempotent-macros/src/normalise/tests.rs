@@ -30,7 +30,7 @@ fn what_cannot_be_meant_says_what_can() {
         ("key = a, max_retries = \"3\"", "is a whole number"),
         ("key = a, on_expiry = steal", "`on_expiry` is `takeover` or `park`"),
         ("key = a, on_expiry = prak", "did you mean `park`?"),
-        ("key = a, on_in_flight = ack", "comes with the outbox"),
+        ("key = a, on_in_flight = ack", "on a consumer with `ConsumerBuilder::log`"),
         ("key = a, on_in_flight = wait", "wait(\"2s\")"),
         ("key = a, on_in_flight = wait(\"2x\")", "unknown unit `x`"),
         ("by = luck", "`by` is `key`, `token` or `param`"),

@@ -35,8 +35,9 @@ pub(super) struct More {
     /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
     pub(super) is_held: Text,
     /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
-    /// has in hand are passed over. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at,
-    /// how many, how many removed.
+    /// has in hand are passed over. Its commit waits for no disk: what a crash brings back is past its time as before, and
+    /// goes with the next purge. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at, how many,
+    /// how many removed.
     pub(super) purge: Text,
     /// As the claim for each of them, in one trip; a key without a row is to be asked for alone. Locks are tried for in
     /// the order of the ids, and the clock is read behind all of them.
@@ -188,8 +189,9 @@ impl Maker {
     }
 
     /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
-    /// has in hand are passed over. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at,
-    /// how many, how many removed.
+    /// has in hand are passed over. Its commit waits for no disk: what a crash brings back is past its time as before, and
+    /// goes with the next purge. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at, how many,
+    /// how many removed.
     fn purge(&self) -> String {
         let (table, now, sound) = (&self.table, self.now(4), sound());
         let old = format!("expires_at<=t.n AND fencing<t.n AND {sound}");
@@ -198,7 +200,8 @@ impl Maker {
              step AS MATERIALIZED (SELECT id, {old} AS old FROM {table}, t WHERE id>$1 ORDER BY id LIMIT $2), \
              gone AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT r.ctid FROM {table} AS r, t \
              WHERE r.id IN (SELECT id FROM step WHERE old LIMIT $3) AND {old} FOR UPDATE OF r SKIP LOCKED)) RETURNING 1) \
-             SELECT (SELECT id FROM step ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM step), (SELECT count(*) FROM gone)"
+             SELECT (SELECT id FROM step ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM step), (SELECT count(*) FROM gone), \
+             set_config('synchronous_commit','off',true)"
         )
     }
 
