@@ -95,8 +95,9 @@ use self::normalise::Plan;
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
-/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `sequence`,
-/// `version` and `on_in_flight = ack` are reserved for parts that are not in this version.
+/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `sequence` and
+/// `version` are reserved for parts that are not in this version; `on_in_flight = ack` is refused here: it is a policy of consumers that
+/// write a message log.
 ///
 /// # Order of things
 /// `key`, `after`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
