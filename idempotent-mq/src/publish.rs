@@ -1,7 +1,11 @@
 //! What the sending half of an adapter implements.
 use std::fmt;
 
+use std::collections::HashMap;
+use std::future::Future;
+
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
 use crate::error::failure;
 use crate::{Headers, Position};
@@ -23,6 +27,49 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
     /// # Cancellation
     /// Nobody knows which messages were sent.
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>>;
+}
+
+/// [`Publish::publish`] for an adapter whose client sends one message at a time: those of one aggregate one behind the
+/// other, which ends where one is not accepted; different aggregates, and messages of none, side by side.
+///
+/// # Errors
+/// One for each message.
+///
+/// # Cancellation
+/// Nobody knows which messages were sent.
+pub async fn publish_each<'a, Fut>(
+    messages: &'a [Outbound],
+    send: impl Fn(&'a Outbound) -> Fut,
+) -> Vec<Result<Published, PublishError>>
+where
+    Fut: Future<Output = Result<Published, PublishError>>,
+{
+    let mut chains: Vec<Vec<(usize, &Outbound)>> = Vec::new();
+    let mut known = HashMap::new();
+    for (at, message) in messages.iter().enumerate() {
+        let next = chains.len();
+        let chain = message.aggregate.as_ref().map_or(next, |aggregate| *known.entry(aggregate).or_insert(next));
+        if chain == next {
+            chains.push(Vec::new());
+        }
+        chains[chain].push((at, message));
+    }
+    let one_by_one = async |chain: Vec<(usize, &'a Outbound)>| {
+        let (mut told, mut held_up) = (Vec::with_capacity(chain.len()), false);
+        for (at, message) in chain {
+            let sent = if held_up {
+                Err(PublishError::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted"))
+            } else {
+                send(message).await
+            };
+            held_up |= sent.is_err();
+            told.push((at, sent));
+        }
+        told
+    };
+    let mut told: Vec<_> = join_all(chains.into_iter().map(one_by_one)).await.into_iter().flatten().collect();
+    told.sort_by_key(|(at, _)| *at);
+    told.into_iter().map(|(_, sent)| sent).collect()
 }
 
 /// A message to be sent, for any broker.
@@ -146,5 +193,41 @@ impl PublishErrorKind {
             Self::Unconfirmed => "sent, and nobody knows whether it arrived",
             Self::Refused => "refused by the broker",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_follows_one_that_was_not_accepted_in_its_aggregate_stays_behind_and_others_do_not() {
+        let message = |id: &str| Outbound::new("t", id, "");
+        let messages = [
+            message("a1").aggregate("a"),
+            message("b1").aggregate("b"),
+            message("bad").aggregate("a"),
+            message("a3").aggregate("a"),
+            message("alone"),
+            message("b2").aggregate("b"),
+            message("bad"),
+        ];
+        let asked = std::sync::Mutex::new(Vec::new());
+        let told = publish_each(&messages, async |message| {
+            asked.lock().unwrap().push(message.id.clone());
+            tokio::task::yield_now().await;
+            match message.id.as_str() {
+                "bad" => Err(PublishError::new(PublishErrorKind::Refused, "no")),
+                _ => Ok(Published::somewhere()),
+            }
+        })
+        .await;
+        let told: Vec<_> = told.into_iter().map(|told| told.err().map(|error| error.kind())).collect();
+        let (refused, unsent) = (Some(PublishErrorKind::Refused), Some(PublishErrorKind::Unsent));
+        assert_eq!(told, [None, None, refused, unsent, None, None, refused]);
+        let asked = asked.into_inner().unwrap();
+        let place = |id: &str| asked.iter().position(|asked| asked == id).unwrap();
+        assert!(!asked.contains(&"a3".to_owned()), "{asked:?}");
+        assert!(place("b1") < place("b2") && place("alone") < place("b2"), "side by side: {asked:?}");
     }
 }

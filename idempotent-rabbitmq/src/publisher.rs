@@ -1,6 +1,7 @@
 //! A publisher that says what it knows.
 mod attempt;
 mod error;
+mod outbox;
 
 use std::fmt;
 use std::sync::Arc;

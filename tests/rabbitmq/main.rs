@@ -1,9 +1,11 @@
-//! The example `rabbitmq_orders`, from outside, on a private server.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+//! RabbitMQ through the facade: the example `rabbitmq_orders` from outside, and an outbox.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use idempotent_testkit::servers::RabbitServer;
+
+mod outbox;
 
 #[path = "../common/example.rs"]
 mod example;

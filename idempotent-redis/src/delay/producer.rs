@@ -2,11 +2,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use idempotent_core::Micros;
 use idempotent_mq::{
     Cancelled, Delay, DelayError, DelayErrorKind, Outbound, Position, Publish, PublishError, PublishErrorKind,
-    Published, Scheduled,
+    Published, Scheduled, publish_each,
 };
 
 use super::message::DelayMessage;
@@ -55,47 +54,12 @@ impl DelayProducer {
         queue.send(&message).await.map_err(unpublished)?;
         Ok(Published::at(Position::of(outbound.topic.as_str()).partition(u32::from(slot))))
     }
-
-    /// One behind the other; what follows one that was not accepted stays behind.
-    async fn send_chain(&self, chain: Vec<(usize, &Outbound)>) -> Vec<(usize, Result<Published, PublishError>)> {
-        let (mut told, mut held_up) = (Vec::with_capacity(chain.len()), false);
-        for (at, message) in chain {
-            let sent = if held_up {
-                Err(PublishError::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted"))
-            } else {
-                self.send(message).await
-            };
-            held_up |= sent.is_err();
-            told.push((at, sent));
-        }
-        told
-    }
 }
 
 #[async_trait]
 impl Publish for DelayProducer {
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
-        let mut chains: Vec<(Option<&str>, Vec<(usize, &Outbound)>)> = Vec::new();
-        let mut known = std::collections::HashMap::new();
-        for (at, message) in messages.iter().enumerate() {
-            let aggregate = message.aggregate.as_deref();
-            match aggregate.and_then(|aggregate| known.get(aggregate).copied()) {
-                Some(chain) => {
-                    let chain: &mut (_, Vec<_>) = &mut chains[chain];
-                    chain.1.push((at, message));
-                }
-                None => {
-                    if let Some(aggregate) = aggregate {
-                        known.insert(aggregate, chains.len());
-                    }
-                    chains.push((aggregate, vec![(at, message)]));
-                }
-            }
-        }
-        let told = join_all(chains.into_iter().map(|(_, chain)| self.send_chain(chain))).await;
-        let mut told: Vec<_> = told.into_iter().flatten().collect();
-        told.sort_by_key(|(at, _)| *at);
-        told.into_iter().map(|(_, sent)| sent).collect()
+        publish_each(messages, |message| self.send(message)).await
     }
 }
 

@@ -1,0 +1,79 @@
+//! The publisher as an outbox's relay uses it.
+use async_trait::async_trait;
+use idempotent_mq::{Outbound, Publish, Published, publish_each};
+
+use super::{PublishError, PublishErrorKind, Publisher};
+use crate::{Field, Outgoing, Route};
+
+/// The topic is a queue, or `EXCHANGE/ROUTING KEY`: what stands before the first `/` is the exchange. A broker of RabbitMQ does
+/// not say where in its queue a message lies.
+///
+/// A message is given up, as unconfirmed, [`give_up_after`](super::PublisherBuilder::give_up_after) its turn has come. A
+/// [`business_key`](Outbound::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
+/// message that has two is refused.
+#[async_trait]
+impl Publish for Publisher {
+    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, idempotent_mq::PublishError>> {
+        publish_each(messages, |message| self.send(message)).await
+    }
+}
+
+impl Publisher {
+    async fn send(&self, message: &Outbound) -> Result<Published, idempotent_mq::PublishError> {
+        let outgoing = outgoing(message).map_err(told)?;
+        Self::publish(self, &route(&message.topic), &outgoing).await.map_err(told)?;
+        Ok(Published::somewhere())
+    }
+}
+
+fn route(topic: &str) -> Route {
+    match topic.split_once('/') {
+        Some((exchange, key)) => Route::exchange(exchange, key),
+        None => Route::queue(topic),
+    }
+}
+
+fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
+    let mut outgoing = Outgoing::new(&message.id, message.body.clone());
+    for (name, value) in message.headers.iter() {
+        if message.headers.all(name).count() > 1 {
+            return Err(PublishError::refused("a header stands on it twice: AMQP has one value for each name"));
+        }
+        // Text where it is some, which other clients read as such.
+        let text = String::from_utf8(value.to_vec()).map(Field::Text);
+        outgoing = outgoing.header(name, text.unwrap_or_else(|bytes| Field::Bytes(bytes.into_bytes())));
+    }
+    Ok(match &message.business_key {
+        Some(key) => outgoing.correlation_id(key),
+        None => outgoing,
+    })
+}
+
+fn told(error: PublishError) -> idempotent_mq::PublishError {
+    let kind = match error.kind() {
+        PublishErrorKind::Unroutable | PublishErrorKind::Refused => idempotent_mq::PublishErrorKind::Refused,
+        PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
+        PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
+    };
+    idempotent_mq::PublishError::new(kind, error.to_string()).with_cause(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_a_queue_or_an_exchange_and_a_key() {
+        assert_eq!(route("orders"), Route::queue("orders"));
+        assert_eq!(route("payments/paid.eu/de"), Route::exchange("payments", "paid.eu/de"));
+        assert_eq!(route("/a/b"), Route::exchange("", "a/b"), "a queue whose name has one");
+    }
+
+    #[test]
+    fn a_header_that_stands_there_twice_is_refused_and_none_is_dropped() {
+        let twice = Outbound::new("q", "m", "").header("a", "1").header("a", "2");
+        assert_eq!(outgoing(&twice).unwrap_err().kind(), PublishErrorKind::Refused);
+        let odd = Outbound::new("q", "m", "").header("text", "x").header("bytes", [0xff]);
+        assert_eq!(outgoing(&odd).unwrap().id(), "m");
+    }
+}
