@@ -49,7 +49,8 @@ impl World {
         let publisher = Publisher::builder(&server.url());
         let publisher = publisher.confirm_within(Duration::from_secs(3)).give_up_after(Duration::from_secs(3));
         let relay = Relay::new(&outbox, Arc::new(publisher.build().unwrap()));
-        let relay = relay.resends(Resends::new().backoff(Duration::from_secs(10), Duration::from_secs(10)));
+        let relay =
+            relay.resends(Resends::new().max_sends(1_000).backoff(Duration::from_secs(10), Duration::from_secs(10)));
         Self { server, pool, outbox, relay, clock, _folder: folder }
     }
 
@@ -80,16 +81,16 @@ impl World {
         self.outbox.inspect(id).await.unwrap().unwrap().0
     }
 
-    /// Rounds, as a broker that was just started or a machine that is busy may need several.
+    /// As many rounds as it takes: a broker that was just started has its queues only after a while.
     async fn until_sent(&self, id: &str) {
-        for _ in 0..30 {
-            if self.stub(id).await.sent_at.is_some() {
-                return;
-            }
+        let end = Instant::now() + Duration::from_secs(300);
+        while self.stub(id).await.sent_at.is_none() {
+            assert!(Instant::now() < end, "{id} is not sent: {:?}", self.stub(id).await);
             self.later();
-            self.round().await;
+            if self.round().await.sent == 0 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
         }
-        panic!("{id} is not sent: {:?}", self.stub(id).await);
     }
 
     /// Consumes the queue until all of these are confirmed, and says how often each ran.
