@@ -130,7 +130,7 @@ async fn b29_what_nobody_takes_stays_unconfirmed_and_goes_out_once_somebody_does
     world.round().await;
     world.until_sent("usual").await;
     let early = world.stub("early").await;
-    assert_eq!((early.status, early.sends, early.sent_at), (Status::Unconfirmed, 0, None), "{early:?}");
+    assert_eq!((early.status, early.sent_at), (Status::Unconfirmed, None), "{early:?}");
     assert!(early.failures > 0 && early.last_error.as_ref().unwrap().contains("nothing is bound"), "{early:?}");
     world.declare("nowhere").await;
     world.until_sent("early").await;
