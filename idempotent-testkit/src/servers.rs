@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// For a state that is sure to come, on a machine that is doing other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);

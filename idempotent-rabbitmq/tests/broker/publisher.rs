@@ -189,7 +189,8 @@ async fn b29_a_publisher_outlives_its_broker() {
         }
     });
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
-    tokio::time::timeout(5 * LIMIT, meanwhile).await.expect("the queue comes back").unwrap().unwrap();
+    // The queue comes back.
+    tokio::time::timeout(5 * LIMIT, meanwhile).await.unwrap().unwrap().unwrap();
     world.reconnect().await;
     let ids = ids(&world).await;
     assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}");

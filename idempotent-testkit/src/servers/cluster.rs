@@ -167,7 +167,7 @@ impl RedisCluster {
     /// that run know of it. Its index.
     ///
     /// # Panics
-    /// Where it serves no slot, or none has taken its place in a minute.
+    /// Where it serves no slot, or none has taken its place in three minutes.
     pub fn fail_over(&self, primary: usize) -> usize {
         let slot = (0..SLOTS).find(|slot| self.owner_by(&self.nodes[primary], *slot) == Some(primary));
         let slot = or_panic(slot.ok_or_else(|| format!("node {primary} serves no slot")));

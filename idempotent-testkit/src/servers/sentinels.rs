@@ -95,7 +95,7 @@ impl RedisSentinels {
     /// Blocks until all sentinels that answer name another primary than `old`, and it says so of itself. The new one.
     ///
     /// # Panics
-    /// Where this does not happen in a minute.
+    /// Where this does not happen in three minutes.
     pub fn wait_for_failover(&self, old: &RedisServer) -> &RedisServer {
         let new = if old.port() == self.primary.port() { &self.replica } else { &self.primary };
         or_panic(until("a new primary", || {
