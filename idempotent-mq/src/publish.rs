@@ -197,6 +197,7 @@ impl PublishErrorKind {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -102,7 +102,7 @@ impl World {
             *counted.lock().unwrap().entry(id).or_default() += 1;
             async { Verdict::Done }
         });
-        let consumer = Consumer::builder(self.source(queue), "billing", &Executor::new(MemoryStore::new()));
+        let consumer = Consumer::builder(self.source(queue), "billing", Executor::new(MemoryStore::new()));
         let consumer = consumer.log(Arc::new(self.outbox.clone())).build(handling).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let consuming = tokio::spawn(consumer.run(async { drop(stopped.await) }));

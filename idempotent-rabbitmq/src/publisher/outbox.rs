@@ -59,6 +59,7 @@ fn told(error: PublishError) -> idempotent_mq::PublishError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
