@@ -6,6 +6,7 @@ mod damage;
 use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use idempotent_core::{Key, StoreErrorKind};
 use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
@@ -77,8 +78,10 @@ impl Place {
         Self { url: server().url(), table }
     }
 
+    /// Patient: the disk of a busy machine may stand still for seconds. Tests about silence set their own.
     pub(crate) fn builder(&self) -> MySqlStoreBuilder {
-        MySqlStore::builder(&self.url).table(&self.table).connections(4).create(true)
+        let patience = Duration::from_secs(60);
+        MySqlStore::builder(&self.url).table(&self.table).connections(4).timeout(patience).create(true)
     }
 
     pub(crate) async fn open(&self) -> MySqlStore {

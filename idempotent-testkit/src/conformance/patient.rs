@@ -1,7 +1,7 @@
 //! Asks again as long as the store says that nothing was done, or that others are at it: under contention it may.
 #![allow(clippy::panic, reason = "a store that never answers has broken the law")]
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::{
     Claim, ClaimRequest, Completion, Held, InFlight, Release, Settled, Store, StoreError, StoreErrorKind,
@@ -9,17 +9,19 @@ use idempotent_core::{
 
 use super::subject::must;
 
-const PATIENCE: u32 = 1_000;
+/// Of real time: a server whose disk stands still for seconds keeps the others away from a key as long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Not a function that takes a closure: the futures of those are not known to be `Send`.
 macro_rules! again {
     ($call:expr) => {{
-        for _ in 0..PATIENCE {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
             if let Some(answer) = applied($call.await).await {
                 return answer;
             }
         }
-        panic!("refused {PATIENCE} times in a row")
+        panic!("refused for {} s in a row", PATIENCE.as_secs())
     }};
 }
 

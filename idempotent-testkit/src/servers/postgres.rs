@@ -20,7 +20,9 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// second to start, so a test binary shares one, with a [database](Self::database) for each test. Stopped, and its
 /// folder removed, when dropped.
 ///
-/// It commits to the disk like any other (`fsync` is on), so that what was committed outlives [`kill`](Self::kill).
+/// What was committed outlives [`kill`](Self::kill), but a commit does not wait for the disk (`fsync` is off): the machine
+/// of a test does not crash, and a busy disk would make seconds of some commits. Where the wait belongs to what is
+/// measured: [`start_durable`](Self::start_durable).
 #[derive(Debug)]
 pub struct PostgresServer(Daemon<Postgres>);
 
@@ -29,6 +31,8 @@ struct Postgres {
     /// The folder of its programs.
     bin: PathBuf,
     tls: bool,
+    /// Whether a commit waits for the disk.
+    durable: bool,
 }
 
 impl PostgresServer {
@@ -38,7 +42,16 @@ impl PostgresServer {
     /// Where it cannot start; says what to install.
     #[must_use]
     pub fn start() -> Self {
-        or_panic(Self::new(false))
+        or_panic(Self::new(false, false))
+    }
+
+    /// One whose commits wait for the disk, as a server in production has them: for benchmarks.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_durable() -> Self {
+        or_panic(Self::new(false, true))
     }
 
     /// One that takes TLS as well, with a certificate of its own authority. It does not ask for a client's.
@@ -47,11 +60,11 @@ impl PostgresServer {
     /// As [`start`](Self::start), and without the `openssl` program.
     #[must_use]
     pub fn start_with_tls() -> Self {
-        or_panic(Self::new(true))
+        or_panic(Self::new(true, false))
     }
 
-    fn new(tls: bool) -> Result<Self, String> {
-        let kind = Postgres { bin: bin()?, tls };
+    fn new(tls: bool, durable: bool) -> Result<Self, String> {
+        let kind = Postgres { bin: bin()?, tls, durable };
         Daemon::start(kind, "postgres").map(Self)
     }
 
@@ -190,6 +203,9 @@ impl Kind for Postgres {
         // Small: several of these stand on one machine.
         for setting in ["max_connections=200", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap"] {
             command.args(["-c", setting]);
+        }
+        if !self.durable {
+            command.args(["-c", "fsync=off"]);
         }
         if self.tls {
             let files = place.certificates();

@@ -86,3 +86,11 @@ fn temporary_tables_of_a_mariadb_lie_in_its_own_folder() {
     let (data, temporary) = folders.trim().split_once('\t').unwrap();
     assert_eq!(std::path::Path::new(data).parent(), Some(std::path::Path::new(temporary)));
 }
+
+#[test]
+fn commits_wait_for_the_disk_where_that_is_asked_for() {
+    let fsync = |server: PostgresServer| server.psql("postgres", "SHOW fsync");
+    assert_eq!((fsync(PostgresServer::start()), fsync(PostgresServer::start_durable())), ("off".into(), "on".into()));
+    let flush = |server: MariaDbServer| server.sql("test", "SELECT @@innodb_flush_log_at_trx_commit");
+    assert_eq!((flush(MariaDbServer::start()), flush(MariaDbServer::start_durable())), ("2".into(), "1".into()));
+}
