@@ -47,10 +47,10 @@ impl Shop {
         Self { idem, pool, _folder: folder }
     }
 
-    #[idempotent(key = order, transaction = leased(tx), scope = "reserve", with = self.idem, lease = "200ms")]
+    #[idempotent(key = order, transaction = leased(tx), scope = "reserve", with = self.idem, lease = "1s")]
     async fn reserve(&self, tx: &mut Tx<'_>, order: u64) -> Result<(), Failure> {
         // Longer than its lease.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
         effect(tx, order).await?;
         Ok(())
     }

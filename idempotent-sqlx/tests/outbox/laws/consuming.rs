@@ -181,7 +181,7 @@ async fn b27_ack_in_flight_is_refused_without_an_outbox_and_the_remedy_is_named(
 async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     let executor = executor();
-    let acks = Policy::new().on_in_flight(OnInFlight::Ack).lease(Duration::from_millis(300));
+    let acks = Policy::new().on_in_flight(OnInFlight::Ack).lease(Duration::from_secs(2));
     sent(&world, "a", 7).await;
     let owner = start(&world, &line, &executor, acks, &work);
     line.deliver(&message("a"), 7);
