@@ -10,8 +10,8 @@ use idempotent::{
 use idempotent_testkit::{FOREVER, Verb};
 
 on_all_stores! {
-    b4_a_failed_run_frees_the_key_before_its_message_is_requeued
-    b5_a_business_failure_is_never_consumed
+    b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued
+    b5_s0_4_a_business_failure_is_never_consumed
     b12_a_flip_that_fails_once_is_tried_again
     b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     b12_a_flip_whose_reply_is_lost_is_done
@@ -29,7 +29,7 @@ on_all_stores! {
 }
 
 /// K33, K49, K50: a failure is not stored as done, and the key can be claimed again.
-async fn b4_a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
+async fn b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
     for (key, policy) in [("vacant", Policy::new()), ("absent", Policy::new().max_retries(Policy::NO_LIMIT))] {
         let (worker, job) = (world.worker("a", policy), Job::ends(ms(200), End::Err));
         let run = worker.spawn(key, &job).await;
@@ -50,7 +50,7 @@ async fn b4_a_failed_run_frees_the_key_before_its_message_is_requeued(world: Wor
 }
 
 /// K31: "not done" is not an error, and still not done.
-async fn b5_a_business_failure_is_never_consumed(world: World) {
+async fn b5_s0_4_a_business_failure_is_never_consumed(world: World) {
     let worker = world.worker("a", Policy::new());
     let runs = Arc::new(AtomicU32::new(0));
     let deliver = async |declined: bool| {

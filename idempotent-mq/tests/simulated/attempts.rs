@@ -15,7 +15,7 @@ fn rocketmq() -> Ways {
 }
 
 #[tokio::test]
-async fn b23_a_marker_of_600_s_is_waited_for_in_five_deferrals_that_are_no_attempts() {
+async fn b23_s2_6_s2_7_a_marker_of_600_s_is_waited_for_in_five_deferrals_that_are_no_attempts() {
     let world = World::with(rocketmq());
     let policy = Policy::new().lease(secs(600)).max_run(secs(600));
     let dies = Job::ok(&world, secs(10_000));

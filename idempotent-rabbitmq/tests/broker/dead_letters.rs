@@ -89,7 +89,7 @@ async fn b24_a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_a
 }
 
 #[tokio::test]
-async fn a_message_that_expires_outlives_that_as_a_dead_letter() {
+async fn s0_23_a_message_that_expires_outlives_that_as_a_dead_letter() {
     let world = World::new("expiring").await;
     let mut source = world.opened(Queue::classic("expiring")).await;
     world.send(b"b", named("m").with_expiration("200".into())).await;

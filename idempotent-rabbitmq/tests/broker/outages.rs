@@ -62,7 +62,7 @@ async fn a_run_goes_on_while_its_connection_is_closed_and_its_message_is_acknowl
 }
 
 #[tokio::test]
-async fn messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once() {
+async fn s0_12_messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once() {
     let mut world = World::alone("killed").await;
     world.declare("killed").await;
     let (log, open) = (Arc::new(Log::default()), Arc::new(Notify::new()));
@@ -101,7 +101,7 @@ async fn messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once(
 }
 
 #[tokio::test]
-async fn b7_a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_then_run_again() {
+async fn b7_s0_13_a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_then_run_again() {
     let world = World::new("died").await;
     world.declare("died").await;
     let store = Arc::new(MemoryStore::new());
@@ -172,7 +172,7 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_dropped_unsettled_comes_again_while_its_consumer_goes_on() {
+async fn s0_14_a_delivery_that_is_dropped_unsettled_comes_again_while_its_consumer_goes_on() {
     let world = World::new("dropped").await;
     let mut source = world.opened(Queue::classic("dropped")).await;
     world.send_id("m").await;

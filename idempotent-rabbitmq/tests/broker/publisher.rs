@@ -34,7 +34,7 @@ async fn ids(world: &World) -> BTreeMap<String, u32> {
 }
 
 #[tokio::test]
-async fn a_published_message_is_persistent_and_as_it_was_told() {
+async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
     let world = World::new("published").await;
     world.declare("published").await;
     let message = Outgoing::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
@@ -52,7 +52,7 @@ async fn a_published_message_is_persistent_and_as_it_was_told() {
 
 /// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
 #[tokio::test]
-async fn b29_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
+async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
     let world = World::new("neighbours").await;
     world.declare("neighbours").await;
     let publisher = Publisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
@@ -92,7 +92,7 @@ async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
 }
 
 #[tokio::test]
-async fn b29_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
+async fn b29_s0_16_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
     let world = World::alone("silent").await;
     world.declare("silent").await;
     let (proxy, publisher) = proxied().await;

@@ -94,7 +94,7 @@ async fn b24_what_is_put_back_on_a_classic_queue_is_byte_for_byte_what_came() {
 }
 
 #[tokio::test]
-async fn b24_what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
+async fn b24_s0_24_what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
     byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
 }
 

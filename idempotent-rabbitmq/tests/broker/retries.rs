@@ -81,7 +81,7 @@ async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
 }
 
 #[tokio::test]
-async fn a_delivery_given_back_is_another_consumers_at_once() {
+async fn s0_15_a_delivery_given_back_is_another_consumers_at_once() {
     let world = World::new("given-back").await;
     let mut first = world.opened(Queue::classic("given-back")).await;
     world.send_id("a").await;

@@ -157,7 +157,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_one_past_its_ti
 }
 
 #[tokio::test]
-async fn b46_a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
+async fn b46_s0_11_a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
     let world = World::new("twice").await;
     let (store, log) = (Arc::new(MemoryStore::new()), Arc::new(Log::default()));
     let mut processes = Vec::new();

@@ -49,7 +49,7 @@ fn ended(mut child: Child) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn b7_a_worker_that_is_killed_is_taken_over_at_the_end_of_its_lease() {
+async fn b7_s0_6_s2_1_a_worker_that_is_killed_is_taken_over_at_the_end_of_its_lease() {
     let server = RedisServer::start();
     let (store, folder) = (open_without_cache(&server).await, tempfile::tempdir().unwrap());
     let mut child = start(&server, folder.path(), "stays");

@@ -33,7 +33,7 @@ async fn b1_k45_a_consumed_key_is_remembered_for_its_retention() {
 }
 
 #[tokio::test]
-async fn b1_m13_a_key_retained_for_ever_has_no_end() {
+async fn b1_s0_5_m13_a_key_retained_for_ever_has_no_end() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let (worker, job) = (Worker::new(store, Policy::new().retain(Policy::FOREVER)), Job::quick());
@@ -87,7 +87,7 @@ async fn m3_spans_below_a_second_and_below_a_ms_are_not_cut_off() {
 
 /// K30, K58, K65: one command for each step, and whoever looks never finds a key without an end.
 #[tokio::test]
-async fn b2_each_step_is_one_script_call_and_no_key_is_ever_without_an_end() {
+async fn b2_s0_2_each_step_is_one_script_call_and_no_key_is_ever_without_an_end() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let worker = Worker::new(store.clone(), Policy::new().lease(secs(3)));
