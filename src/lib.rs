@@ -82,7 +82,7 @@
 //! | `rabbitmq` | [`rabbitmq`]: a queue as a source, and a publisher |
 //! | `rabbitmq-tls` | `amqps://`: TLS to RabbitMQ |
 //! | `redis` | [`RedisStore`] |
-//! | `redis-streams` | [`redis_streams`]: a source for Redis Streams; and `mq` |
+//! | `redis-streams` | [`redis_streams`]: a source for Redis Streams, and a publisher; and `mq` |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
 //! | `rocketmq` | `rocketmq`: a topic as a source, and a publisher; its client takes minutes to build |
 //! | `sqlite` | [`SqliteStore`] |

@@ -126,7 +126,7 @@ pub use self::log::{Concluded, LogError, LogErrorKind, MessageLog, Receipt};
 pub use self::message::Message;
 pub use self::messages::{Handling, Keyed, Messages};
 pub use self::position::Position;
-pub use self::publish::{Outbound, Publish, PublishError, PublishErrorKind, Published, publish_each};
+pub use self::publish::{Outbound, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
 pub use self::redrive::{DeadLetters, Redrive, Redriven};
 pub use self::schedule::Schedule;
 pub use self::settlement::{DeadLetter, Retry, Settlement};

@@ -44,7 +44,25 @@ pub async fn publish_each<'a, Fut>(
 where
     Fut: Future<Output = Result<Published, PublishError>>,
 {
-    let mut chains: Vec<Vec<(usize, &Outbound)>> = Vec::new();
+    let one_by_one = async |chain: Vec<usize>| {
+        let (mut told, mut held_up) = (Vec::with_capacity(chain.len()), false);
+        for at in chain {
+            let sent = if held_up { Err(PublishError::kept_back()) } else { send(&messages[at]).await };
+            held_up |= sent.is_err();
+            told.push((at, sent));
+        }
+        told
+    };
+    let mut told: Vec<_> = join_all(chains(messages).into_iter().map(one_by_one)).await.into_iter().flatten().collect();
+    told.sort_by_key(|(at, _)| *at);
+    told.into_iter().map(|(_, sent)| sent).collect()
+}
+
+/// What has to be sent one behind the other, as places in `messages`: those of one aggregate, and each message of none by
+/// itself. In the order of their first ones.
+#[must_use]
+pub fn chains(messages: &[Outbound]) -> Vec<Vec<usize>> {
+    let mut chains: Vec<Vec<usize>> = Vec::new();
     let mut known = HashMap::new();
     for (at, message) in messages.iter().enumerate() {
         let next = chains.len();
@@ -52,24 +70,9 @@ where
         if chain == next {
             chains.push(Vec::new());
         }
-        chains[chain].push((at, message));
+        chains[chain].push(at);
     }
-    let one_by_one = async |chain: Vec<(usize, &'a Outbound)>| {
-        let (mut told, mut held_up) = (Vec::with_capacity(chain.len()), false);
-        for (at, message) in chain {
-            let sent = if held_up {
-                Err(PublishError::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted"))
-            } else {
-                send(message).await
-            };
-            held_up |= sent.is_err();
-            told.push((at, sent));
-        }
-        told
-    };
-    let mut told: Vec<_> = join_all(chains.into_iter().map(one_by_one)).await.into_iter().flatten().collect();
-    told.sort_by_key(|(at, _)| *at);
-    told.into_iter().map(|(_, sent)| sent).collect()
+    chains
 }
 
 /// A message to be sent, for any broker.
@@ -172,6 +175,14 @@ impl Published {
 failure! {
     /// Why a message is not known to be published.
     PublishError of PublishErrorKind
+}
+
+impl PublishError {
+    /// Of a message that was not sent, since an earlier one of its aggregate was not accepted.
+    #[must_use]
+    pub fn kept_back() -> Self {
+        Self::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted")
+    }
 }
 
 /// What may be concluded from a [`PublishError`].

@@ -97,7 +97,7 @@ pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
     Some(letter)
 }
 
-fn is_mark(name: &[u8]) -> bool {
+pub(crate) fn is_mark(name: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
     name.strip_prefix(MARK.as_bytes()).is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
 }

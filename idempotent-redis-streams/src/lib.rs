@@ -1,5 +1,5 @@
 //! Redis Streams for the consumer runtime [`idempotent_mq`]: a [`Source`](idempotent_mq::Source) that reads a stream as
-//! one consumer of a group.
+//! one consumer of a group, and a [`Publish`](idempotent_mq::Publish) that says what became of each message.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -46,6 +46,7 @@ mod failure;
 mod held;
 mod layout;
 mod link;
+mod publisher;
 mod reply;
 mod scripts;
 mod settler;
@@ -53,5 +54,6 @@ mod source;
 
 pub use self::builder::{Keep, Start, StreamsSourceBuilder};
 pub use self::dead_letters::StreamsDeadLetters;
+pub use self::publisher::StreamsPublisher;
 pub use self::settler::Tag;
 pub use self::source::StreamsSource;

@@ -52,6 +52,28 @@ impl Link {
         self.heard(number, doing, asked).await
     }
 
+    /// A connection that answers: what fails before is surely not sent, and one that broke unnoticed is made again.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    ///
+    /// # Cancellation
+    /// Nothing has happened.
+    pub(crate) async fn answering(&self) -> Result<Open<'_>, SourceError> {
+        let known = self.line.lock().await.connection.is_some();
+        match self.greeted().await {
+            Err(_) if known => self.greeted().await,
+            greeted => greeted,
+        }
+    }
+
+    async fn greeted(&self) -> Result<Open<'_>, SourceError> {
+        let (number, mut connection) = self.connection().await?;
+        let greeted = redis::cmd("PING").query_async(&mut connection).await;
+        self.heard(number, "looking whether the server is there", greeted).await?;
+        Ok(Open { link: self, number, connection })
+    }
+
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), SourceError> {
         let mut line = self.line.lock().await;
         if let Some(connection) = &line.connection {
@@ -73,14 +95,50 @@ impl Link {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        if ends_connection(&error) {
+        self.left(number, &error).await;
+        Err(failure(doing, error))
+    }
+
+    async fn left(&self, number: u64, error: &RedisError) {
+        if ends_connection(error) {
             let mut line = self.line.lock().await;
             // One that was made since then stays.
             if line.number == number {
                 line.connection = None;
             }
         }
-        Err(failure(doing, error))
+    }
+}
+
+/// A connection that many ask side by side, and that none of them makes again.
+pub(crate) struct Open<'a> {
+    link: &'a Link,
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+impl Open<'_> {
+    /// # Errors
+    /// The client's, as it is: it tells what the server said from what nobody knows.
+    ///
+    /// # Cancellation
+    /// It may have been carried out.
+    pub(crate) async fn ask(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+        let asked = cmd.query_async(&mut self.connection.clone()).await;
+        self.heard(asked).await
+    }
+
+    /// As [`ask`](Self::ask), for a script.
+    pub(crate) async fn run(&self, script: &ScriptInvocation<'_>) -> Result<Value, RedisError> {
+        let asked = script.invoke_async(&mut self.connection.clone()).await;
+        self.heard(asked).await
+    }
+
+    async fn heard(&self, asked: Result<Value, RedisError>) -> Result<Value, RedisError> {
+        if let Err(error) = &asked {
+            self.link.left(self.number, error).await;
+        }
+        asked
     }
 }
 

@@ -11,6 +11,8 @@ macro_rules! scripts {
 }
 
 scripts! {
+    /// Adds entries in order.
+    ADD = "scripts/add.lua";
     /// Takes over what is idle.
     TAKE = "scripts/take.lua";
     /// Keeps alive what is held.

@@ -5,6 +5,7 @@ mod consumer;
 mod dead;
 mod failing;
 mod owner;
+mod publisher;
 mod redrive;
 mod rights;
 mod settle;
