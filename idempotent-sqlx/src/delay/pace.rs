@@ -147,7 +147,9 @@ impl<Db: DelayDb> Pace<Db> {
             self.sooner(at + rest, false);
             self.eager = Some(rest * 2).filter(|rest| *rest < self.window);
         }
-        if is_due && let Some(rest) = self.barren.take() {
+        if !is_due {
+            (self.barren, self.rested) = (None, Duration::ZERO);
+        } else if let Some(rest) = self.barren.take() {
             self.rested = rest;
             self.sooner(at + rest, true);
             return Ok(false);

@@ -6,24 +6,24 @@ use idempotent_core::{Clock, Micros, Timer};
 use tokio::sync::watch;
 
 #[derive(Debug)]
-pub struct Moved {
+pub(crate) struct Moved {
     start: Instant,
     passed: watch::Sender<Duration>,
 }
 
 impl Moved {
-    pub const START: u64 = 1_750_000_000_000_000;
+    pub(crate) const START: u64 = 1_750_000_000_000_000;
 
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { start: Instant::now(), passed: watch::Sender::new(Duration::ZERO) })
     }
 
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.passed.send_modify(|passed| *passed += by);
     }
 
     /// So long after the start.
-    pub fn at(after: Duration) -> Micros {
+    pub(crate) fn at(after: Duration) -> Micros {
         Micros(Self::START) + after
     }
 }

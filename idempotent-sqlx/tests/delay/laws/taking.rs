@@ -58,8 +58,12 @@ async fn b35_what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_b
         let gone = first.settler.settle(&held.0, &held.1, &how).await.unwrap_err();
         assert_eq!(gone.kind(), SourceErrorKind::Gone, "{}", how.name());
     }
+    world.clock.advance(VISIBILITY / 2);
     first.settler.keep_alive(&[&held.1]).await.unwrap();
-    other.settle(&again, Settlement::Ack).await;
+    world.clock.advance(VISIBILITY / 2);
+    let third = Hand::of(&world).take(9).await.remove(0);
+    assert_eq!(third.0.delivered, Some(3), "who has lost it does not keep it alive for others");
+    first.settle(&third, Settlement::Ack).await;
     assert_eq!(world.counts().await, Default::default());
 }
 
