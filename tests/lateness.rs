@@ -160,11 +160,13 @@ async fn keyspace_events() {
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     // Others of the server's users have keys that end some time, too.
-    let mut others = redis::pipe();
-    for number in 0..100_000 {
-        others.cmd("SET").arg(format!("other:{number}")).arg("").arg("EX").arg(3_600 + number).ignore();
+    for part in 0..100 {
+        let mut others = redis::pipe();
+        for number in part * 1_000..(part + 1) * 1_000 {
+            others.cmd("SET").arg(format!("other:{number}")).arg("").arg("EX").arg(3_600 + number).ignore();
+        }
+        others.query_async::<()>(&mut connection).await.unwrap();
     }
-    others.query_async::<()>(&mut connection).await.unwrap();
     let mut listening = client.get_async_pubsub().await.unwrap();
     listening.subscribe("__keyevent@0__:expired").await.unwrap();
     let mut measured = Measured::default();

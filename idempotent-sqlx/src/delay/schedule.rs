@@ -88,7 +88,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         let texts = &self.0.texts;
         let (after, due) = match work.when {
             When::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
-            When::After(delay) => (true, vec![self.now(), self.from_now(delay)]),
+            When::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
         };
         let key = || Arg::from(work.key.as_bytes());
         let mut args = vec![key(), key(), Arg::Bytes(Some(pack(&work.headers))), Arg::from(&*work.body)];
@@ -131,7 +131,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     /// A delay as it is added to the statement's time, so that it is not over too early.
-    pub(super) fn from_now(&self, delay: std::time::Duration) -> Arg {
+    pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
         let tick = if self.0.clock.is_none() { self.0.texts.tick() } else { std::time::Duration::ZERO };
         Arg::from(micros(delay.saturating_add(tick)))
     }

@@ -80,7 +80,7 @@ impl<Db: DelayDb> Settler<Db> {
 
     async fn put_off(&self, tag: &DelayTableTag, retry: &Retry) -> Result<(), SourceError> {
         let marks =
-            [self.0.now(), self.0.from_now(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
+            [self.0.now(), self.0.later_by(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
         let reason = Arg::from(retry.reason.as_bytes());
         let args = marks.into_iter().chain([reason]).chain(tag.args()).collect();
         let done = ours("putting a delivery off", self.0.execute(self.0.0.texts.put_off(), args).await);

@@ -32,7 +32,7 @@ pub(super) async fn explain(pool: &sqlx::PgPool, sql: &str) -> String {
 }
 
 /// What a plan must say, one of these, and must not.
-pub(super) const BY_INDEX: (&[&str], &[&str]) = (&["_due on delay"], &["Seq Scan on delay"]);
+pub(super) const BY_INDEX: (&[&str], &[&str]) = (&["Index Cond: (due_at <="], &["Seq Scan on delay"]);
 pub(super) const HEX: &str = "decode('DIGITS','hex')";
 
 /// A transaction of somebody else's.
