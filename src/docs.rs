@@ -9,8 +9,9 @@
 //! 6. [`redis`]: the store that a fleet shares, and what it can lose.
 //! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
 //! 8. `outbox` (feature `outbox`): messages that are written in the transaction of what they tell of.
-//! 9. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 10. [`custom_store`]: records where you want them.
+//! 9. `delay` (feature `delay`): work that is due at a time; five techniques, and how late they are.
+//! 10. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 11. [`custom_store`]: records where you want them.
 
 #[doc = include_str!("docs/getting_started.md")]
 pub mod getting_started {}
@@ -42,6 +43,10 @@ pub mod http {}
 #[cfg(all(feature = "outbox", feature = "postgres"))]
 #[doc = include_str!("docs/outbox.md")]
 pub mod outbox {}
+
+#[cfg(all(feature = "delay", feature = "sqlite"))]
+#[doc = include_str!("docs/delay.md")]
+pub mod delay {}
 
 #[doc = include_str!("docs/testing.md")]
 pub mod testing {}

@@ -47,7 +47,7 @@
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
 //! | deliver a message later, merged, or by priority | [`delay_queue::DelayQueue`] |
-//! | have work done at a time, and call it off | [`mq::Delay`], [`delay_queue::DelayQueue`] |
+//! | have work done at a time, and call it off | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
 //! | acknowledge, retry or put a message aside by myself | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
@@ -73,6 +73,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
+//! | `delay` | [`delay`]: work that is due at a time, in a table; and `mq` |
 //! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; `mq` and `redis` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
@@ -94,6 +95,7 @@
 #![cfg_attr(
     not(all(
         feature = "axum",
+        feature = "delay",
         feature = "delay-queue",
         feature = "macros",
         feature = "mysql",
@@ -123,6 +125,15 @@ pub use idempotent_rabbitmq as rabbitmq;
 pub use idempotent_redis::{
     CacheOptions, Checkup, Durability, Finding, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier, Severity,
 };
+/// Work that is due at a time, in a table of your database: scheduled in the transaction of what it is about. The guide is
+/// [`docs::delay`].
+#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub mod delay {
+    pub use idempotent_sqlx::{
+        DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableLetters, DelayTableSource, DelayTableTag,
+        Work,
+    };
+}
 /// A delay queue on Redis: messages that are due at a time, merged within an interval, or by priority.
 #[cfg(feature = "delay-queue")]
 pub mod delay_queue {

@@ -3,7 +3,8 @@
 //! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server. `PostgresStore` (feature `postgres`)
 //! and `MySqlStore` (feature `mysql`) are for a fleet. `VersionGuard` lets only newer updates through, and
 //! `UniqueKeys` each key once, in a transaction of the caller's. `Outbox` (feature `outbox`) sends messages that are written in
-//! the transaction of what they tell of.
+//! the transaction of what they tell of, and `DelayTable` (feature `delay`) keeps work that is scheduled in one until its time
+//! comes.
 //!
 //! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
 //! `plan` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
@@ -11,12 +12,24 @@
 //! of a statement is [`protocol`](idempotent_core::protocol)'s.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
+#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod delay;
+#[cfg(all(
+    any(feature = "delay", feature = "outbox"),
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+mod desk;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
+#[cfg(all(
+    any(feature = "delay", feature = "outbox"),
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+mod packed;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod plan;
 #[cfg(feature = "postgres")]
@@ -36,6 +49,10 @@ mod unique;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod version;
 
+#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use self::delay::{
+    DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableLetters, DelayTableSource, DelayTableTag, Work,
+};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 #[cfg(feature = "mysql")]

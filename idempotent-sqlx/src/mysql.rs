@@ -1,4 +1,6 @@
 //! The MariaDB and MySQL store: a pool, and one statement for each step.
+#[cfg(feature = "delay")]
+pub(crate) mod delay;
 mod dialect;
 mod error;
 mod inbox;

@@ -1,4 +1,6 @@
 //! The PostgreSQL store: a pool, and one statement for each step.
+#[cfg(feature = "delay")]
+pub(crate) mod delay;
 mod dialect;
 mod ear;
 mod error;

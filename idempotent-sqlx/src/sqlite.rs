@@ -2,6 +2,8 @@
 mod ask;
 mod batch;
 mod browse;
+#[cfg(feature = "delay")]
+pub(crate) mod delay;
 #[cfg(test)]
 mod ending_tests;
 mod error;

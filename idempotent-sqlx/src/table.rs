@@ -30,7 +30,7 @@ impl Table {
     }
 
     /// Refuses a name that the server would cut off once `_migrations` stands behind it: two tables could share that one.
-    #[cfg(any(feature = "mysql", feature = "outbox", feature = "postgres"))]
+    #[cfg(any(feature = "delay", feature = "mysql", feature = "outbox", feature = "postgres"))]
     pub(crate) fn with_room_for_migrations(self) -> Result<Self, StoreError> {
         let most = Self::MAX - "_migrations".len();
         if self.name.len() > most {

@@ -30,7 +30,12 @@ impl Server {
 
     /// Refuses one that is too old.
     pub(super) fn check(self, version: &str) -> Result<Self, StoreError> {
-        let (name, least) = if self.returning { ("MariaDB", (10, 5)) } else { ("MySQL", (8, 0)) };
+        self.check_for(version, (10, 5))
+    }
+
+    /// Refuses a MariaDB older than this, and a MySQL that is too old.
+    pub(super) fn check_for(self, version: &str, mariadb: (u32, u32)) -> Result<Self, StoreError> {
+        let (name, least) = if self.returning { ("MariaDB", mariadb) } else { ("MySQL", (8, 0)) };
         let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
         let found = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
         if found >= least {

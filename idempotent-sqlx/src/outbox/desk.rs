@@ -1,182 +1,33 @@
-//! What the outbox needs of a database: a statement with values, and rows of numbers and bytes.
+//! The databases that an outbox can lie in.
 use std::future::Future;
-use std::sync::Arc;
 
 use idempotent_core::StoreError;
-use sqlx::{AssertSqlSafe, Database, Pool, Row};
+use sqlx::Pool;
 
+use crate::desk::Desk;
+pub(super) use crate::desk::{Arg, Cells, Kind};
 use crate::table::Table;
-
-/// How a database writes what the three write differently.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// `$1`, RETURNING, SKIP LOCKED.
-    Postgres,
-    /// No UPDATE … RETURNING.
-    MySql,
-    /// One writer at a time.
-    Sqlite,
-}
-
-/// A value of a statement.
-#[derive(Clone, Debug)]
-pub enum Arg {
-    /// A number.
-    Int(Option<i64>),
-    /// Bytes.
-    Bytes(Option<Vec<u8>>),
-}
-
-impl From<i64> for Arg {
-    fn from(number: i64) -> Self {
-        Self::Int(Some(number))
-    }
-}
-
-impl From<Option<i64>> for Arg {
-    fn from(number: Option<i64>) -> Self {
-        Self::Int(number)
-    }
-}
-
-impl From<&[u8]> for Arg {
-    fn from(bytes: &[u8]) -> Self {
-        Self::Bytes(Some(bytes.to_vec()))
-    }
-}
-
-impl From<Option<&[u8]>> for Arg {
-    fn from(bytes: Option<&[u8]>) -> Self {
-        Self::Bytes(bytes.map(<[u8]>::to_vec))
-    }
-}
-
-/// A row, read from left to right.
-#[derive(Debug)]
-pub struct Cells(std::vec::IntoIter<Arg>);
-
-impl Cells {
-    /// The next one, which is a number; 0 where it is null.
-    pub(crate) fn int(&mut self) -> i64 {
-        self.int_or_null().unwrap_or_default()
-    }
-
-    pub(crate) fn int_or_null(&mut self) -> Option<i64> {
-        match self.0.next() {
-            Some(Arg::Int(number)) => number,
-            _ => None,
-        }
-    }
-
-    /// The next one, which is bytes; empty where it is null.
-    pub(crate) fn bytes(&mut self) -> Vec<u8> {
-        self.bytes_or_null().unwrap_or_default()
-    }
-
-    pub(crate) fn bytes_or_null(&mut self) -> Option<Vec<u8>> {
-        match self.0.next() {
-            Some(Arg::Bytes(bytes)) => bytes,
-            _ => None,
-        }
-    }
-
-    /// Text that was written as text.
-    pub(crate) fn text(&mut self) -> String {
-        String::from_utf8_lossy(&self.bytes()).into_owned()
-    }
-
-    pub(crate) fn text_or_null(&mut self) -> Option<String> {
-        self.bytes_or_null().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-pub trait Sealed {}
 
 /// A database that an [`Outbox`](crate::Outbox) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with its
 /// feature. Not to be implemented elsewhere.
-pub trait OutboxDb: Database + Sealed {
-    #[doc(hidden)]
-    const KIND: Kind;
-
+pub trait OutboxDb: Desk {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    #[doc(hidden)]
-    fn execute(
-        connection: &mut Self::Connection,
-        sql: Arc<str>,
-        args: Vec<Arg>,
-    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
-
-    /// `shape`: an `i` for each column that is a number, a `b` for each of bytes.
-    #[doc(hidden)]
-    fn fetch(
-        connection: &mut Self::Connection,
-        sql: Arc<str>,
-        args: Vec<Arg>,
-        shape: &'static str,
-    ) -> impl Future<Output = Result<Vec<Cells>, sqlx::Error>> + Send;
 }
 
 macro_rules! outbox_db {
-    ($($feature:literal $db:ty, $kind:ident, $module:ident;)+) => {$(
-        #[cfg(feature = $feature)]
-        impl Sealed for $db {}
-
+    ($($feature:literal $db:ty, $module:ident;)+) => {$(
         #[cfg(feature = $feature)]
         impl OutboxDb for $db {
-            const KIND: Kind = Kind::$kind;
-
             async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
                 crate::$module::outbox::migrate(pool, &Table::new(table)?, create).await
-            }
-
-            async fn execute(
-                connection: &mut Self::Connection,
-                sql: Arc<str>,
-                args: Vec<Arg>,
-            ) -> Result<u64, sqlx::Error> {
-                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
-                for arg in args {
-                    query = match arg {
-                        Arg::Int(number) => query.bind(number),
-                        Arg::Bytes(bytes) => query.bind(bytes),
-                    };
-                }
-                Ok(query.execute(connection).await?.rows_affected())
-            }
-
-            async fn fetch(
-                connection: &mut Self::Connection,
-                sql: Arc<str>,
-                args: Vec<Arg>,
-                shape: &'static str,
-            ) -> Result<Vec<Cells>, sqlx::Error> {
-                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
-                for arg in args {
-                    query = match arg {
-                        Arg::Int(number) => query.bind(number),
-                        Arg::Bytes(bytes) => query.bind(bytes),
-                    };
-                }
-                let rows = query.fetch_all(connection).await?;
-                rows.iter()
-                    .map(|row| {
-                        let cell = |(at, kind): (usize, char)| match kind {
-                            'i' => row.try_get(at).map(Arg::Int),
-                            _ => row.try_get(at).map(Arg::Bytes),
-                        };
-                        let cells = shape.chars().enumerate().map(cell).collect::<Result<Vec<_>, _>>()?;
-                        Ok(Cells(cells.into_iter()))
-                    })
-                    .collect()
             }
         }
     )+};
 }
 
 outbox_db! {
-    "mysql" sqlx::MySql, MySql, mysql;
-    "postgres" sqlx::Postgres, Postgres, postgres;
-    "sqlite" sqlx::Sqlite, Sqlite, sqlite;
+    "mysql" sqlx::MySql, mysql;
+    "postgres" sqlx::Postgres, postgres;
+    "sqlite" sqlx::Sqlite, sqlite;
 }

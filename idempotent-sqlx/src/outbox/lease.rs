@@ -12,6 +12,7 @@ use super::place::Place;
 use super::sql::OF_QUEUE;
 use super::stub::{self, LEASED_SHAPE, Status, Stub};
 use super::{Outbox, OutboxError};
+pub(super) use crate::desk::micros;
 
 /// Of one round of one relay.
 pub(super) type Owner = [u8; 16];
@@ -173,11 +174,6 @@ fn in_order(planned: &[(i64, Option<i64>)], got: &HashSet<i64>) -> HashSet<i64> 
         }
     }
     fit
-}
-
-pub(super) fn micros(time: Duration) -> i64 {
-    // A sum with the time of day must not be too large, either.
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX >> 2)
 }
 
 #[cfg(test)]

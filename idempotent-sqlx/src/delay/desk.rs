@@ -1,0 +1,40 @@
+//! The databases that delayed work can lie in.
+use std::future::Future;
+
+use idempotent_core::StoreError;
+use sqlx::Pool;
+
+use crate::desk::Desk;
+use crate::table::Table;
+
+/// A database that a [`DelayTable`](crate::DelayTable) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with
+/// its feature. Not to be implemented elsewhere.
+pub trait DelayDb: Desk {
+    #[doc(hidden)]
+    fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// What an error means; `sent`: the statement may have been run.
+    #[doc(hidden)]
+    fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError;
+}
+
+macro_rules! delay_db {
+    ($($feature:literal $db:ty, $module:ident;)+) => {$(
+        #[cfg(feature = $feature)]
+        impl DelayDb for $db {
+            async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
+                crate::$module::delay::migrate(pool, &Table::new(table)?, create).await
+            }
+
+            fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+                crate::$module::delay::told(pool, table, sent, error)
+            }
+        }
+    )+};
+}
+
+delay_db! {
+    "mysql" sqlx::MySql, mysql;
+    "postgres" sqlx::Postgres, postgres;
+    "sqlite" sqlx::Sqlite, sqlite;
+}

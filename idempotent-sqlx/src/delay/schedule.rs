@@ -1,0 +1,161 @@
+//! Scheduling, and calling off: by itself, or in the caller's transaction.
+use async_trait::async_trait;
+use idempotent_core::{Micros, StoreError, StoreErrorKind};
+use idempotent_mq::{Cancelled, Delay, DelayError, Scheduled};
+use sqlx::Database;
+
+use super::desk::DelayDb;
+use super::pace::Told;
+use super::work::{When, Work, sized};
+use super::{DelayTable, delay_error};
+use crate::desk::{Arg, micros};
+use crate::packed::pack;
+
+/// What was there when it was written may be settled before it is looked at.
+const TRIES: usize = 3;
+
+impl<Db: DelayDb> DelayTable<Db> {
+    /// Keeps work until its time, by one statement. Idempotent by its key: the first stands, until it was delivered and
+    /// settled, or called off.
+    ///
+    /// # Errors
+    /// By [`kind`](DelayError::kind).
+    ///
+    /// # Cancellation
+    /// Nobody knows whether it is kept. To ask again is safe.
+    pub async fn put(&self, work: &Work) -> Result<Scheduled, DelayError> {
+        work.check()?;
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        let mut connection = acquired.map_err(|error| delay_error("scheduling", error))?;
+        let scheduled = self.bounded(self.write(&mut connection, work)).await;
+        self.tell(self.told_of(work.when, false));
+        scheduled.map_err(|error| delay_error("scheduling", error))
+    }
+
+    /// The same in your transaction: it is kept if that commits.
+    ///
+    /// # Errors
+    /// By [`kind`](DelayError::kind): roll back, and try again unless it is [`Refused`](idempotent_mq::DelayErrorKind::Refused).
+    ///
+    /// # Cancellation
+    /// It may be written or not: roll back.
+    pub async fn put_in(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        work: &Work,
+    ) -> Result<Scheduled, DelayError> {
+        work.check()?;
+        let scheduled = self.write(connection, work).await;
+        // Before its commit: sources look again and again for a while.
+        self.tell(self.told_of(work.when, true));
+        scheduled.map_err(|error| delay_error("scheduling", error))
+    }
+
+    /// [`schedule`](Delay::schedule) in your transaction: `payload` is kept until `at`, by the database's clock, if that commits.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// # Cancellation
+    /// As [`put_in`](Self::put_in).
+    pub async fn schedule_in(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        key: &str,
+        at: Micros,
+        payload: &[u8],
+    ) -> Result<Scheduled, DelayError> {
+        self.put_in(connection, &Work::at(key, at, payload)).await
+    }
+
+    /// [`cancel`](Delay::cancel) in your transaction: it is called off if that commits. Until it ends nobody gets it.
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in).
+    ///
+    /// # Cancellation
+    /// As [`put_in`](Self::put_in).
+    pub async fn cancel_in(
+        &self,
+        connection: &mut <Db as Database>::Connection,
+        key: &str,
+    ) -> Result<Cancelled, DelayError> {
+        sized(key)?;
+        self.call_off(connection, key).await.map_err(|error| delay_error("cancelling", error))
+    }
+
+    async fn write(&self, connection: &mut Db::Connection, work: &Work) -> Result<Scheduled, StoreError> {
+        let texts = &self.0.texts;
+        let (after, due) = match work.when {
+            When::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
+            When::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
+        };
+        let key = || Arg::from(work.key.as_bytes());
+        let mut args = vec![key(), key(), Arg::Bytes(Some(pack(&work.headers))), Arg::from(&*work.body)];
+        args.extend(due.iter().chain(&due).cloned());
+        for _ in 0..TRIES {
+            let written = Db::execute(connection, texts.schedule(after).into(), args.clone()).await;
+            if written.map_err(|error| self.told(true, error))? > 0 {
+                return Ok(Scheduled::New);
+            }
+            // Another one was there before. That is only known by looking: whatever else may have kept a row from being written
+            // must not pass for one.
+            let found = Db::fetch(connection, texts.scheduled().into(), vec![key()], "i").await;
+            if let Some(mut row) = found.map_err(|error| self.told(true, error))?.into_iter().next() {
+                return Ok(Scheduled::Already { at: Micros(row.int().unsigned_abs()) });
+            }
+        }
+        let text =
+            "it was not written, and none of its key is there either: try again, in a new transaction if this is one";
+        Err(StoreError::new(StoreErrorKind::NotApplied).because(text))
+    }
+
+    async fn call_off(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
+        let (texts, args) = (&self.0.texts, || vec![Arg::from(key.as_bytes())]);
+        if texts.cancel_answers() {
+            let gone = Db::fetch(connection, texts.cancel(false).into(), args(), "i").await;
+            let held = gone.map_err(|error| self.told(true, error))?.into_iter().next().map(|mut row| row.int());
+            return Ok(match held {
+                Some(0) => Cancelled::Done,
+                Some(_) => Cancelled::Delivering,
+                None => Cancelled::Unknown,
+            });
+        }
+        for (free, then) in [(true, Cancelled::Done), (false, Cancelled::Delivering)] {
+            let gone = Db::execute(connection, texts.cancel(free).into(), args()).await;
+            if gone.map_err(|error| self.told(true, error))? > 0 {
+                return Ok(then);
+            }
+        }
+        Ok(Cancelled::Unknown)
+    }
+
+    /// A delay as it is added to the statement's time, so that it is not over too early.
+    pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
+        let tick = if self.0.clock.is_none() { self.0.texts.tick() } else { std::time::Duration::ZERO };
+        Arg::from(micros(delay.saturating_add(tick)))
+    }
+
+    fn told_of(&self, when: When, open: bool) -> Told {
+        match when {
+            When::At(time) => Told::At { at: i64::try_from(time.0).unwrap_or(i64::MAX), open },
+            When::After(delay) => self.told_in(delay, open),
+        }
+    }
+}
+
+/// The key is the id of its deliveries.
+#[async_trait]
+impl<Db: DelayDb> Delay for DelayTable<Db> {
+    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {
+        self.put(&Work::at(key, at, payload)).await
+    }
+
+    async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError> {
+        sized(key)?;
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        let mut connection = acquired.map_err(|error| delay_error("cancelling", error))?;
+        let gone = self.bounded(self.call_off(&mut connection, key)).await;
+        gone.map_err(|error| delay_error("cancelling", error))
+    }
+}

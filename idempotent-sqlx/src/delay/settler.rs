@@ -1,0 +1,136 @@
+//! What becomes of a delivery.
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{Micros, StoreError};
+use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
+use tracing::warn;
+
+use super::desk::DelayDb;
+use super::take::{Holder, Taken};
+use super::{DelayTable, source_error};
+use crate::desk::Arg;
+
+/// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
+pub struct DelayTableTag {
+    seq: i64,
+    holder: Holder,
+}
+
+impl DelayTableTag {
+    /// `None`: nobody holds it.
+    pub(super) fn of(taken: &Taken) -> Option<Self> {
+        taken.holder.map(|holder| Self { seq: taken.seq, holder })
+    }
+
+    fn args(&self) -> [Arg; 2] {
+        [Arg::from(self.seq), Arg::from(&self.holder[..])]
+    }
+}
+
+/// Nothing of the work.
+impl fmt::Debug for DelayTableTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayTableTag").field("seq", &self.seq).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Settler<Db: DelayDb>(pub(super) DelayTable<Db>);
+
+/// Rows of one statement.
+const MOST: usize = 400;
+
+#[async_trait]
+impl<Db: DelayDb> Settle<DelayTableTag> for Settler<Db> {
+    async fn settle(&self, _: &Delivery, tag: &DelayTableTag, settlement: &Settlement) -> Result<(), SourceError> {
+        match settlement {
+            Settlement::Ack => ours("acknowledging", self.0.execute(self.0.0.texts.done(), tag.args().into()).await),
+            Settlement::Retry(retry) => self.put_off(tag, retry).await,
+            Settlement::DeadLetter(letter) => self.bury(tag, letter).await,
+            Settlement::GiveBack => self.give_back(tag).await,
+            other => {
+                let text = format!("`{}` is not known to this adapter", other.name());
+                Err(SourceError::new(SourceErrorKind::Fatal, text))
+            }
+        }
+    }
+
+    async fn keep_alive(&self, held: &[&DelayTableTag]) -> Result<(), SourceError> {
+        for part in held.chunks(MOST) {
+            let mut args = vec![self.0.now()];
+            args.extend(part.iter().map(|tag| Arg::from(tag.seq)));
+            args.extend(part.iter().map(|tag| Arg::from(&tag.holder[..])));
+            // Those that are lost already are no error.
+            let kept = self.0.execute(self.0.0.texts.keep(part.len()), args).await;
+            kept.map_err(|error| source_error("keeping deliveries alive", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl<Db: DelayDb> Settler<Db> {
+    pub(super) async fn give_back(&self, tag: &DelayTableTag) -> Result<(), SourceError> {
+        let args = [self.0.now()].into_iter().chain(tag.args()).collect();
+        let done = ours("giving a delivery back", self.0.execute(self.0.0.texts.give_back(), args).await);
+        self.0.tell(self.0.told_in(Duration::ZERO, false));
+        done
+    }
+
+    async fn put_off(&self, tag: &DelayTableTag, retry: &Retry) -> Result<(), SourceError> {
+        let marks =
+            [self.0.now(), self.0.later_by(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
+        let reason = Arg::from(retry.reason.as_bytes());
+        let args = marks.into_iter().chain([reason]).chain(tag.args()).collect();
+        let done = ours("putting a delivery off", self.0.execute(self.0.0.texts.put_off(), args).await);
+        self.0.tell(self.0.told_in(retry.after, false));
+        done
+    }
+
+    async fn bury(&self, tag: &DelayTableTag, letter: &DeadLetter) -> Result<(), SourceError> {
+        let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
+        let marks = [
+            time(*last_at),
+            Arg::from(i64::from(*attempts)),
+            time(*first_at),
+            Arg::from(i64::from(*deaths)),
+            Arg::from(id.as_ref().map(|id| id.as_bytes())),
+            Arg::from(reason.as_bytes()),
+        ];
+        let args = marks.into_iter().chain(tag.args()).collect();
+        ours("burying a delivery", self.0.execute(self.0.0.texts.bury(), args).await)
+    }
+
+    /// Puts those aside that no handler could make anything of; says which are left.
+    pub(super) async fn bury_unreadable(&self, taken: Vec<Taken>) -> Vec<Taken> {
+        let (readable, unreadable): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| taken.headers.is_some());
+        for taken in unreadable {
+            let Some(tag) = DelayTableTag::of(&taken) else { continue };
+            let died = taken.first_at.unwrap_or(Micros(0));
+            let mut letter = DeadLetter::because("its row cannot be read: was it written by another program?", died);
+            letter.deaths = taken.deaths.saturating_add(1);
+            if let Err(error) = self.bury(&tag, &letter).await {
+                warn!(target: "idempotent", table = self.0.0.table,
+                    error = &error as &(dyn std::error::Error + 'static),
+                    "work that cannot be read could not be put aside: it comes again");
+            }
+        }
+        readable
+    }
+}
+
+fn time(time: Micros) -> Arg {
+    Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))
+}
+
+fn ours(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {
+    match written {
+        Ok(0) => Err(SourceError::new(
+            SourceErrorKind::Gone,
+            format!("{doing}: its time to be settled was over and it has come again, it was called off, or is settled"),
+        )),
+        Ok(_) => Ok(()),
+        Err(error) => Err(source_error(doing, error)),
+    }
+}

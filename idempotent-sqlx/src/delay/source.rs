@@ -1,0 +1,148 @@
+//! The table as a source of the consumer runtime.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::StoreError;
+use idempotent_mq::{Capabilities, Delays, Delivery, Position, Received, Settle, Source, SourceError, SourceErrorKind};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use super::desk::DelayDb;
+use super::pace::Pace;
+use super::settler::{DelayTableTag, Settler};
+use super::take::Taken;
+use super::{DelayTable, source_error};
+
+/// What is due in a [`DelayTable`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
+///
+/// Between two deliveries it sleeps: until the next is due, which its last look has told, or until one is scheduled in this
+/// process that is due before; and no longer than the [poll](super::DelayTableBuilder::poll), for what other processes schedule.
+///
+/// Attempts are what a consumer leaves on a delivery; deliveries in a row that nobody settled in time count beside them. Work
+/// whose row cannot be read is a dead letter before anybody sees it.
+pub struct DelayTableSource<Db: DelayDb> {
+    table: DelayTable<Db>,
+    settler: Arc<Settler<Db>>,
+    pace: Pace<Db>,
+    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
+    asking: Option<(usize, Asking)>,
+}
+
+type Asking = JoinHandle<Result<(Vec<Taken>, usize), StoreError>>;
+
+const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
+const LONGEST_WINDOW: Duration = Duration::from_secs(3_600);
+
+impl<Db: DelayDb> DelayTableSource<Db> {
+    pub(super) fn new(table: &DelayTable<Db>) -> Self {
+        let settler = Arc::new(Settler(table.clone()));
+        Self { table: table.clone(), settler, pace: Pace::new(table), asking: None }
+    }
+
+    /// Puts what is due within the next `window`, 10 ms to 1 h, on a hierarchical timing wheel in this process, the first
+    /// 10,000 of it; the rest stays in the table, all of it does what the table promises. For a process that is the only one to
+    /// schedule, as over SQLite.
+    ///
+    /// What it adds: without it each time that comes costs a look for the next one, besides taking what is due. On the wheel a
+    /// window is one look, however many times lie in it; and what this process schedules goes there without one. What it costs:
+    /// what *another* process schedules for within the window is late by up to that, and so is what was delivered here and
+    /// comes again because nobody settled it. It goes by the timers of tokio, also where the table has another clock.
+    ///
+    /// # Default
+    /// Not on a wheel
+    #[must_use]
+    pub fn on_wheel(mut self, window: Duration) -> Self {
+        self.pace.on_wheel(window.clamp(SHORTEST_WINDOW, LONGEST_WINDOW));
+        self
+    }
+
+    async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
+        loop {
+            let Some((room, asking)) = &mut self.asking else {
+                self.pace.due().await.map_err(|error| source_error("looking", error))?;
+                let table = self.table.clone();
+                self.asking = Some((room, tokio::spawn(async move { table.take(room).await })));
+                continue;
+            };
+            let (asked, room) = (asking.await, *room);
+            self.asking = None;
+            let stopped =
+                |_| SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down");
+            let taken = match asked.map_err(stopped)? {
+                Ok((taken, found)) => {
+                    self.pace.took(found, room);
+                    taken
+                }
+                Err(error) => {
+                    self.pace.took(0, room);
+                    return Err(source_error("taking", error));
+                }
+            };
+            let readable = self.settler.bury_unreadable(taken).await;
+            if !readable.is_empty() {
+                return Ok(readable);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<Db: DelayDb> Source for DelayTableSource<Db> {
+    type Tag = DelayTableTag;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Delays::Any).keep_alive(self.table.0.visibility / 3).counts()
+    }
+
+    fn settler(&self) -> Arc<dyn Settle<DelayTableTag>> {
+        self.settler.clone()
+    }
+
+    async fn receive(&mut self, room: usize) -> Result<Received<DelayTableTag>, SourceError> {
+        let taken = match self.next(room).await {
+            // A connection that was idle for long is often found broken by the first to use it.
+            Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
+            taken => taken?,
+        };
+        let place: Arc<str> = self.table.0.table.as_str().into();
+        Ok(Received::Deliveries(taken.into_iter().filter_map(|taken| delivery(&place, taken)).collect()))
+    }
+
+    async fn close(&mut self) {
+        let Some((_, asking)) = self.asking.take() else { return };
+        if let Ok(Ok((taken, _))) = asking.await {
+            for taken in taken {
+                let Some(tag) = DelayTableTag::of(&taken) else { continue };
+                if let Err(error) = self.settler.give_back(&tag).await {
+                    warn!(target: "idempotent", table = self.table.0.table,
+                        error = &error as &(dyn std::error::Error + 'static),
+                        "work that was taken could not be given back: it comes again when its time to be settled is over");
+                }
+            }
+        }
+    }
+}
+
+/// `None`: nobody holds it.
+pub(super) fn delivery(place: &Arc<str>, taken: Taken) -> Option<(Delivery, DelayTableTag)> {
+    let tag = DelayTableTag::of(&taken)?;
+    Some((read(place, taken), tag))
+}
+
+pub(super) fn read(place: &Arc<str>, taken: Taken) -> Delivery {
+    let position = Position::of(place.clone()).offset(taken.seq.to_string());
+    let mut delivery = Delivery::new(position, taken.body).id(taken.id);
+    delivery.headers = taken.headers.unwrap_or_default();
+    (delivery.attempt, delivery.delivered) = (Some(taken.attempt), Some(taken.taken));
+    delivery.redelivered = taken.taken > 1;
+    (delivery.first_at, delivery.deaths) = (taken.first_at, taken.deaths);
+    delivery
+}
+
+impl<Db: DelayDb> fmt::Debug for DelayTableSource<Db> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayTableSource").field("table", &self.table).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,267 @@
+//! The statements, as each database takes them.
+use std::time::Duration;
+
+use crate::desk::{Kind, micros};
+use crate::table::Table;
+
+/// Makes statements for one table. `?` stands for a value, and is numbered for PostgreSQL at the end.
+#[derive(Debug)]
+pub(super) struct Texts {
+    kind: Kind,
+    table: String,
+    visibility: i64,
+    max_lost: u32,
+}
+
+/// What a delivery is made of, and its shape. A row that has died by being taken has no holder.
+const CONTENT: &str = "seq,scheduled_at,id,headers,body,taken,attempt,first_at,deaths,holder";
+pub(super) const TAKEN: &str = "iibbbiiiib";
+/// A dead letter is `CONTENT`, and this.
+const LETTER: &str = "dead_at,letter,reason";
+pub(super) const LETTERS: &str = "iibbbiiiibibb";
+
+/// Why a row died that nobody settled.
+const LOST: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
+
+impl Texts {
+    pub(super) fn new(kind: Kind, table: &Table, visibility: Duration, max_lost: u32) -> Self {
+        let table = match kind {
+            #[cfg(feature = "mysql")]
+            Kind::MySql => table.clone().in_backticks(),
+            _ => table.clone(),
+        };
+        Self { kind, table: table.quoted(), visibility: micros(visibility), max_lost }
+    }
+
+    /// µs, the same in all of a statement, and never ahead of the time. A value comes first: the time where it is not the
+    /// database's.
+    fn now(&self) -> &'static str {
+        match self.kind {
+            // Not `clock_timestamp()`: what changes within a statement is compared with each row, and never by an index.
+            Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
+            Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
+            Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
+        }
+    }
+
+    /// How far behind the time [`now`](Self::now) may be: so much longer is a delay that is counted from there.
+    pub(super) fn tick(&self) -> Duration {
+        match self.kind {
+            Kind::Sqlite => Duration::from_millis(1),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn finished(&self, text: String) -> String {
+        if self.kind != Kind::Postgres {
+            return text;
+        }
+        let mut parts = text.split('?');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
+    }
+
+    /// Bytes that stand in a statement.
+    fn bytes(&self, text: &str) -> String {
+        let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        match self.kind {
+            Kind::Postgres => format!("decode('{digits}','hex')"),
+            _ => format!("x'{digits}'"),
+        }
+    }
+
+    /// Key, key, headers, body, then twice the time; or twice the time and the delay.
+    pub(super) fn schedule(&self, after: bool) -> String {
+        let (table, now) = (&self.table, self.now());
+        let due = if after { format!("{now}+?") } else { "?".to_owned() };
+        // Nothing else than a key that is there can be wrong with such a row; what was not written is looked up all the same.
+        let (verb, end) = match self.kind {
+            Kind::MySql => ("INSERT IGNORE", ""),
+            _ => ("INSERT", " ON CONFLICT (live) DO NOTHING"),
+        };
+        self.finished(format!(
+            "{verb} INTO {table} (id,live,headers,body,scheduled_at,due_at) VALUES (?,?,?,?,{due},{due}){end}"
+        ))
+    }
+
+    /// For when the one of this key was scheduled: as it is committed, also where this transaction began to read before.
+    pub(super) fn scheduled(&self) -> String {
+        let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
+        self.finished(format!("SELECT scheduled_at FROM {} WHERE live=?{share}", self.table))
+    }
+
+    /// Whether [`cancel`](Self::cancel) says who had it.
+    pub(super) fn cancel_answers(&self) -> bool {
+        self.kind != Kind::MySql
+    }
+
+    /// Key. Where it does not answer: the one that nobody has, or any.
+    pub(super) fn cancel(&self, free: bool) -> String {
+        let gone = format!("DELETE FROM {} WHERE live=?", self.table);
+        self.finished(match (self.cancel_answers(), free) {
+            (true, _) => format!("{gone} RETURNING CAST(CASE WHEN holder IS NULL THEN 0 ELSE 1 END AS bigint)"),
+            (false, true) => format!("{gone} AND holder IS NULL"),
+            (false, false) => gone,
+        })
+    }
+
+    /// The time, and the times that come next; the time alone where there are none. Time, time, how far ahead, how many.
+    pub(super) fn ahead(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "SELECT n.t,d.due_at FROM (SELECT {now} AS t) n LEFT JOIN (SELECT due_at FROM {table} \
+             WHERE due_at<={now}+? ORDER BY due_at LIMIT ?) d ON 1=1"
+        ))
+    }
+
+    fn due(&self) -> String {
+        format!("SELECT seq FROM {} WHERE due_at<={} ORDER BY due_at,seq LIMIT ?", self.table, self.now())
+    }
+
+    /// As a statement of its own, for who has it explained. Time, limit.
+    pub(super) fn __due(&self) -> String {
+        self.finished(self.due())
+    }
+
+    /// Gives a row a new holder for the visibility timeout, or buries it. Time, time, time, holder. A database may take these
+    /// one behind the other: what is looked at comes last.
+    fn taking(&self) -> String {
+        let (now, visibility) = (self.now(), self.visibility);
+        let dies = format!("holder IS NOT NULL AND lost>={}", self.max_lost);
+        let if_dies =
+            |column: &str, then: &str, or: &str| format!("{column}=CASE WHEN {dies} THEN {then} ELSE {or} END");
+        let holder = match self.kind {
+            // Here `lost` is another one by now, and `dead_at`, too.
+            Kind::MySql => "holder=CASE WHEN dead_at IS NULL THEN ? END".to_owned(),
+            _ => if_dies("holder", "NULL", "?"),
+        };
+        [
+            if_dies("dead_at", now, "NULL"),
+            if_dies("reason", &self.bytes(LOST), "reason"),
+            if_dies("letter", "NULL", "letter"),
+            if_dies("attempt", "attempt+lost", "attempt"),
+            if_dies("deaths", "deaths+1", "deaths"),
+            if_dies("taken", "taken", "taken+1"),
+            if_dies("live", "NULL", "live"),
+            if_dies("due_at", "NULL", &format!("{now}+{visibility}")),
+            format!("first_at=coalesce(first_at,{now})"),
+            if_dies("lost", "0", "CASE WHEN holder IS NULL THEN lost ELSE lost+1 END"),
+            holder,
+        ]
+        .join(",")
+    }
+
+    /// Takes what is due, the longest due first, where one statement does it. Three times, holder, time, limit.
+    pub(super) fn take(&self) -> String {
+        let (table, set, due) = (&self.table, self.taking(), self.due());
+        self.finished(match self.kind {
+            // In an array, so that it is run once.
+            Kind::Postgres => format!(
+                "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {CONTENT}"
+            ),
+            _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {CONTENT}"),
+        })
+    }
+
+    /// Whether [`take`](Self::take) does it.
+    pub(super) fn takes_at_once(&self) -> bool {
+        self.kind != Kind::MySql
+    }
+
+    /// Of these, those that are due and that nobody has locked, in a transaction. Numbers, time.
+    pub(super) fn lock(&self, rows: usize) -> String {
+        // By the primary key: by another one it would lock what lies between, and new rows with it.
+        let (table, now, seqs) = (&self.table, self.now(), places(rows));
+        self.finished(format!(
+            "SELECT seq FROM {table} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) AND due_at<={now} FOR UPDATE SKIP LOCKED"
+        ))
+    }
+
+    /// Takes locked ones. Three times, holder, numbers.
+    pub(super) fn take_locked(&self, rows: usize) -> String {
+        let (table, set, seqs) = (&self.table, self.taking(), places(rows));
+        self.finished(format!("UPDATE {table} SET {set} WHERE seq IN ({seqs})"))
+    }
+
+    /// What was taken. Numbers.
+    pub(super) fn taken(&self, rows: usize) -> String {
+        self.finished(format!("SELECT {CONTENT} FROM {} WHERE seq IN ({})", self.table, places(rows)))
+    }
+
+    fn held(&self, set: &str) -> String {
+        self.finished(format!("UPDATE {} SET {set},holder=NULL WHERE seq=? AND holder=?", self.table))
+    }
+
+    /// Number, holder.
+    pub(super) fn done(&self) -> String {
+        self.finished(format!("DELETE FROM {} WHERE seq=? AND holder=?", self.table))
+    }
+
+    /// Time, delay, attempt, first delivery, reason; number, holder.
+    pub(super) fn put_off(&self) -> String {
+        self.held(&format!("due_at={}+?,attempt=?,first_at=?,reason=?,lost=0", self.now()))
+    }
+
+    /// Time; number, holder.
+    pub(super) fn give_back(&self) -> String {
+        self.held(&format!("due_at={}", self.now()))
+    }
+
+    /// Time of death, attempts, first delivery, deaths, id of the letter, reason; number, holder.
+    pub(super) fn bury(&self) -> String {
+        self.held("due_at=NULL,live=NULL,lost=0,dead_at=?,attempt=?,first_at=?,deaths=?,letter=?,reason=?")
+    }
+
+    /// Time; numbers, holders.
+    pub(super) fn keep(&self, rows: usize) -> String {
+        let (table, now, visibility, of) = (&self.table, self.now(), self.visibility, places(rows));
+        self.finished(format!("UPDATE {table} SET due_at={now}+{visibility} WHERE seq IN ({of}) AND holder IN ({of})"))
+    }
+
+    /// Ready, waiting, held, dead, the longest due of those that are ready, the time. Four times, and one.
+    pub(super) fn counts(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        self.finished(format!(
+            "SELECT count(CASE WHEN due_at<={now} THEN 1 END),\
+             count(CASE WHEN due_at>{now} AND holder IS NULL THEN 1 END),\
+             count(CASE WHEN due_at>{now} AND holder IS NOT NULL THEN 1 END),count(dead_at),\
+             min(CASE WHEN due_at<={now} THEN due_at END),{now} FROM {table}"
+        ))
+    }
+
+    pub(super) fn count_dead(&self) -> String {
+        self.finished(format!("SELECT count(*) FROM {} WHERE dead_at IS NOT NULL", self.table))
+    }
+
+    /// The dead letter behind another one. Time of death, time of death, number.
+    pub(super) fn letter(&self) -> String {
+        self.finished(format!(
+            "SELECT {CONTENT},{LETTER} FROM {} WHERE dead_at>? OR (dead_at=? AND seq>?) ORDER BY dead_at,seq LIMIT 1",
+            self.table
+        ))
+    }
+
+    /// A first attempt that has died. Time; number.
+    pub(super) fn revive(&self, with_key: bool) -> String {
+        let (table, now, live) = (&self.table, self.now(), if with_key { "id" } else { "NULL" });
+        self.finished(format!(
+            "UPDATE {table} SET live={live},due_at={now},dead_at=NULL,letter=NULL,reason=NULL,attempt=1,taken=0,lost=0 \
+             WHERE seq=? AND dead_at IS NOT NULL"
+        ))
+    }
+
+    /// Limit.
+    pub(super) fn purge_dead(&self) -> String {
+        let table = &self.table;
+        let oldest = "WHERE dead_at IS NOT NULL ORDER BY dead_at,seq LIMIT ?";
+        self.finished(match self.kind {
+            Kind::MySql => format!("DELETE FROM {table} {oldest}"),
+            _ => format!("DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} {oldest})"),
+        })
+    }
+}
+
+/// So many values, with commas.
+fn places(count: usize) -> String {
+    vec!["?"; count].join(",")
+}

@@ -1,0 +1,67 @@
+//! A timing wheel in front of the table.
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio_util::time::DelayQueue;
+
+/// The times of what is due within a window, on a hierarchical timing wheel: one timer of the runtime's for all of them, and no
+/// question to the database between two that come. What they belong to is asked for when they come.
+#[derive(Debug, Default)]
+pub(super) struct Wheel {
+    times: DelayQueue<()>,
+}
+
+impl Wheel {
+    pub(super) fn clear(&mut self) {
+        self.times.clear();
+    }
+
+    pub(super) fn put(&mut self, at: Instant) {
+        self.times.insert_at((), at.into());
+    }
+
+    /// Ends when at least one time has come, and forgets all that have; never while there is none.
+    pub(super) async fn turned(&mut self) {
+        poll_fn(|context| if self.passed(context) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    fn passed(&mut self, context: &mut Context<'_>) -> bool {
+        let mut passed = false;
+        while let Poll::Ready(Some(_)) = self.times.poll_expired(context) {
+            passed = true;
+        }
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_time_comes_early_or_twice_and_what_was_forgotten_does_not_come() {
+        let start = Instant::now();
+        let mut wheel = Wheel::default();
+        for millis in [60, 30, 5, 30] {
+            wheel.put(start + Duration::from_millis(millis));
+        }
+        let mut turns = 0;
+        for due in [5, 30, 60].map(Duration::from_millis) {
+            // On a machine that stood still several come together.
+            if wheel.times.is_empty() {
+                break;
+            }
+            wheel.turned().await;
+            turns += 1;
+            assert!(start.elapsed() >= due, "{:?} is before {due:?}", start.elapsed());
+        }
+        assert!(turns > 0 && wheel.times.is_empty(), "one turn for each time, and one for two of the same");
+        wheel.put(Instant::now());
+        wheel.clear();
+        let none = tokio::time::timeout(Duration::from_millis(50), wheel.turned()).await;
+        assert!(none.is_err(), "there is none");
+    }
+}

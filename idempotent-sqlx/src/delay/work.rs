@@ -1,0 +1,105 @@
+//! What is scheduled.
+use std::fmt;
+use std::time::Duration;
+
+use idempotent_core::Micros;
+use idempotent_mq::{DelayError, DelayErrorKind, Headers};
+
+/// Work for a [`DelayTable`](crate::DelayTable): what is to be done, and when.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use idempotent_sqlx::Work;
+///
+/// let limit = Work::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec()).header("trace", "abc");
+/// // Neither keys nor bodies are ever shown.
+/// assert!(!format!("{limit:?}").contains("17"));
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Work {
+    pub(super) key: String,
+    pub(super) when: When,
+    pub(super) headers: Headers,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    At(Micros),
+    After(Duration),
+}
+
+/// In bytes: what an index of each database takes.
+const LONGEST: usize = 255;
+/// Of headers and body.
+const LARGEST: usize = 64 << 20;
+/// In µs: the year 2255, as a delay queue on Redis has it.
+const LATEST: u64 = 9_000_000_000_000_000;
+/// A hundred years.
+const LONGEST_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+impl Work {
+    /// Due at this time, by the database's clock; at once if that is past. By its key it is kept once, and called off; its
+    /// deliveries have the key for their id.
+    pub fn at(key: impl Into<String>, time: Micros, body: impl Into<Vec<u8>>) -> Self {
+        Self::new(key.into(), When::At(time), body.into())
+    }
+
+    /// Due so long after it was written, whatever the clock of this machine says.
+    pub fn after(key: impl Into<String>, delay: Duration, body: impl Into<Vec<u8>>) -> Self {
+        Self::new(key.into(), When::After(delay), body.into())
+    }
+
+    fn new(key: String, when: When, body: Vec<u8>) -> Self {
+        Self { key, when, headers: Headers::default(), body }
+    }
+
+    /// Adds a header behind those there are.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        self.headers.push(name, value);
+        self
+    }
+
+    /// # Errors
+    /// `Refused`, with what it is about, the rule and the remedy.
+    pub(super) fn check(&self) -> Result<(), DelayError> {
+        sized(&self.key)?;
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        let bytes = headers.saturating_add(self.body.len());
+        if bytes > LARGEST {
+            return refuse(format!(
+                "work of {bytes} bytes is larger than {LARGEST}: keep the payload elsewhere, and schedule where it is"
+            ));
+        }
+        match self.when {
+            When::At(time) if time.0 > LATEST => refuse(format!(
+                "the time is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
+                time.0
+            )),
+            When::After(delay) if delay > LONGEST_DELAY => {
+                refuse(format!("the delay is {delay:?}: it has to be at most 100 years; is it in the right unit?"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn sized(key: &str) -> Result<(), DelayError> {
+    if (1..=LONGEST).contains(&key.len()) {
+        return Ok(());
+    }
+    refuse(format!("the key has {} bytes: it has to have 1 to {LONGEST}; hash a longer one", key.len()))
+}
+
+fn refuse<T>(text: String) -> Result<T, DelayError> {
+    Err(DelayError::new(DelayErrorKind::Refused, text))
+}
+
+/// Sizes only: keys, bodies and headers may be anything.
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("bytes", &self.body.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! What an outbox and a table of delayed work need of a database: a statement with values, and rows of numbers and bytes.
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Database, Row};
+
+/// How a database writes what the three write differently.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// `$1`, RETURNING, SKIP LOCKED.
+    Postgres,
+    /// No UPDATE … RETURNING.
+    MySql,
+    /// One writer at a time.
+    Sqlite,
+}
+
+/// A value of a statement.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A number.
+    Int(Option<i64>),
+    /// Bytes.
+    Bytes(Option<Vec<u8>>),
+}
+
+impl From<i64> for Arg {
+    fn from(number: i64) -> Self {
+        Self::Int(Some(number))
+    }
+}
+
+impl From<Option<i64>> for Arg {
+    fn from(number: Option<i64>) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<&[u8]> for Arg {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Bytes(Some(bytes.to_vec()))
+    }
+}
+
+impl From<Option<&[u8]>> for Arg {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        Self::Bytes(bytes.map(<[u8]>::to_vec))
+    }
+}
+
+/// A row, read from left to right.
+#[derive(Debug)]
+pub struct Cells(std::vec::IntoIter<Arg>);
+
+impl Cells {
+    /// The next one, which is a number; 0 where it is null.
+    pub(crate) fn int(&mut self) -> i64 {
+        self.int_or_null().unwrap_or_default()
+    }
+
+    pub(crate) fn int_or_null(&mut self) -> Option<i64> {
+        match self.0.next() {
+            Some(Arg::Int(number)) => number,
+            _ => None,
+        }
+    }
+
+    /// The next one, which is bytes; empty where it is null.
+    pub(crate) fn bytes(&mut self) -> Vec<u8> {
+        self.bytes_or_null().unwrap_or_default()
+    }
+
+    pub(crate) fn bytes_or_null(&mut self) -> Option<Vec<u8>> {
+        match self.0.next() {
+            Some(Arg::Bytes(bytes)) => bytes,
+            _ => None,
+        }
+    }
+
+    /// Text that was written as text.
+    pub(crate) fn text(&mut self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    pub(crate) fn text_or_null(&mut self) -> Option<String> {
+        self.bytes_or_null().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// As µs for a statement; a sum with the time of day must not be too large, either.
+pub(crate) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX >> 2)
+}
+
+pub trait Sealed {}
+
+/// A database that takes statements. Public only because it stands behind public traits, and not to be named.
+pub trait Desk: Database + Sealed {
+    #[doc(hidden)]
+    const KIND: Kind;
+
+    #[doc(hidden)]
+    fn execute(
+        connection: &mut Self::Connection,
+        sql: Arc<str>,
+        args: Vec<Arg>,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
+
+    /// `shape`: an `i` for each column that is a number, a `b` for each of bytes.
+    #[doc(hidden)]
+    fn fetch(
+        connection: &mut Self::Connection,
+        sql: Arc<str>,
+        args: Vec<Arg>,
+        shape: &'static str,
+    ) -> impl Future<Output = Result<Vec<Cells>, sqlx::Error>> + Send;
+}
+
+macro_rules! desks {
+    ($($feature:literal $db:ty, $kind:ident;)+) => {$(
+        #[cfg(feature = $feature)]
+        impl Sealed for $db {}
+
+        #[cfg(feature = $feature)]
+        impl Desk for $db {
+            const KIND: Kind = Kind::$kind;
+
+            async fn execute(
+                connection: &mut Self::Connection,
+                sql: Arc<str>,
+                args: Vec<Arg>,
+            ) -> Result<u64, sqlx::Error> {
+                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
+                for arg in args {
+                    query = match arg {
+                        Arg::Int(number) => query.bind(number),
+                        Arg::Bytes(bytes) => query.bind(bytes),
+                    };
+                }
+                Ok(query.execute(connection).await?.rows_affected())
+            }
+
+            async fn fetch(
+                connection: &mut Self::Connection,
+                sql: Arc<str>,
+                args: Vec<Arg>,
+                shape: &'static str,
+            ) -> Result<Vec<Cells>, sqlx::Error> {
+                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
+                for arg in args {
+                    query = match arg {
+                        Arg::Int(number) => query.bind(number),
+                        Arg::Bytes(bytes) => query.bind(bytes),
+                    };
+                }
+                let rows = query.fetch_all(connection).await?;
+                rows.iter()
+                    .map(|row| {
+                        let cell = |(at, kind): (usize, char)| match kind {
+                            'i' => row.try_get(at).map(Arg::Int),
+                            _ => row.try_get(at).map(Arg::Bytes),
+                        };
+                        let cells = shape.chars().enumerate().map(cell).collect::<Result<Vec<_>, _>>()?;
+                        Ok(Cells(cells.into_iter()))
+                    })
+                    .collect()
+            }
+        }
+    )+};
+}
+
+desks! {
+    "mysql" sqlx::MySql, MySql;
+    "postgres" sqlx::Postgres, Postgres;
+    "sqlite" sqlx::Sqlite, Sqlite;
+}

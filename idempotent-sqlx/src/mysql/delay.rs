@@ -1,0 +1,70 @@
+//! The table of delayed work on MariaDB and MySQL.
+use idempotent_core::StoreError;
+use sqlx::{ConnectOptions, Connection, MySqlPool};
+
+use super::dialect::My;
+use super::migrate;
+use super::open::{MIGRATION, shown};
+use super::server::Server;
+use crate::delay::COLUMNS;
+use crate::plan::{Place, When};
+use crate::schema::Migration;
+use crate::table::Table;
+
+/// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
+/// it is not dead: another one of this key cannot be beside it.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "delayed work",
+    sql: "CREATE TABLE IF NOT EXISTS {table} (
+ seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+ id varbinary(255) NOT NULL,
+ live varbinary(255),
+ headers longblob NOT NULL,
+ body longblob NOT NULL,
+ scheduled_at bigint NOT NULL,
+ due_at bigint,
+ holder varbinary(16),
+ taken bigint NOT NULL DEFAULT 0,
+ lost bigint NOT NULL DEFAULT 0,
+ attempt bigint NOT NULL DEFAULT 1,
+ first_at bigint,
+ deaths bigint NOT NULL DEFAULT 0,
+ letter longblob,
+ reason longblob,
+ dead_at bigint,
+ UNIQUE KEY by_live (live),
+ KEY by_due (due_at, seq),
+ KEY by_dead (dead_at, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+}];
+
+/// The first MariaDB that passes over rows which others have locked; each MySQL that is new enough for us does.
+const SKIPS_LOCKED: (u32, u32) = (10, 6);
+
+/// Sees to the table.
+pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
+    let place = place(pool, table.name());
+    // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
+    let connection = pool.connect_options().connect().await;
+    let mut connection = connection.map_err(|error| place.error::<My>(When::Connecting, error))?;
+    let (version, server) =
+        Server::of(&mut connection).await.map_err(|error| place.error::<My>(When::Connecting, error))?;
+    server.check_for(&version, SKIPS_LOCKED)?;
+    let table = table.clone().in_backticks();
+    let migrated = migrate::migrate_to(&mut connection, &table, &place, create, MIGRATIONS, &COLUMNS);
+    let migrated = tokio::time::timeout(MIGRATION, migrated);
+    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    // Whether it was said or not, it ends here.
+    let _ = connection.close().await;
+    Ok(())
+}
+
+/// What an error of a statement lets a caller conclude, or one before anything was sent.
+pub(crate) fn told(pool: &MySqlPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+    place(pool, table).error::<My>(if sent { When::Asking } else { When::Connecting }, error)
+}
+
+fn place(pool: &MySqlPool, table: &str) -> Place {
+    let connections = pool.options().get_max_connections();
+    Place { database: shown(&pool.connect_options()), table: table.into(), connections }
+}

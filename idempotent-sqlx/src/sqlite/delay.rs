@@ -1,0 +1,64 @@
+//! The table of delayed work on SQLite.
+use std::time::Duration;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use sqlx::SqlitePool;
+
+use super::error::Place;
+use super::migrate;
+use crate::delay::COLUMNS;
+use crate::schema::Migration;
+use crate::table::Table;
+
+/// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
+/// it is not dead: another one of this key cannot be beside it.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "delayed work",
+    sql: "CREATE TABLE {table} (
+ seq INTEGER PRIMARY KEY AUTOINCREMENT,
+ id BLOB NOT NULL,
+ live BLOB UNIQUE,
+ headers BLOB NOT NULL,
+ body BLOB NOT NULL,
+ scheduled_at INTEGER NOT NULL,
+ due_at INTEGER,
+ holder BLOB,
+ taken INTEGER NOT NULL DEFAULT 0,
+ lost INTEGER NOT NULL DEFAULT 0,
+ attempt INTEGER NOT NULL DEFAULT 1,
+ first_at INTEGER,
+ deaths INTEGER NOT NULL DEFAULT 0,
+ letter BLOB,
+ reason BLOB,
+ dead_at INTEGER
+) STRICT;
+CREATE INDEX {name}_due ON {table} (due_at, seq) WHERE due_at IS NOT NULL;
+CREATE INDEX {name}_dead ON {table} (dead_at, seq) WHERE dead_at IS NOT NULL",
+}];
+
+/// Sees to the table.
+pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
+    let place = place(pool, table.name());
+    // One of the pool's: another one would not see what is in memory. What is begun on it is rolled back if it is dropped.
+    let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
+    migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
+}
+
+/// What an error of a statement lets a caller conclude, or one before anything was sent.
+pub(crate) fn told(pool: &SqlitePool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+    let error = place(pool, table).error(error);
+    if !sent && error.kind() == StoreErrorKind::Ambiguous {
+        return StoreError::new(StoreErrorKind::NotApplied).because(error.to_string()).with_source(error);
+    }
+    error
+}
+
+fn place(pool: &SqlitePool, table: &str) -> Place {
+    Place {
+        file: pool.connect_options().get_filename().display().to_string(),
+        in_memory: false,
+        table: table.into(),
+        // For a text only.
+        busy_timeout: Duration::from_secs(5),
+    }
+}

@@ -1,0 +1,52 @@
+//! Its table.
+use std::time::Duration;
+
+use idempotent_core::StoreErrorKind;
+use idempotent_sqlx::{DelayTable, Work};
+
+use super::own;
+use super::world::{Hand, World};
+
+#[tokio::test]
+async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
+    let (pool, table, _kept) = own::place().await;
+    let builder = || DelayTable::builder(pool.clone()).table(&table);
+    let refused = builder().open().await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
+    assert!(refused.to_string().contains("is missing"), "{refused}");
+    builder().create(true).open().await.unwrap();
+    builder().open().await.unwrap();
+    builder().create(true).open().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_or_a_setting_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
+    let (pool, table, _kept) = own::place().await;
+    for name in ["", "Delay", "x; DROP TABLE mark", &"x".repeat(53)] {
+        let refused = DelayTable::builder(pool.clone()).table(name).create(true).open().await.unwrap_err();
+        assert!(refused.to_string().contains("table name"), "{refused}");
+    }
+    let builder = || DelayTable::builder(pool.clone()).table(&table).create(true);
+    for (set, words) in [
+        (builder().visibility(Duration::ZERO), "visibility is 0ns: it has to be 1 ms to 7 days"),
+        (builder().visibility(Duration::from_secs(8 * 86_400)), "it has to be 1 ms to 7 days"),
+        (builder().poll(Duration::ZERO), "poll is 0ns: it has to be 2 ms to 1 h"),
+        (builder().poll(Duration::from_secs(3_601)), "it has to be 2 ms to 1 h"),
+    ] {
+        let refused = set.open().await.unwrap_err();
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();
+    let refused = builder().open().await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Foreign, "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_shows_what_is_scheduled() {
+    let world = World::new().await;
+    let work = Work::after("secret-17", Duration::ZERO, "secret body").header("secret", "secret");
+    world.work.put(&work).await.unwrap();
+    let held = Hand::of(&world).take(9).await.remove(0);
+    let shown = format!("{work:?} {:?} {held:?} {:?}", world.work, world.work.source());
+    assert!(!shown.contains("secret"), "{shown}");
+}

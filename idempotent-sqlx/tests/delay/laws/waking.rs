@@ -1,0 +1,67 @@
+//! Waiting: who is woken, by what, and what it costs. By the database's own clock.
+use std::time::{Duration, Instant};
+
+use idempotent_sqlx::Work;
+
+use super::world::{Hand, World, id};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const AFTER: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn b35_who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
+    // Whoever polled would come an hour late.
+    let world = World::real(|builder| builder.poll(HOUR)).await;
+    world.work.put(&Work::after("far", HOUR * 2, "")).await.unwrap();
+    let mut hand = Hand::of(&world);
+    hand.nothing().await;
+    let asked = world.work.__asked();
+    hand.nothing().await;
+    assert!(world.work.__asked() <= asked, "it polls");
+    world.work.put(&Work::after("farther", HOUR * 3, "")).await.unwrap();
+    hand.nothing().await;
+    assert_eq!(world.work.__asked(), asked + 1, "it need not look for what is due later: this is the writing");
+    let start = Instant::now();
+    world.work.put(&Work::after("near", AFTER, "")).await.unwrap();
+    assert_eq!(id(&hand.take(9).await[0]), "near");
+    assert!(start.elapsed() >= AFTER, "too early: {:?}", start.elapsed());
+    assert!(world.work.__asked() <= asked + 6, "it polls while it waits for what is due in a moment");
+}
+
+#[tokio::test]
+async fn s0_32_what_a_transaction_commits_is_found_without_a_word() {
+    let world = World::real(|builder| builder.poll(HOUR)).await;
+    let mut hand = Hand::of(&world);
+    hand.nothing().await;
+    let mut tx = world.begin().await;
+    world.work.put_in(&mut tx, &Work::after("k", AFTER, "")).await.unwrap();
+    let committing = async {
+        tokio::time::sleep(AFTER / 2).await;
+        tx.commit().await.unwrap();
+    };
+    let (taken, ()) = tokio::join!(hand.take(9), committing);
+    assert_eq!(id(&taken[0]), "k");
+}
+
+#[tokio::test]
+async fn what_is_due_while_its_transaction_is_open_is_found_by_a_word_behind_the_commit() {
+    let world = World::real(|builder| builder.poll(HOUR)).await;
+    let mut hand = Hand::of(&world);
+    let mut tx = world.begin().await;
+    world.work.put_in(&mut tx, &Work::after("k", Duration::ZERO, "")).await.unwrap();
+    hand.nothing().await;
+    tx.commit().await.unwrap();
+    world.work.wake();
+    assert_eq!(id(&hand.take(9).await[0]), "k");
+}
+
+#[tokio::test]
+async fn what_another_process_schedules_is_found_by_polling() {
+    let world = World::real(|builder| builder.poll(Duration::from_millis(50))).await;
+    // Of the same table, and with another bell.
+    let elsewhere = idempotent_sqlx::DelayTable::builder(world.pool.clone()).table(&world.table).open().await.unwrap();
+    let mut hand = Hand::of(&world);
+    hand.nothing().await;
+    elsewhere.put(&Work::after("k", Duration::ZERO, "")).await.unwrap();
+    assert_eq!(id(&hand.take(9).await[0]), "k");
+}
