@@ -13,6 +13,8 @@
 mod answer;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod lines;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
