@@ -84,10 +84,10 @@ pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
     redraw("k", None, b"one", HOUR).await;
     redraw("ever", None, b"for ever", Duration::MAX).await;
     // Kept for longer by who puts it back.
-    redraw("prolonged", None, b"brief", MS).await;
+    redraw("prolonged", None, b"brief", s.lease()).await;
     redraw("prolonged", Some(b"brief"), b"longer", HOUR).await;
-    s.pass(2 * MS).await;
-    s.pass_almost(HOUR - 2 * MS).await;
+    s.pass(s.lease()).await;
+    s.pass_almost(HOUR - s.lease()).await;
     must("purge", s.purge().purge(100).await);
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"one"[..]));
     assert_eq!(line(s, "prolonged").await.as_deref(), Some(&b"longer"[..]));
