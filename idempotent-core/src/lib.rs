@@ -50,15 +50,15 @@ pub use journal::{
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Counts, Event, Observer, Run, Tracing};
-pub use order::{BrokenOrder, OnBrokenOrder, Predecessor};
+pub use order::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
 pub use outcome::{Captured, Disposition, Outcome};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
-    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, MemoryStore,
-    MemoryStoreBuilder, MemoryTier, Page, Purge, Seen, Store, TierCounts, TieredStore, TieredStoreBuilder, Version,
-    Watch, Watching, orphans,
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, Lined,
+    MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Seen, Store, TierCounts, TieredStore,
+    TieredStoreBuilder, Version, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
 pub use transaction::{ClaimMode, Lender, Lends, Lent, OneRun, StepsWithin, Transact};

@@ -1,17 +1,29 @@
-//! Which call has to wait for which: `after = …`.
+//! Which call has to wait for which: `after = …`, `sequence = (stream, number)`.
 //!
 //! A call that comes [`after`](crate::Call::after) another runs once that one's key is consumed. Until then it is put off:
 //! its own key is not held, and no attempt is spent. What is decided is in [`turn`], a pure function of what is known of
 //! the two keys; the executor looks and acts (`executor/turn.rs`).
+//!
+//! A call that is a number of a stream comes after whatever the stream's order table says is before it: [`Line`], a pure
+//! value that stores keep as bytes ([`Order`](crate::Order)); `executor/line.rs` looks and acts by the same [`turn`].
+mod line;
+mod packed;
 mod predecessor;
+mod register;
+mod stream;
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use self::line::MAX_LINE;
+pub(crate) use self::line::{Before, Full, Inside, Line, keep};
+pub(crate) use self::packed::{pack, unpack};
 pub(crate) use self::predecessor::Named;
 pub use self::predecessor::Predecessor;
+pub use self::register::Registered;
+pub use self::stream::Stream;
 use crate::StateKind;
 use crate::policy::time;
 
@@ -49,6 +61,20 @@ impl OnBrokenOrder {
     }
 }
 
+/// What becomes of a [number](crate::Call::sequence) that comes when a larger one of its stream was let in already: it was
+/// registered or sent too late, or skipped.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnLate {
+    /// It runs, but not beside another one of its stream, and is told of: [`Event::OrderBroken`](crate::Event::OrderBroken).
+    /// The default.
+    #[default]
+    Run,
+    /// It is buried without a run.
+    Refuse,
+}
+
 /// Why a call's predecessor will not be consumed by itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -59,6 +85,8 @@ pub enum BrokenOrder {
     Dead,
     /// It was not seen for as long as it is waited for: lost, never sent, or forgotten after its retention.
     Missing,
+    /// It is the call itself that comes too late: a larger number of its stream was let in before.
+    Late,
 }
 
 impl fmt::Display for BrokenOrder {
@@ -67,8 +95,16 @@ impl fmt::Display for BrokenOrder {
             Self::Failed => "its predecessor failed for good",
             Self::Dead => "its predecessor is dead",
             Self::Missing => "its predecessor was never seen",
+            Self::Late => "a larger number of its stream was let in before",
         })
     }
+}
+
+/// What a call comes after, once its own identity is known: a call, or what its stream says.
+#[derive(Clone, Debug)]
+pub(crate) enum Comes {
+    After(Named),
+    InLine(Named, u64),
 }
 
 /// What is to become of a call.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub use self::check::{PolicyError, Redelivery};
 pub(crate) use self::config::time;
 use self::config::{HumaneSize, HumaneTime};
-use crate::{DisplayKey, OnBrokenOrder, OnExpiry, Scene};
+use crate::{DisplayKey, OnBrokenOrder, OnExpiry, OnLate, Scene};
 
 /// What becomes of a handler whose lease is lost while it runs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -210,11 +210,17 @@ knobs! {
     /// # Default
     /// [`OnStoreError::Fail`]
     on_store_error: OnStoreError as OnStoreError = OnStoreError::Fail;
-    /// What becomes of a call that comes [`after`](crate::Call::after) one that will not be consumed by itself.
+    /// What becomes of a call that comes [`after`](crate::Call::after) one, or in a [`sequence`](crate::Call::sequence)
+    /// behind one, that will not be consumed by itself.
     ///
     /// # Default
     /// [`OnBrokenOrder::Hold`], told of after 10 min
     on_broken_order: OnBrokenOrder as OnBrokenOrder = OnBrokenOrder::default();
+    /// What becomes of a number of a [`sequence`](crate::Call::sequence) that comes when a larger one was let in.
+    ///
+    /// # Default
+    /// [`OnLate::Run`]
+    on_late: OnLate as OnLate = OnLate::Run;
     /// Free the key when a started run is dropped. Its effect is unknown: only for handlers whose effect may
     /// happen twice.
     ///

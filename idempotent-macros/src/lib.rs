@@ -64,7 +64,9 @@ use self::normalise::Plan;
 /// |---|---|---|
 /// | `key` | expression over the arguments, `self` included: text, bytes, integer, `Option` or tuple of those, or any `KeyPart`. An empty or missing part is an error for the call; a literal alone is refused, since it is one key for all calls. With `by = token` the token; with `by = param` what counts, anything `Serialize` | required; for `by = param` all arguments but `self` and what `with` names |
 /// | `after` | expression, as for `key`: the key of the call of this handler that this one comes after. It runs once that one is consumed, and is put off until then. `None` is the first of its chain; an `Identity` or a `Key` names a call of another handler. Not with `by = token` and `by = param` | none: in any order |
-/// | `on_broken_order` | with `after`: what becomes of a call whose predecessor failed for good, is dead, or was not seen for this long. `hold("10m")`: it is held and told of; `skip("10m")`: it runs after that time; `halt("10m")`: it is dead, too | `hold("10m")` |
+/// | `sequence` | `(stream, number)`: this call is that number (u64) of a stream, named as a key is, or by an `Identity` or a `Key` for a stream of several handlers. It runs once all smaller numbers are over that the producer registered (`Executor::register`) or that came before, never beside another of its stream, and is put off until then. In place of `after` | none: in any order |
+/// | `on_broken_order` | with `after` or `sequence`: what becomes of a call whose predecessor failed for good, is dead, or was not seen for this long. `hold("10m")`: it is held and told of; `skip("10m")`: it runs after that time; `halt("10m")`: it is dead, too | `hold("10m")` |
+/// | `on_late` | with `sequence`: a number that comes when a larger one was let in. `run`: it runs, and is told of; `refuse`: it is dead | `run` |
 /// | `by` | `key`: a key that the caller made; `token`: one that [`Tokens`](https://docs.rs/idempotent-rs/latest/idempotent/struct.Tokens.html) issued, good for one call that succeeds; `param`: what the call says, for a `window` | `key` |
 /// | `window` | duration, with `by = param` in place of `retain`: for this long, counted from completion, an equal call is a duplicate; one in flight counts, too | `"5s"` |
 /// | `ttl` | duration, with `by = token`: after a run that failed its token is good for this long again. Until its first use the `ttl` of the `Tokens` counts that issued it | `"10m"` |
@@ -95,12 +97,12 @@ use self::normalise::Plan;
 /// | `release_on_cancel` | no value: a started run that is dropped frees its key; only for handlers whose half-done work does no harm | off |
 /// | `crate` | path to the crate that has `__private` | `::idempotent` |
 ///
-/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing. `sequence` and
-/// `version` are reserved for parts that are not in this version; `on_in_flight = ack` is refused here: it is a policy of consumers that
+/// `reject`, `failed_if` and `permanent` are `fn` pointers: closures there capture nothing.
+/// `version` is reserved for a part that is not in this version; `on_in_flight = ack` is refused here: it is a policy of consumers that
 /// write a message log.
 ///
 /// # Order of things
-/// `key`, `after`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
+/// `key`, `after`, `sequence`, `tenant`, `fingerprint` and `with` are evaluated before the body, by reference: the body may move the
 /// arguments. Nothing in them may use `?`: a value that is missing is an error for this message.
 ///
 /// # Examples

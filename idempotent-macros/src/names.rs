@@ -10,7 +10,7 @@ use syn::{Error, Expr, ExprPath, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Res
 
 use crate::expand::boxed;
 use crate::item::Function;
-use crate::normalise::Plan;
+use crate::normalise::{Plan, Stands};
 use crate::suggest::did_you_mean;
 
 /// Checks every expression that is evaluated before the body.
@@ -20,11 +20,18 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
         constant::refuse(key, &scope)?;
         scope.check("key", key)?;
     }
+    match &plan.stands {
+        Some(Stands::After(after)) => scope.check("after", after)?,
+        Some(Stands::InLine(stream, number)) => {
+            scope.check("sequence", stream)?;
+            scope.check("sequence", number)?;
+        }
+        None => {}
+    }
     for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
         text.iter().try_for_each(|text| scope.check_text(name, text))?;
     }
     for (name, expr) in [
-        ("after", &plan.after),
         ("tenant", &plan.tenant),
         ("fingerprint", &plan.fingerprint),
         ("scope", &plan.scope),

@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) prefix: Option<Expr>,
     /// None where all arguments are the key: `by = param` alone.
     pub(crate) key: Option<Expr>,
-    pub(crate) after: Option<Expr>,
+    pub(crate) stands: Option<Stands>,
     pub(crate) tenant: Option<Expr>,
     pub(crate) fingerprint: Option<Expr>,
     pub(crate) message: Option<Expr>,
@@ -33,6 +33,23 @@ pub(crate) struct Plan {
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
     pub(crate) transaction: Option<Transaction>,
+}
+
+/// What the call comes after.
+pub(crate) enum Stands {
+    After(Expr),
+    /// The stream, and the number in it.
+    InLine(Expr, Expr),
+}
+
+impl Stands {
+    /// The argument, and what it begins with.
+    pub(crate) fn said(&self) -> (&'static str, &Expr) {
+        match self {
+            Self::After(after) => ("after", after),
+            Self::InLine(stream, _) => ("sequence", stream),
+        }
+    }
 }
 
 /// What makes two calls the same.
@@ -91,7 +108,7 @@ impl Plan {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
         args.key.iter().try_for_each(|key| not_empty("key", key))?;
-        order::check(&args, &by)?;
+        let stands = order::check(&args, &by)?;
         let transaction = transaction(&args)?;
         Ok(Self {
             krate: args.krate,
@@ -100,7 +117,7 @@ impl Plan {
             scope: args.scope,
             prefix: args.prefix,
             key: args.key,
-            after: args.after,
+            stands,
             tenant: args.tenant,
             fingerprint: args.fingerprint,
             message: args.message,
@@ -214,6 +231,9 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
     }
     if let Some(value) = &args.on_broken_order {
         set("on_broken_order", order::on_broken(value)?);
+    }
+    if let Some(value) = &args.on_late {
+        set("on_late", order::on_late(value)?);
     }
     if args.release_on_cancel.is_some() {
         set("release_on_cancel", Setting::Yes);

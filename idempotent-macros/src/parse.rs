@@ -34,7 +34,7 @@ macro_rules! arguments {
 }
 
 arguments! {
-    key: Expr, after: Expr, on_broken_order: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
+    key: Expr, after: Expr, sequence: Expr, on_broken_order: Expr, on_late: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
@@ -118,6 +118,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("tx", "`transaction = tx`"),
     ("predecessor", "`after`"),
     ("depends_on", "`after`"),
+    ("order", "`sequence = (stream, number)` or `after`"),
+    ("number", "`sequence = (stream, number)`"),
+    ("stream", "`sequence = (stream, number)`"),
 ];
 
 fn unknown(name: &str) -> String {
@@ -138,7 +141,7 @@ mod tests {
         for (source, want) in [
             (
                 "leese = \"1s\"",
-                "unknown argument `leese`; did you mean `lease`?\nknown: key, after, on_broken_order, by",
+                "unknown argument `leese`; did you mean `lease`?\nknown: key, after, sequence, on_broken_order, on_late, by",
             ),
             ("expire = \"1s\"", "did you mean `lease` (how long a run may hold the key) or `retain`"),
             ("key = a, key = b", "`key` is given twice"),

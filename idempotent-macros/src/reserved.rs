@@ -1,18 +1,10 @@
 //! Arguments whose engine is not here yet: each says which part brings it and what to do today.
 
-const ARGUMENTS: &[(&str, &str, &str)] = &[
-    (
-        "sequence",
-        "the ordering part (messages of one key in their order)",
-        "number the messages and say `after = …`, the key of the one before, or route one key to one partition or queue and \
-         consume it one at a time",
-    ),
-    (
-        "version",
-        "a version guard that the attribute calls",
-        "call `VersionGuard` of `idempotent-sqlx` yourself, in the transaction that makes the update",
-    ),
-];
+const ARGUMENTS: &[(&str, &str, &str)] = &[(
+    "version",
+    "a version guard that the attribute calls",
+    "call `VersionGuard` of `idempotent-sqlx` yourself, in the transaction that makes the update",
+)];
 
 /// Why there is no argument `name` yet.
 pub(crate) fn argument(name: &str) -> Option<String> {

@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use crate::durability::Missing;
 use crate::failure::Failure;
 use crate::journal::SUFFIX;
+use crate::order;
 use crate::record::{claimed, digits, guard, micros, millis};
 use crate::script::{Script, Scripts};
 
@@ -52,7 +53,7 @@ impl Terms {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note);
+        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note | Script::Redraw);
         Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
@@ -150,6 +151,17 @@ impl Call {
         Self::new(Terms::new(Script::Steps, [millis(keep)]), &held.key, [Some(Arg::Own(guard(held))), None])
     }
 
+    pub(crate) fn line(stream: &Key) -> Self {
+        Self::new(Terms::new(Script::Line, []), stream, [None, None])
+    }
+
+    pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
+        let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
+        let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
+        let args = [Some(Arg::Own(seen.into())), Some(Arg::Own(next.into()))];
+        Self::new(Terms::new(Script::Redraw, [keep]), stream, args)
+    }
+
     pub(crate) fn purge(key: &Key) -> Self {
         Self::new(Terms::new(Script::Purge, []), key, [None, None])
     }
@@ -170,7 +182,12 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
     }
     let with_steps = matches!(terms.script, Script::Note | Script::Steps);
     cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
+    let of_streams = matches!(terms.script, Script::Line | Script::Redraw);
     for call in calls {
+        if of_streams {
+            cmd.arg([call.key.as_str(), order::SUFFIX].concat());
+            continue;
+        }
         cmd.arg(call.key.as_str());
         if with_steps {
             cmd.arg([call.key.as_str(), SUFFIX].concat());

@@ -19,6 +19,7 @@ mod info;
 mod journal;
 mod lane;
 mod link;
+mod order;
 mod race;
 mod reach;
 mod record;

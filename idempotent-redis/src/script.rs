@@ -22,9 +22,11 @@ pub(crate) enum Script {
     Bar,
     Note,
     Steps,
+    Line,
+    Redraw,
 }
 
-const ALL: [(Script, &str); 13] = [
+const ALL: [(Script, &str); 15] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
     (Script::Renew, include_str!("scripts/renew.lua")),
@@ -38,6 +40,8 @@ const ALL: [(Script, &str); 13] = [
     (Script::Bar, include_str!("scripts/bar.lua")),
     (Script::Note, include_str!("scripts/note.lua")),
     (Script::Steps, include_str!("scripts/steps.lua")),
+    (Script::Line, include_str!("scripts/line.lua")),
+    (Script::Redraw, include_str!("scripts/redraw.lua")),
 ];
 
 /// Their texts as a server of some version takes them, with their hashes.

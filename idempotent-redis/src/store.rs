@@ -38,7 +38,7 @@ use crate::topology::Topology;
 /// A connection belongs to the runtime that was running when it was made. Do not share a store with a runtime that is
 /// neither run nor dropped.
 ///
-/// Abilities: batch, watch, browse, purge, admin, inspect, journal. A listing shows this namespace, and others as far as rights
+/// Abilities: batch, watch, browse, purge, admin, inspect, journal, order. A listing shows this namespace, and others as far as rights
 /// go. Records end by themselves; a purge removes only what had to be
 /// remembered for its number. A listing goes by `SCAN`: a key that is there all the time is listed, and listed twice
 /// only where the server changes the size of its table meanwhile. One that is moved to another node of a cluster meanwhile
@@ -176,6 +176,7 @@ impl Store for RedisStore {
             .with_admin(self)
             .with_inspect(self)
             .with_journal(self)
+            .with_order(self)
     }
 }
 

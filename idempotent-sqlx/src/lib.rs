@@ -21,6 +21,8 @@ mod delay;
 mod desk;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod lines;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]

@@ -20,7 +20,7 @@ use sqlx::MySql;
 
 use self::dialect::My;
 pub use self::options::MySqlStoreBuilder;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_store};
+use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
 
 /// Records in a table of a MariaDB or MySQL database: durable, for a fleet. Cheap to clone: clones share the
 /// connections. MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8: its statements for MySQL, which has no
@@ -43,7 +43,7 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_s
 /// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Abilities: batch, browse, purge, admin, inspect, journal, transact.
+/// Abilities: batch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;
@@ -84,8 +84,9 @@ impl MySqlStore {
     }
 }
 
-server_store!(MySqlStore, with_journal, with_transact);
+server_store!(MySqlStore, with_journal, with_order, with_transact);
 server_journal!(MySqlStore);
+server_order!(MySqlStore);
 server_inbox!(
     MySqlStore,
     MySql,

@@ -15,6 +15,7 @@ mod journal;
 mod lately;
 mod link;
 mod open;
+mod order;
 mod pool;
 mod purge;
 mod store;
@@ -39,6 +40,7 @@ pub(crate) use self::journal::{Steps, server_journal};
 pub(crate) use self::lately::Lately;
 pub(crate) use self::link::{Hindrance, Link, Sent, settled};
 pub(crate) use self::open::connect;
+pub(crate) use self::order::{Lines, server_order};
 pub(crate) use self::pool::Pool;
 #[cfg(feature = "mysql")]
 pub(crate) use self::pool::Prepare;
@@ -151,6 +153,8 @@ pub(crate) struct Plan<D: Dialect> {
     pub(crate) inside: Inside,
     /// Where it keeps the steps of runs.
     pub(crate) steps: Steps,
+    /// And the order tables of streams.
+    pub(crate) lines: Lines,
     pub(crate) link: Link<D>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) lately: Lately,

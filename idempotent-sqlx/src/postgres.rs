@@ -21,7 +21,7 @@ use sqlx::Postgres;
 use self::dialect::Pg;
 use self::options::Listening;
 pub use self::options::PostgresStoreBuilder;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_store};
+use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
 
 /// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
 /// it uses is there from version 12 on; its tests have run on 15.
@@ -41,7 +41,7 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_s
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
 ///
-/// Abilities: batch, watch, browse, purge, admin, inspect, journal, transact.
+/// Abilities: batch, watch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;
@@ -81,8 +81,9 @@ impl PostgresStore {
     }
 }
 
-server_store!(PostgresStore, with_journal, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
+server_store!(PostgresStore, with_journal, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
 server_journal!(PostgresStore);
+server_order!(PostgresStore);
 server_inbox!(
     PostgresStore,
     Postgres,

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::table::Table;
 
 /// One step of the schema; its version is its place in the list, from 1. `{table}` stands for the quoted name,
-/// `{steps}` for that of the table with the steps of runs, `{log}` and `{audit}` for those beside an outbox, and `{name}`
+/// `{steps}` for that of the table with the steps of runs, `{lines}` for that with the order tables of streams, `{log}` and `{audit}` for those beside an outbox, and `{name}`
 /// for the bare name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
@@ -24,6 +24,7 @@ impl Migration {
     /// The statements for this table.
     pub(crate) fn for_table(&self, table: &Table) -> String {
         let text = self.sql.replace("{table}", &table.quoted()).replace("{steps}", &table.quoted_steps());
+        let text = text.replace("{lines}", &table.quoted_beside("lines"));
         let text = text.replace("{log}", &table.quoted_beside("log")).replace("{audit}", &table.quoted_beside("audit"));
         text.replace("{name}", table.name())
     }

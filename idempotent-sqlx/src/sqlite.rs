@@ -16,6 +16,7 @@ mod lane;
 mod migrate;
 mod open;
 mod options;
+mod order;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
 mod purge;
@@ -43,6 +44,7 @@ use self::error::Place;
 use self::inbox::Transactions;
 use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
+use self::order::Lines;
 use self::queue::Queue;
 use self::sql::Sql;
 use crate::row::{self, COLUMNS, Cells, signed};
@@ -63,7 +65,7 @@ use crate::steps::StepsSql;
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
 ///
-/// Abilities: batch, browse, purge, admin, inspect, journal, transact.
+/// Abilities: batch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -87,6 +89,7 @@ pub struct SqliteStore(Arc<Inner>);
 struct Inner {
     sql: Sql,
     steps: StepsSql,
+    lines: Lines,
     place: Arc<Place>,
     writer: Lane,
     /// None for a database in memory, which only its one connection sees.
@@ -176,6 +179,7 @@ impl Store for SqliteStore {
             .with_admin(self)
             .with_inspect(self)
             .with_journal(self)
+            .with_order(self)
             .with_transact(self)
     }
 }

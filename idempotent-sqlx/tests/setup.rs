@@ -51,7 +51,7 @@ async fn n79_an_older_schema_says_needed_and_found() {
     place.open().await;
     place.sql("DROP TABLE idempotent_record; DELETE FROM idempotent_record_migrations").await;
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 2", "idempotent migrate"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "idempotent migrate"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
 }
@@ -60,9 +60,9 @@ async fn n79_an_older_schema_says_needed_and_found() {
 async fn n80_a_newer_schema_is_refused_with_found_and_supported() {
     let place = Place::new();
     place.open().await;
-    place.sql("INSERT INTO idempotent_record_migrations VALUES (3, x'00', 0)").await;
+    place.sql("INSERT INTO idempotent_record_migrations VALUES (4, x'00', 0)").await;
     let open = place.builder().open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 3", "supported is 2"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ where
 /// | `losing` | [`Subject::losing`] | what the store calls a lost request or reply |
 /// | `planting` | [`Subject::planting`] | damaged, foreign and newer records are refused and left alone |
 /// | `foreign` | the same, where the storage can hold what is not a record | somebody else's value is refused too |
-/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal` | [`Abilities`](idempotent_core::Abilities) of the store | that they work |
+/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`Abilities`](idempotent_core::Abilities) of the store | that they work |
 ///
 /// A name that is none does not compile:
 ///

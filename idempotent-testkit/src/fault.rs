@@ -25,7 +25,7 @@ use crate::{Busy, VirtualClock};
 /// Clones are one handle. [`worker`](Self::worker) makes a further handle over the same store with faults of its
 /// own, one for each simulated worker; all write into one [`log`](Self::log).
 ///
-/// Abilities: watch, browse, purge, admin, inspect and journal where the store has them, all but the first with faults, as
+/// Abilities: watch, browse, purge, admin, inspect, journal and order where the store has them, all but the first with faults, as
 /// verbs of their own (an inspection is a [`Verb::Peek`]). Batch is dropped, so that every request passes as a verb that can be scripted and logged.
 ///
 /// For [`conformance!`](crate::conformance!) it is a way to lose replies: see [`Subject::losing`](crate::Subject::losing).

@@ -26,6 +26,7 @@ mod ability;
 mod bug;
 mod decide;
 mod journal;
+mod order;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,7 @@ struct Shared {
     bell: Arc<Notify>,
     /// Taken behind the rows.
     steps: Mutex<BTreeMap<String, (Micros, Vec<StepRecord>)>>,
+    lines: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
 /// What one connection has for itself.
@@ -347,7 +349,7 @@ impl Store for Mutant {
 
     fn abilities(&self) -> Abilities<'_> {
         let most = Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
-        let most = most.with_journal(self);
+        let most = most.with_journal(self).with_order(self);
         let mut asked = lock(&self.own.asked);
         *asked += 1;
         if self.has(Bug::AbilityComesAndGoes) && asked.is_multiple_of(2) { most } else { most.with_purge(self) }

@@ -101,13 +101,13 @@ fn table() -> Subject {
         .planting(table)
         .on_clock(clock)
 }
-conformance!(custom_store, table(), without: [batch, watch, browse, purge, admin, journal]);
+conformance!(custom_store, table(), without: [batch, watch, browse, purge, admin, journal, order]);
 
 // As most will begin: a store, and nothing else; one line.
 conformance!(
     custom_store_in_real_time,
     async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))) },
-    without: [clock, second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal]
+    without: [clock, second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal, order]
 );
 
 fn bare_table() -> CasSubject {

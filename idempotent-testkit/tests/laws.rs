@@ -42,7 +42,7 @@ fn the_doc_of_each_method_and_ability_lists_its_laws() {
     for item in ["async fn peek(", "fn abilities("] {
         named.extend(listed(STORE, item));
     }
-    for ability in ["Batch", "Watch", "Browse", "Purge", "Admin", "Journal"] {
+    for ability in ["Batch", "Watch", "Browse", "Purge", "Admin", "Journal", "Order"] {
         named.extend(listed(ABILITY, &format!("pub trait {ability}")));
     }
     all_and_only(&named, &laws::all().map(Law::name).collect());

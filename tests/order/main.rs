@@ -1,4 +1,4 @@
-//! Calls that come after others: `after = …` and `Call::after`, over memory, SQLite, and private servers of PostgreSQL and MariaDB.
+//! Calls that come after others: `after = …` and `Call::after`, `sequence = …` and `Call::sequence`, over memory, SQLite, and private servers of PostgreSQL and MariaDB.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,6 +11,7 @@ mod batch;
 mod broken;
 mod chain;
 mod crossed;
+mod sequence;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

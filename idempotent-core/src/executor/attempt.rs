@@ -20,7 +20,7 @@ use crate::{Codec, Lease, Outcome, Rejection, Replies, Store, Verdict};
 pub(super) struct Attempt<'e> {
     pub(super) executor: &'e Executor,
     pub(super) lease: Lease,
-    prepared: Box<Prepared>,
+    pub(super) prepared: Box<Prepared>,
     pub(super) guard: OnDrop<'e>,
     heartbeat: Option<Ticket<'e>>,
     granted_at: Instant,

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -144,6 +145,7 @@ impl Executor {
     async fn claim_batch<'e, T>(&'e self, items: Vec<(Call, T)>, frame: &Frame) -> Vec<(usize, Place<'e, T>)> {
         let mut seen: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
         let (mut asked, mut places) = (Vec::new(), Vec::new());
+        let mut began = None;
         for (at, (mut call, item)) in items.into_iter().enumerate() {
             call.via = call.via.map(Via::in_a_batch);
             let mut report = Report::begin(self, &call.identity, frame);
@@ -156,11 +158,14 @@ impl Executor {
                         places.push((at, self.place(turned, report).await));
                         continue;
                     }
-                    if let Some(after) = &prepared.after
-                        && let Err(turned) = self.in_turn(&prepared, after, &report, false).await
-                    {
-                        places.push((at, self.place(turned, report).await));
-                        continue;
+                    if prepared.comes.is_some() {
+                        match self.its_turn(&prepared, &report, false).await {
+                            Ok(since) => began = Some(began.map_or(since, |began: Instant| began.min(since))),
+                            Err(turned) => {
+                                places.push((at, self.place(turned, report).await));
+                                continue;
+                            }
+                        }
                     }
                     let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
                     match seen.get(&hash) {
@@ -176,7 +181,7 @@ impl Executor {
                 }
             }
         }
-        places.extend(self.ask_batch(asked, frame).await);
+        places.extend(self.ask_batch(asked, began, frame).await);
         // Duplicates behind what they refer to, wherever it stood.
         places.sort_by_key(|(at, place)| (matches!(place, Place::Same(..) | Place::Differs(..)), *at));
         places
@@ -186,15 +191,17 @@ impl Executor {
     async fn ask_batch<'e, T>(
         &'e self,
         asked: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
+        began: Option<Instant>,
         frame: &Frame,
     ) -> Vec<(usize, Place<'e, T>)> {
         let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(self, own)).collect();
-        let sent = self.0.clock.now();
+        let now = self.0.clock.now();
+        let sent = began.map_or(now, |began| began.min(now));
         let at_once = match (self.0.store.abilities().batch, &asked[..]) {
             (Some(batch), [_, _, ..]) => {
                 let requests: Vec<_> = asked.iter().map(|(_, _, own, _)| own.request.clone()).collect();
                 let patience = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-                Some(self.before(sent + patience, batch.claim_all(&requests)).await.unwrap_or_default())
+                Some(self.before(now + patience, batch.claim_all(&requests)).await.unwrap_or_default())
             }
             _ => None,
         };
@@ -211,8 +218,9 @@ impl Executor {
                         if let Some(Err(error)) = &told {
                             report.event(&Event::StoreFailed { step: "claim", error });
                         }
-                        // Its lease may have begun with the asking for all.
-                        self.ask(&prepared, &report, &mut batched.then_some(sent), None, self.0.clock.now()).await
+                        // Its lease may have begun with the asking for all, or when it was let in.
+                        let mut unheard = (batched || began.is_some()).then_some(sent);
+                        self.ask(&prepared, &report, &mut unheard, None, self.0.clock.now()).await
                     }
                 };
                 let place = match self.granted(prepared, guard, asked, frame, &mut report) {

@@ -2,9 +2,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::order::Named;
+#[cfg(doc)]
+use super::Executor;
+use crate::order::Comes;
 use crate::transaction::Via;
-use crate::{Fingerprint, Identity, KeyError, Policy, Predecessor};
+use crate::{Fingerprint, Identity, KeyError, Policy, Predecessor, Stream};
 
 /// What makes a call the same as another, and how it is to be treated.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ pub struct Call {
     pub(super) message: Option<Arc<str>>,
     pub(super) issued: Option<Duration>,
     /// What it comes after.
-    pub(super) after: Option<Box<Named>>,
+    pub(super) comes: Option<Box<Comes>>,
     /// A store of its own.
     pub(crate) via: Option<Via>,
 }
@@ -30,7 +32,7 @@ impl Call {
             policy: Policy::new(),
             message: None,
             issued: None,
-            after: None,
+            comes: None,
             via: None,
         }
     }
@@ -81,7 +83,42 @@ impl Call {
     /// # });
     /// ```
     pub fn after(mut self, call: &(impl Predecessor + ?Sized)) -> Self {
-        self.after = call.named().map(Box::new);
+        self.comes = call.named().map(Comes::After).map(Box::new);
+        self
+    }
+
+    /// Runs as this number of a stream: once all smaller ones are over that the producer has
+    /// [registered](Executor::register) or that were delivered before; until then it is put off as a call is that comes
+    /// [`after`](Self::after) another. Two calls of one stream never run side by side. The last one said counts, this or
+    /// `after`.
+    ///
+    /// A smaller number that failed for good, is dead or is not seen is dealt with by
+    /// [`on_broken_order`](crate::Policy::on_broken_order), and one that comes when a larger one was let in by
+    /// [`on_late`](crate::Policy::on_late). Numbers need not be consecutive. Of numbers that nobody registers only those
+    /// wait for each other that have arrived: a gap is not seen.
+    ///
+    /// It needs a store that keeps order tables: the ability [`order`](crate::Abilities::order).
+    ///
+    /// ```
+    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let executor = Executor::new(MemoryStore::new());
+    /// // The producer, before it sends.
+    /// executor.register(&Identity::new(Scene::Mq, "points", "ann"), [1, 2]).await.unwrap();
+    ///
+    /// let points = async |number: u64| {
+    ///     let call = Call::new(Identity::new(Scene::Mq, "points", &("ann", number))).sequence("ann", number);
+    ///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    ///     Outcome::capture(executor.run(call, handler)).await.1
+    /// };
+    /// assert!(matches!(points(2).await, Some(Outcome::Waiting { .. })));
+    /// assert_eq!(points(1).await, Some(Outcome::Ran));
+    /// assert_eq!(points(2).await, Some(Outcome::Ran));
+    /// # });
+    /// ```
+    pub fn sequence(mut self, stream: &(impl Stream + ?Sized), number: u64) -> Self {
+        self.comes = Some(Box::new(Comes::InLine(stream.stream(), number)));
         self
     }
 

@@ -56,9 +56,8 @@ impl Executor {
             Box::pin(self.issued(&prepared, report)).await?;
             began = self.0.clock.now();
         }
-        if let Some(after) = &prepared.after {
-            Box::pin(self.in_turn(&prepared, after, report, true)).await?;
-            began = self.0.clock.now();
+        if prepared.comes.is_some() {
+            began = Box::pin(self.its_turn(&prepared, report, true)).await?;
         }
         // On guard before the claim is sent: a drop while the answer is under way takes it back.
         let guard = OnDrop::new(self, &prepared);

@@ -2,13 +2,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::line::InLine;
 use super::report::Report;
 use super::{Call, Executor};
 use crate::context::Frame;
+use crate::order::{Comes, Named};
 use crate::policy::Terms;
 use crate::transaction::OneRun;
 use crate::{
-    ClaimRequest, Fencing, Held, Identity, Key, KeyError, OnConsumed, OnStoreError, OwnerToken, Rejection, Scene, Store,
+    ClaimRequest, Fencing, Held, Identity, Key, KeyError, OnConsumed, OnStoreError, OwnerToken, PolicyError, Rejection,
+    Scene, Store,
 };
 
 /// A call made ready to be claimed.
@@ -20,10 +23,16 @@ pub(super) struct Prepared {
     pub(super) issued: bool,
     /// Inside another run: that one may finish while the executor drains, and so may this.
     pub(super) inside: bool,
-    /// The call it comes after.
-    pub(super) after: Option<Box<Key>>,
+    /// What it comes after.
+    pub(super) comes: Option<Box<After>>,
     /// A store of its own, whose steps are those of its transaction.
     pub(super) via: Option<Arc<dyn OneRun>>,
+}
+
+/// What a call comes after, by its key.
+pub(super) enum After {
+    Call(Key),
+    Line(InLine),
 }
 
 impl Prepared {
@@ -60,7 +69,7 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
-        let Call { identity, fingerprint, policy, message, issued, after, via } = call;
+        let Call { identity, fingerprint, policy, message, issued, comes, via } = call;
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
         // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.
@@ -69,10 +78,9 @@ impl Executor {
         if let Some(ttl) = issued {
             terms.of_token(ttl);
         }
-        let after = after.map(|named| named.key(&identity, &self.0.namespace)).transpose()?;
-        if let Some(after) = &after {
+        let comes = comes.map(|comes| self.comes(*comes, &identity, &key, frame)).transpose()?;
+        if comes.is_some() {
             terms.on_store_error = OnStoreError::Fail;
-            in_its_turn(after, &key, frame)?;
         }
         let via = via.map(|via| via.under(&mut terms)).transpose()?;
         if let Some(scope) = frame.runs(&key) {
@@ -94,14 +102,25 @@ impl Executor {
             // Its issue is on record as an attempt.
             request.max_attempts = request.max_attempts.saturating_add(1);
         }
-        Ok(Box::new(Prepared {
-            request,
-            terms,
-            message,
-            issued: issued.is_some(),
-            inside,
-            after: after.map(Box::new),
-            via,
+        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, comes, via }))
+    }
+}
+
+impl Executor {
+    fn comes(&self, comes: Comes, own: &Identity, key: &Key, frame: &Frame) -> Result<Box<After>, Rejection> {
+        let of = |named: Named, what| named.key(own, &self.0.namespace, what);
+        Ok(Box::new(match comes {
+            Comes::After(named) => {
+                let after = of(named, "after")?;
+                in_its_turn(&after, key, frame)?;
+                After::Call(after)
+            }
+            Comes::InLine(stream, number) => {
+                if self.0.store.abilities().order.is_none() {
+                    return Err(PolicyError::no_order(&self.0.store).into());
+                }
+                After::Line(InLine::new(&of(stream, "sequence")?, number))
+            }
         }))
     }
 }

@@ -48,6 +48,9 @@ impl Attempt<'_> {
             Judged::Done(value, kept) => {
                 match self.flip(report, kept.clone(), told).await {
                     Ok(()) => {
+                        if self.comes_in_line() {
+                            Box::pin(self.over_in_line(report)).await;
+                        }
                         flipped = kept;
                         (P::value(value), Outcome::Ran)
                     }

@@ -7,7 +7,7 @@
 //! - killed after it: the next one finds it;
 //! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
 //! - killed while a call is buried: its key is free once the lease ends, and the next delivery looks and buries again.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -15,7 +15,7 @@ use super::Executor;
 use super::cancel::OnDrop;
 use super::claim::Turned;
 use super::drain::Phase;
-use super::prepare::Prepared;
+use super::prepare::{After, Prepared};
 use super::report::Report;
 use super::settle::release;
 use crate::backoff::delay;
@@ -34,15 +34,24 @@ struct Seen {
 }
 
 impl Executor {
-    /// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
-    /// where the policy says so.
-    pub(super) async fn in_turn(
+    /// Ends well once it is the call's turn. From that moment on its lease counts.
+    pub(super) async fn its_turn(
         &self,
         prepared: &Prepared,
-        after: &Key,
         report: &Report<'_>,
         waits: bool,
-    ) -> Result<(), Turned> {
+    ) -> Result<Instant, Turned> {
+        match prepared.comes.as_deref() {
+            Some(After::Call(after)) => self.in_turn(prepared, after, report, waits).await?,
+            Some(After::Line(line)) => return self.in_line(prepared, line, report, waits).await,
+            None => {}
+        }
+        Ok(self.0.clock.now())
+    }
+
+    /// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
+    /// where the policy says so.
+    async fn in_turn(&self, prepared: &Prepared, after: &Key, report: &Report<'_>, waits: bool) -> Result<(), Turned> {
         let most = match prepared.terms.on_in_flight {
             OnInFlight::Wait(most) if waits => most,
             _ => Duration::ZERO,
@@ -119,7 +128,7 @@ impl Executor {
     }
 
     /// A record with the store's own time, as far as it tells.
-    async fn seen(&self, prepared: &Prepared, key: &Key) -> Result<(Option<Record>, Micros), StoreError> {
+    pub(super) async fn seen(&self, prepared: &Prepared, key: &Key) -> Result<(Option<Record>, Micros), StoreError> {
         let asked = async {
             match self.0.store.abilities().inspect {
                 Some(inspect) => match inspect.inspect(key).await? {
@@ -161,7 +170,7 @@ impl Executor {
 
     /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
     /// transaction of a run that never begins could only be rolled back, and the record with it.
-    async fn halt(&self, prepared: &Prepared, why: BrokenOrder) -> Result<Turned, StoreError> {
+    pub(super) async fn halt(&self, prepared: &Prepared, why: BrokenOrder) -> Result<Turned, StoreError> {
         let patience = prepared.terms.lease / 3;
         let mut guard = OnDrop::new(self, prepared).past_transaction();
         let grant = match self.in_time(patience, self.0.store.claim(&prepared.request)).await? {
@@ -186,7 +195,7 @@ impl Executor {
     }
 
     /// Grows with each time the call is put off, and is no later than the end of its patience.
-    fn look_again_in(&self, prepared: &Prepared, waited: Duration) -> Duration {
+    pub(super) fn look_again_in(&self, prepared: &Prepared, waited: Duration) -> Duration {
         let (terms, key) = (&prepared.terms, &prepared.request.key);
         let remembered = terms.in_flight_delay_max.saturating_mul(4);
         let times = self.0.deferrals.count(key, remembered, self.0.clock.now());

@@ -31,9 +31,9 @@ pub enum Named {
 
 impl Named {
     /// Its key, for a call of this identity.
-    pub(crate) fn key(self, own: &Identity, namespace: &str) -> Result<Key, KeyError> {
+    pub(crate) fn key(self, own: &Identity, namespace: &str, what: &'static str) -> Result<Key, KeyError> {
         match self {
-            Self::Parts(parts) => own.sibling(parts).described("after").key(namespace),
+            Self::Parts(parts) => own.sibling(parts).described(what).key(namespace),
             Self::Identity(identity) => identity.key(namespace),
             Self::Key(key) => Ok(key),
         }

@@ -15,6 +15,15 @@ impl PolicyError {
         Self::new("the namespace is empty: name the service, so that its keys stay apart from others'".to_owned())
     }
 
+    pub(crate) fn no_order(store: &dyn std::fmt::Debug) -> Self {
+        let name = format!("{store:?}");
+        let name = name.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned();
+        Self::new(format!(
+            "a sequence needs a store that keeps order tables, and this one ({name}) does not: use one that reports the \
+             ability `order`, or say `after = …`, the key of the one before"
+        ))
+    }
+
     fn new(text: String) -> Self {
         Self { text }
     }

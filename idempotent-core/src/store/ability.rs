@@ -2,6 +2,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,6 +30,8 @@ pub struct Abilities<'a> {
     pub inspect: Option<&'a dyn Inspect>,
     /// Keeps the steps of runs.
     pub journal: Option<&'a dyn Journal>,
+    /// Keeps the order tables of streams.
+    pub order: Option<&'a dyn Order>,
     /// Begins transactions that runs are claimed and completed in.
     pub transact: Option<&'a dyn Transact>,
 }
@@ -93,6 +96,13 @@ impl<'a> Abilities<'a> {
     #[must_use]
     pub fn with_journal(mut self, journal: &'a dyn Journal) -> Self {
         self.journal = Some(journal);
+        self
+    }
+
+    /// Adds [`Order`].
+    #[must_use]
+    pub fn with_order(mut self, order: &'a dyn Order) -> Self {
+        self.order = Some(order);
         self
     }
 }
@@ -259,4 +269,46 @@ pub trait Journal: fmt::Debug + Send + Sync {
     /// # Cancellation
     /// As [`Store::complete`](super::Store::complete).
     async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError>;
+}
+
+/// Keeps the order table of each stream: [`Call::sequence`](crate::Call::sequence).
+///
+/// A table is one value to the store: bytes that the executor reads, changes and puts back, if nobody else has meanwhile.
+/// What stands in them is the executor's. They lie beside the records, under keys that no identity can name, and a listing
+/// does not show them.
+///
+/// # Laws
+/// `a_stream_nobody_spoke_of_has_no_line`, `a_line_is_put_back_only_by_who_saw_it_as_it_is`,
+/// `a_line_of_any_bytes_comes_back_as_it_was`, `lines_of_two_streams_are_kept_apart`, `a_line_is_no_record`,
+/// `a_line_outlives_a_purge_until_its_time_is_over`, `of_racing_changes_of_one_line_none_is_lost`.
+#[async_trait]
+pub trait Order: fmt::Debug + Send + Sync {
+    /// The stream's line, and the store's time at which it was read.
+    ///
+    /// # Errors
+    /// As [`Store::peek`](super::Store::peek).
+    ///
+    /// # Cancellation
+    /// Reads only: nothing is left behind.
+    async fn line(&self, stream: &Key) -> Result<Lined, StoreError>;
+
+    /// Puts `next` in the place of `seen`, if that is still what is there: one atomic step. `None` is no line. Says
+    /// whether it did. It is to be kept for `keep` from now on at the least ([`Policy::FOREVER`](crate::Policy::FOREVER):
+    /// for ever), and may go then.
+    ///
+    /// # Errors
+    /// As [`Store::complete`](super::Store::complete).
+    ///
+    /// # Cancellation
+    /// It is put back or not.
+    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError>;
+}
+
+/// An answer of [`Order::line`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lined {
+    /// The line, if there is one.
+    pub line: Option<Arc<[u8]>>,
+    /// The store's time.
+    pub now: Micros,
 }

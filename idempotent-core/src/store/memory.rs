@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::shard::Shard;
-use super::{Abilities, Admin, Inspect, Inspected, Journal, Purge, Store, Watch, Watching};
+use super::{Abilities, Admin, Inspect, Inspected, Journal, Lined, Order, Purge, Store, Watch, Watching};
 use crate::protocol::{self, Write};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
@@ -26,7 +26,7 @@ use crate::{
 /// that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few at a
 /// time with every step, without a scan; [`Purge`] removes the rest.
 ///
-/// Abilities: watch, purge, admin, inspect, journal.
+/// Abilities: watch, purge, admin, inspect, journal, order.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -195,6 +195,7 @@ impl MemoryStore {
                 break;
             }
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.forget_lines(self.0.clock.wall());
             let gone = self.expire(&mut shard, self.0.clock.wall(), at_most, usize::MAX);
             (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));
         }
@@ -231,7 +232,13 @@ impl Store for MemoryStore {
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_watch(self).with_purge(self).with_admin(self).with_inspect(self).with_journal(self)
+        Abilities::none()
+            .with_watch(self)
+            .with_purge(self)
+            .with_admin(self)
+            .with_inspect(self)
+            .with_journal(self)
+            .with_order(self)
     }
 }
 
@@ -275,5 +282,24 @@ impl Journal for MemoryStore {
     async fn note(&self, held: &Held, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
         let noted = self.held(held, |shard, begun| shard.note(held.key.hash(), begun, step));
         Ok(noted.map_or_else(|now| Settled::Lost { now }, |()| Settled::Done))
+    }
+}
+
+#[async_trait]
+impl Order for MemoryStore {
+    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+        let shard = self.shard(stream.hash());
+        let now = self.0.clock.wall();
+        Ok(Lined { line: shard.line(stream.hash(), now).cloned(), now })
+    }
+
+    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+        let mut shard = self.shard(stream.hash());
+        let now = self.0.clock.wall();
+        let is_as_seen = shard.line(stream.hash(), now).map(|line| &**line) == seen;
+        if is_as_seen {
+            shard.redraw(stream.hash(), next, now + keep);
+        }
+        Ok(is_as_seen)
     }
 }

@@ -6,7 +6,7 @@ use syn::{Expr, ExprLit, Lit, Result};
 use super::at;
 use crate::item::Function;
 use crate::names::arguments;
-use crate::normalise::{By, Knob, Plan, Scene, Setting};
+use crate::normalise::{By, Knob, Plan, Scene, Setting, Stands};
 use crate::text::tidy;
 
 /// The call, and its executor. Both values are owned before the body runs, so the body may move the arguments.
@@ -46,7 +46,7 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         _ => quote_spanned!(site=> &#private::said(&__idempotent_said)),
     };
     let described = plan.key.as_ref().map_or_else(|| "the arguments".into(), |key| tidy(key.to_token_stream()));
-    let after = plan.after.iter().map(borrowed);
+    let stands = plan.stands.as_ref().map(stands);
     let prefix = plan.prefix.iter();
     let tenant = plan.tenant.iter().map(borrowed);
     let fingerprint = plan.fingerprint.iter().map(|value| fingerprint(value, private));
@@ -65,7 +65,7 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         #(.fingerprint(#fingerprint))*
         #(#told)*
         #(.issued(#issued))*
-        #(.after(#after))*
+        #stands
         #(.message(#message))*
         .policy(#policy)
     );
@@ -94,6 +94,20 @@ fn said(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Optio
             quote_spanned!(Span::mixed_site()=> #private::arguments([#(#arguments),*]))
         }
     }))
+}
+
+fn stands(stands: &Stands) -> TokenStream {
+    let site = Span::mixed_site();
+    match stands {
+        Stands::After(after) => {
+            let after = borrowed(after);
+            quote_spanned!(site=> .after(#after))
+        }
+        Stands::InLine(stream, number) => {
+            let stream = borrowed(stream);
+            quote_spanned!(site=> .sequence(#stream, #number))
+        }
+    }
 }
 
 /// How long a token is good for.

@@ -1,7 +1,7 @@
-//! `after = …`, and what becomes of a call whose predecessor will not be consumed.
+//! `after = …`, `sequence = (stream, number)`, and what becomes of a call whose predecessor will not be consumed.
 use syn::{Error, Expr, ExprCall, Result};
 
-use super::{By, Setting, longest, not_empty, word};
+use super::{By, Setting, Stands, longest, not_empty, word};
 use crate::parse::Args;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
@@ -13,28 +13,90 @@ const CHOICES: [(&str, &str, &str); 3] = [
     ("halt", "Halt", "after which a predecessor that was never seen counts as lost"),
 ];
 
-pub(super) fn check(args: &Args, by: &By) -> Result<()> {
-    let Some(after) = &args.after else {
-        return match &args.on_broken_order {
-            Some(value) => Err(Error::new_spanned(
-                value,
-                "`on_broken_order` is about the call this one comes after: say which, `after = …`, or leave it out",
-            )),
-            None => Ok(()),
-        };
+pub(super) fn check(args: &Args, by: &By) -> Result<Option<Stands>> {
+    let stands = match (&args.after, &args.sequence) {
+        (Some(_), Some(sequence)) => {
+            let text = "`after` and `sequence` both say what this call comes after: leave one of them out";
+            return Err(Error::new_spanned(sequence, text));
+        }
+        (Some(after), None) => {
+            not_empty("after", after)?;
+            Stands::After(after.clone())
+        }
+        (None, Some(sequence)) => in_line(sequence)?,
+        (None, None) => return alone(args),
     };
-    not_empty("after", after)?;
+    if let (Stands::After(_), Some(late)) = (&stands, &args.on_late) {
+        let text = "`on_late` is about the numbers of a `sequence = (stream, number)`, and there is none: leave it out";
+        return Err(Error::new_spanned(late, text));
+    }
+    let (name, expr) = stands.said();
     if !matches!(by, By::Key) {
-        let text = "`after` names a call by its key, and the calls of `by = token` and `by = param` have none that another \
-                    one could know: give them a `key`, or leave `after` out";
-        return Err(Error::new_spanned(after, text));
+        let text = match stands {
+            Stands::After(_) => {
+                "`after` names a call by its key, and the calls of `by = token` and `by = param` have none that another \
+                 one could know: give them a `key`, or leave `after` out"
+            }
+            Stands::InLine(..) => {
+                "the calls of `by = token` and `by = param` are made by clients that number nothing: give them a `key`, or \
+                 leave `sequence` out"
+            }
+        };
+        return Err(Error::new_spanned(expr, text));
     }
     match args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected") {
         Some(unprotected) => Err(Error::new_spanned(
             unprotected,
-            "without the store nobody knows whose turn it is: leave `on_store_error` out, or `after`",
+            format!("without the store nobody knows whose turn it is: leave `on_store_error` out, or `{name}`"),
         )),
-        None => Ok(()),
+        None => Ok(Some(stands)),
+    }
+}
+
+/// What is said of a place in an order that the call does not have.
+fn alone(args: &Args) -> Result<Option<Stands>> {
+    let about = [
+        (
+            &args.on_broken_order,
+            "`on_broken_order` is about the call this one comes after: say which, `after = …`, or leave it out",
+        ),
+        (
+            &args.on_late,
+            "`on_late` is about the numbers of a stream: say which, `sequence = (stream, number)`, or leave it out",
+        ),
+    ];
+    match about.into_iter().find_map(|(value, text)| Some((value.as_ref()?, text))) {
+        Some((value, text)) => Err(Error::new_spanned(value, text)),
+        None => Ok(None),
+    }
+}
+
+fn in_line(sequence: &Expr) -> Result<Stands> {
+    let form = "`sequence` is a stream and a number in it: `sequence = (user, number)`";
+    let Expr::Tuple(pair) = sequence else { return Err(Error::new_spanned(sequence, form)) };
+    let (Some(stream), Some(number), 2) = (pair.elems.first(), pair.elems.last(), pair.elems.len()) else {
+        let text = format!("{form}; a stream of several parts is a tuple of its own: `((user, account), number)`");
+        return Err(Error::new_spanned(sequence, text));
+    };
+    not_empty("sequence", stream)?;
+    match number {
+        Expr::Lit(literal) => {
+            let text =
+                "all calls would have this number: take it from the message, `sequence = (user, message.number)`";
+            Err(Error::new_spanned(literal, text))
+        }
+        _ => Ok(Stands::InLine(stream.clone(), number.clone())),
+    }
+}
+
+pub(super) fn on_late(value: &Expr) -> Result<Setting> {
+    match word(value).map(ToString::to_string).as_deref() {
+        Some("run") => Ok(Setting::Word("OnLate", "Run")),
+        Some("refuse") => Ok(Setting::Word("OnLate", "Refuse")),
+        given => {
+            let meant = did_you_mean(given.unwrap_or_default(), ["run", "refuse"]);
+            Err(Error::new_spanned(value, format!("`on_late` is {}{meant}", any_of(&["run", "refuse"]))))
+        }
     }
 }
 

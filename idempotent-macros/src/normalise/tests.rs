@@ -105,7 +105,23 @@ fn what_a_call_comes_after_and_what_if_that_is_broken() {
         ("key = a, after = b, on_broken_order = halt(\"1h\")", "on_broken_order=Halt(3600000)"),
     ] {
         let plan = plan(source).unwrap();
-        assert!(plan.after.is_some());
+        assert!(matches!(plan.stands, Some(Stands::After(_))));
+        assert_eq!(knobs(&plan), want, "{source}");
+    }
+}
+
+#[test]
+fn s0_27_a_sequence_is_a_stream_and_a_number_and_says_what_becomes_of_late_ones() {
+    for (source, want) in [
+        ("key = a, sequence = (b, c)", ""),
+        ("key = a, sequence = ((b, c), d.number), on_late = refuse", "on_late=OnLate::Refuse"),
+        (
+            "key = a, sequence = (b, c), on_broken_order = skip(\"1s\"), on_late = run",
+            "on_broken_order=Skip(1000) on_late=OnLate::Run",
+        ),
+    ] {
+        let plan = plan(source).unwrap();
+        assert!(matches!(plan.stands, Some(Stands::InLine(..))));
         assert_eq!(knobs(&plan), want, "{source}");
     }
 }

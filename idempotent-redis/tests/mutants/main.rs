@@ -27,7 +27,7 @@ use idempotent_testkit::servers::RedisServer;
 use self::damage::Values;
 use self::lua::{Edit, edits};
 
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("claim", include_str!("../../src/scripts/claim.lua")),
     ("complete", include_str!("../../src/scripts/complete.lua")),
     ("renew", include_str!("../../src/scripts/renew.lua")),
@@ -36,6 +36,7 @@ const SCRIPTS: [(&str, &str); 8] = [
     ("purge", include_str!("../../src/scripts/purge.lua")),
     ("note", include_str!("../../src/scripts/note.lua")),
     ("steps", include_str!("../../src/scripts/steps.lua")),
+    ("redraw", include_str!("../../src/scripts/redraw.lua")),
 ];
 
 /// A script with one guard less.

@@ -49,6 +49,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
  PRIMARY KEY (id, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
     },
+    Migration {
+        name: "order tables of streams",
+        sql: "CREATE TABLE IF NOT EXISTS {lines} (
+ id binary(16) NOT NULL PRIMARY KEY,
+ line mediumblob NOT NULL,
+ until_at bigint NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    },
 ];
 
 /// The named lock of migrations, one for the whole server.

@@ -13,7 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::options::{MySqlStoreBuilder, parse};
 use super::server::{ISOLATION, Server};
 use super::{MySqlStore, inbox, sql};
-use crate::plan::{Lately, Link, Place, Plan, Pool, Prepare, Target, When, connect};
+use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Target, Text, When, connect};
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
@@ -58,6 +58,7 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
     let maker = sql::Maker::new(table.quoted(), settings.clock.is_some(), server.returning, own);
     let texts = maker.texts();
     let steps = super::steps::steps(&maker, &table);
+    let lines = Lines::new(&maker.lines(&table), Text::marks, |sql| maker.writing(sql));
     let inside = inbox::inside(&maker.in_a_transaction());
     let link = Link { pool, transactions, place, patience: settings.patience };
     Ok(MySqlStore(Arc::new(Plan {
@@ -65,6 +66,7 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
         texts,
         inside,
         steps,
+        lines,
         link,
         lately: Lately::new(),
         clock: settings.clock,

@@ -9,8 +9,10 @@
 //! statement that has begun.
 //!
 //! Assignments are run one after the other, and see what those before them wrote.
+use crate::lines::{self, LinesSql};
 use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::row::{COLUMNS, VERSION};
+use crate::table::Table;
 
 /// The same in all of a statement, whatever the session's time zone.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
@@ -65,6 +67,12 @@ impl Maker {
 
     pub(super) fn now(&self, place: usize) -> String {
         if self.bound_clock { format!("CAST(${place} AS SIGNED)") } else { NOW.into() }
+    }
+
+    /// The statements about the order tables of streams.
+    pub(super) fn lines(&self, table: &Table) -> LinesSql {
+        let now = |place| self.now(place);
+        LinesSql::new(table, &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
     }
 
     /// Behind `SET STATEMENT … FOR`, where that is needed.

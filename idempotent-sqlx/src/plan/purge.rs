@@ -15,7 +15,7 @@ pub(crate) struct Step {
 
 impl<D: Dialect> Plan<D> {
     /// Each call starts at the smallest id. What somebody has in hand is passed over. Steps of as many records that are
-    /// gone go, too, and are not counted.
+    /// gone go, too, and as many streams that nothing was heard of; they are not counted.
     pub(crate) async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {
@@ -30,6 +30,7 @@ impl<D: Dialect> Plan<D> {
             after = next;
         }
         self.purge_steps(at_most).await?;
+        self.purge_lines(at_most).await?;
         Ok(removed)
     }
 }

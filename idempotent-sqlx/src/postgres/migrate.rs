@@ -46,6 +46,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
  PRIMARY KEY (id, name)
 )",
     },
+    Migration {
+        name: "order tables of streams",
+        sql: "CREATE TABLE IF NOT EXISTS {lines} (
+ id bytea NOT NULL PRIMARY KEY,
+ line bytea NOT NULL,
+ until_at bigint NOT NULL
+) WITH (fillfactor=80)",
+    },
 ];
 
 /// The advisory lock of migrations: "idempote" as a number.

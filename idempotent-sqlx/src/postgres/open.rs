@@ -14,7 +14,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::options::{Listening, parse};
 use super::sql::{Maker, Words};
 use super::{PostgresStore, inbox, sql};
-use crate::plan::{Lately, Link, Place, Plan, Pool, Settings, Steps, Target, When, connect};
+use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
 use crate::table::Table;
 
 /// One that waits for another's migration.
@@ -48,6 +48,8 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
     let maker = Maker::new(table.quoted(), &words, builder.clock.is_some());
     let (texts, more) = sql::texts(&maker);
     let steps = Steps::numbered(sql::of_steps(&table, builder.clock.is_some()));
+    let lines =
+        Lines::new(&sql::of_lines(&table, builder.clock.is_some()), |sql| Text::numbered(sql.into()), str::to_owned);
     let link = Link { pool, transactions, place, patience: builder.patience };
     let ears = listening.0.then(|| Ears::new(options, words, builder.patience));
     let inside = inbox::inside(&maker, &texts);
@@ -57,6 +59,7 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
         texts,
         inside,
         steps,
+        lines,
         link,
         lately: Lately::new(),
         clock: builder.clock,

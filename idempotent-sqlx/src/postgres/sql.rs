@@ -8,6 +8,7 @@
 //! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the
 //! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
 //! A clock that was read when the statement began could be overtaken by another's claim and deletion.
+use crate::lines::{self, LinesSql};
 use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::row::{COLUMNS, VERSION};
 use crate::steps::{Dialect, StepsSql};
@@ -84,6 +85,15 @@ pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
             lock: "FOR SHARE OF r",
             try_lock: Some("pg_try_advisory_xact_lock($8)"),
         },
+    )
+}
+
+/// The statements about the order tables of streams.
+pub(super) fn of_lines(table: &Table, bound_clock: bool) -> LinesSql {
+    let now = |place| now(place, bound_clock);
+    LinesSql::new(
+        table,
+        &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT", " ON CONFLICT DO NOTHING") },
     )
 }
 

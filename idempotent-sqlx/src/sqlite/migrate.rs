@@ -46,6 +46,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
  PRIMARY KEY (id, name)
 ) STRICT, WITHOUT ROWID",
     },
+    Migration {
+        name: "order tables of streams",
+        sql: "CREATE TABLE IF NOT EXISTS {lines} (
+ id BLOB NOT NULL PRIMARY KEY,
+ line BLOB NOT NULL,
+ until_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID",
+    },
 ];
 
 /// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second

@@ -49,9 +49,11 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     let transactions = Transactions { options, patience: writer.patience(), pool: OnceLock::new() };
     let sql = Sql::new(&table, builder.clock.is_some());
     let steps = Sql::of_steps(&table, builder.clock.is_some());
+    let lines = Sql::of_lines(&table, builder.clock.is_some()).into();
     Ok(SqliteStore(Arc::new(Inner {
         sql,
         steps,
+        lines,
         place,
         writer,
         readers,

@@ -16,7 +16,8 @@ const STEP: i64 = 100;
 #[async_trait]
 impl Purge for SqliteStore {
     /// Each call starts at the smallest id. A record is kept for 2 ms past its time. Steps of
-    /// as many records that are gone go too, and are not counted.
+    /// as many records that are gone, and as many streams that nothing was heard of for as long as they are kept, go too, and
+    /// are not counted.
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {
@@ -38,6 +39,7 @@ impl Purge for SqliteStore {
             after = last;
         }
         self.purge_steps(at_most).await?;
+        self.purge_lines(at_most).await?;
         Ok(removed)
     }
 }

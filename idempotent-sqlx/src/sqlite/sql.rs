@@ -9,6 +9,7 @@ use idempotent_core::Record;
 use idempotent_core::protocol::{CRASHED, PARKED};
 
 use super::sight::Sight;
+use crate::lines::{self, LinesSql};
 use crate::row::{COLUMNS, FENCING_END, VERSION};
 use crate::steps::{Dialect, StepsSql};
 use crate::table::Table;
@@ -66,6 +67,13 @@ impl Sql {
         let now = |place| maker.now(place);
         // SQLite lets one write at a time.
         StepsSql::new(table, &Dialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
+    }
+
+    /// Those about the order tables of streams.
+    pub(super) fn of_lines(table: &Table, bound_clock: bool) -> LinesSql {
+        let maker = Maker { table: table.quoted(), bound_clock };
+        let now = |place| maker.now(place);
+        LinesSql::new(table, &lines::Dialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
     }
 
     /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.

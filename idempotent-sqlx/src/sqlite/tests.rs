@@ -70,26 +70,26 @@ async fn n82_a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated()
     let broken = Migration { name: "later", sql: "ALTER TABLE {table} ADD COLUMN later INTEGER; SELECT nonsense" };
     let mut turn = store.0.writer.turn().await.unwrap();
     let connection = turn.connection().unwrap();
-    let steps = [MIGRATIONS[0], MIGRATIONS[1], broken];
+    let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], broken];
     let error = migrate(connection, &table, &store.0.place, true, &steps).await.unwrap_err();
     assert!(error.to_string().contains("layout"), "{error}");
     let columns = "SELECT count(*) FROM pragma_table_info('idempotent_record')";
     let versions = "SELECT max(version) FROM idempotent_record_migrations";
     let number = |row: SqliteRow| row.get::<i64, _>(0);
     assert_eq!(number(sqlx::query(columns).fetch_one(&mut *connection).await.unwrap()), 16);
-    assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 2);
+    assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 3);
 
-    let steps = [MIGRATIONS[0], MIGRATIONS[1], Migration { name: "later", sql: ADDED }];
+    let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], Migration { name: "later", sql: ADDED }];
     let error = migrate(connection, &table, &store.0.place, false, &steps).await.unwrap_err();
-    assert!(error.to_string().contains("schema version 2, needed is 3"), "{error}");
+    assert!(error.to_string().contains("schema version 3, needed is 4"), "{error}");
     for _ in 0..2 {
         migrate(connection, &table, &store.0.place, true, &steps).await.unwrap();
         assert_eq!(number(sqlx::query(columns).fetch_one(&mut *connection).await.unwrap()), 17);
-        assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 3);
+        assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 4);
     }
     // The version before refuses what the one after made.
     let error = migrate(connection, &table, &store.0.place, true, MIGRATIONS).await.unwrap_err();
-    assert!(error.to_string().contains("schema version 3, supported is 2"), "{error}");
+    assert!(error.to_string().contains("schema version 4, supported is 3"), "{error}");
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))), "no transaction was left open");
 }

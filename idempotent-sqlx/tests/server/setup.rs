@@ -42,11 +42,11 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
 async fn n79_n80_another_version_of_the_schema_is_told_with_both_numbers() {
     let place = Place::new();
     place.open().await;
-    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (3, {})", place.table, place::BYTE));
-    refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 3", "supported is 2"]);
+    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, place::BYTE));
+    refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
     sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 2", "idempotent migrate"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "idempotent migrate"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
 }

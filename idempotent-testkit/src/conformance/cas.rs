@@ -94,7 +94,7 @@ fn hold_cas_named<B, Form: ?Sized>(
 /// conformance!(
 ///     the_shelf_keeps_the_laws,
 ///     store(),
-///     without: [second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal]
+///     without: [second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal, order]
 /// );
 /// // or: cas_conformance!(the_table_swaps_as_it_should, async { Table::connect().await });
 /// # idempotent_testkit::conformance::hold_cas(

@@ -148,6 +148,16 @@ macro_rules! __laws {
                 steps_of_two_keys_are_kept_apart;
             Many journal [journal]:
                 of_a_late_note_and_a_takeover_nothing_noted_is_missed;
+            One order [order]:
+                a_stream_nobody_spoke_of_has_no_line
+                a_line_is_put_back_only_by_who_saw_it_as_it_is
+                a_line_of_any_bytes_comes_back_as_it_was
+                lines_of_two_streams_are_kept_apart
+                a_line_is_no_record;
+            One order [order purge]:
+                a_line_outlives_a_purge_until_its_time_is_over;
+            Many order [order]:
+                of_racing_changes_of_one_line_none_is_lost;
             One abilities [browse]:
                 browsing_lists_each_live_key_once;
             One abilities [purge]:

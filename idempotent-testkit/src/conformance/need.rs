@@ -58,6 +58,8 @@ needs! {
     Admin admin "implement `Admin` and report it in `abilities`",
     /// [`Journal`](idempotent_core::Journal).
     Journal journal "implement `Journal` and report it in `abilities`",
+    /// [`Order`](idempotent_core::Order).
+    Order order "implement `Order` and report it in `abilities`",
 }
 
 impl fmt::Display for Need {
@@ -113,6 +115,9 @@ macro_rules! __law_test {
     };
     (@among journal [journal $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @left "not shown: without journal" $($law)+ }
+    };
+    (@among order [order $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without order" $($law)+ }
     };
     (@among $need:ident [$other:ident $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @among $need [$($rest)*] $($law)+ }
@@ -183,12 +188,15 @@ macro_rules! __need {
     (journal) => {
         $crate::conformance::Need::Journal
     };
+    (order) => {
+        $crate::conformance::Need::Order
+    };
     ($other:ident) => {
         compile_error!(concat!(
             "`",
             stringify!($other),
             "` is nothing a law needs; known are clock, second, clients, losing, planting, \
-             foreign, batch, watch, browse, purge, admin, journal"
+             foreign, batch, watch, browse, purge, admin, journal, order"
         ))
     };
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Journal, Key, OnExpiry, OwnerToken,
-    Purge, Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Journal, Key, OnExpiry, Order,
+    OwnerToken, Purge, Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
 };
 
 use super::damage::{Damage, Plant};
@@ -130,6 +130,7 @@ impl Subject {
             Need::Purge => abilities.purge.is_some(),
             Need::Admin => abilities.admin.is_some(),
             Need::Journal => abilities.journal.is_some(),
+            Need::Order => abilities.order.is_some(),
         }
     }
 
@@ -185,6 +186,10 @@ impl Subject {
 
     pub(crate) fn journal(&self) -> &dyn Journal {
         self.needed(Need::Journal, self.store.abilities().journal)
+    }
+
+    pub(crate) fn order(&self) -> &dyn Order {
+        self.needed(Need::Order, self.store.abilities().order)
     }
 
     /// The same records over the second connection.

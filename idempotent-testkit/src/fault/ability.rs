@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Browse, Fencing, Held, Inspect, Inspected, Journal, Journaled, Key, Page, Purge, Settled,
-    StepRecord, StoreError, StoreErrorKind, Watch, Watching,
+    Abilities, Admin, Browse, Fencing, Held, Inspect, Inspected, Journal, Journaled, Key, Lined, Order, Page, Purge,
+    Settled, StepRecord, StoreError, StoreErrorKind, Watch, Watching,
 };
 
 use super::{Answer, FaultStore, Verb};
@@ -32,6 +32,9 @@ impl FaultStore {
         }
         if inner.journal.is_some() {
             abilities = abilities.with_journal(self);
+        }
+        if inner.order.is_some() {
+            abilities = abilities.with_order(self);
         }
         abilities
     }
@@ -120,5 +123,24 @@ impl Journal for FaultStore {
             journal.note(held, step, keep).await
         };
         self.call(Verb::Note, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
+    }
+}
+
+#[async_trait]
+impl Order for FaultStore {
+    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+        let call = async {
+            let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
+            order.line(stream).await
+        };
+        self.call(Verb::Line, Some(stream), None, call, |lined| Answer::Count(lined.line.is_some().into())).await
+    }
+
+    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+        let call = async {
+            let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
+            order.redraw(stream, seen, next, keep).await
+        };
+        self.call(Verb::Redraw, Some(stream), None, call, |done| Answer::Count((*done).into())).await
     }
 }

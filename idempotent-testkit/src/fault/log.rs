@@ -41,7 +41,7 @@ pub enum Answer {
     Settled(Settled),
     /// To a peek.
     Peeked(Option<Record>),
-    /// To a purge, a browse or a look at steps: how many.
+    /// To a purge, a browse or a look at steps: how many. To a look at a line or a change of one: whether.
     Count(usize),
     /// An error, of the store or injected.
     Error(StoreErrorKind),

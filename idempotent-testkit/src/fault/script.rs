@@ -31,6 +31,10 @@ pub enum Verb {
     Steps,
     /// [`Journal::note`](idempotent_core::Journal::note)
     Note,
+    /// [`Order::line`](idempotent_core::Order::line)
+    Line,
+    /// [`Order::redraw`](idempotent_core::Order::redraw)
+    Redraw,
 }
 
 impl Verb {

@@ -95,6 +95,9 @@ impl Purge for Mutant {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let now = self.now();
         let at_most = if self.has(Bug::PurgeWithoutBound) { usize::MAX } else { at_most };
+        if self.has(Bug::PurgeTakesLines) {
+            lock(&self.shared.lines).clear();
+        }
         let mut rows = self.rows();
         let taken = |record: &Record| match record.state {
             _ if self.has(Bug::PurgeForgetsNumber) => record.expires_at <= now,

@@ -222,4 +222,20 @@ bugs! {
     StepsOutliveTheRecord,
     /// Steps of all keys lie together.
     StepsOfAllKeys,
+
+    // Order tables.
+    /// A line is put back whatever was seen.
+    LineWithoutCompare,
+    /// A line is compared, others are let in, and it is put back without comparing.
+    LineComparedFirst,
+    /// A stream that nobody spoke of has an empty line.
+    LineOfNothing,
+    /// Lines of all streams lie together.
+    LinesOfAllStreams,
+    /// A line ends at its first zero.
+    LineCutAtZero,
+    /// A line lies where the record of its key would.
+    LineInThePlaceOfARecord,
+    /// A purge takes lines, whatever is left of their time.
+    PurgeTakesLines,
 }

@@ -137,6 +137,13 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
         Bug::StepsEndWithTheGrant => &["steps_outlive_release_and_takeover"],
         Bug::StepsOutliveTheRecord => &["a_record_that_begins_anew_has_no_steps"],
         Bug::StepsOfAllKeys => &["steps_of_two_keys_are_kept_apart"],
+        Bug::LineWithoutCompare => &["a_line_is_put_back_only_by_who_saw_it_as_it_is"],
+        Bug::LineComparedFirst => &["of_racing_changes_of_one_line_none_is_lost"],
+        Bug::LineOfNothing => &["a_stream_nobody_spoke_of_has_no_line"],
+        Bug::LinesOfAllStreams => &["lines_of_two_streams_are_kept_apart"],
+        Bug::LineCutAtZero => &["a_line_of_any_bytes_comes_back_as_it_was"],
+        Bug::LineInThePlaceOfARecord => &["a_line_is_no_record"],
+        Bug::PurgeTakesLines => &["a_line_outlives_a_purge_until_its_time_is_over"],
         other => panic!("{other:?} is new: which laws are about it?"),
     }
 }

@@ -114,6 +114,13 @@ const UNSEEN: &[(Bug, &str)] = &[
     (Bug::StepsEndWithTheGrant, "no handler of a world has steps"),
     (Bug::StepsOutliveTheRecord, "no handler of a world has steps"),
     (Bug::StepsOfAllKeys, "no handler of a world has steps"),
+    (Bug::LineWithoutCompare, "no call of a world stands in a stream"),
+    (Bug::LineComparedFirst, "no call of a world stands in a stream"),
+    (Bug::LineOfNothing, "no call of a world stands in a stream"),
+    (Bug::LinesOfAllStreams, "no call of a world stands in a stream"),
+    (Bug::LineCutAtZero, "no call of a world stands in a stream"),
+    (Bug::LineInThePlaceOfARecord, "no call of a world stands in a stream"),
+    (Bug::PurgeTakesLines, "no call of a world stands in a stream"),
 ];
 
 /// Which of these no seed shows.

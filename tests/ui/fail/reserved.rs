@@ -1,11 +1,6 @@
 // expect: which is not in this version; today:
 use idempotent::{Rejection, idempotent};
 
-#[idempotent(key = order, sequence = (order, 1))]
-async fn sequence(order: u64) -> Result<u64, Rejection> {
-    Ok(order)
-}
-
 #[idempotent(key = order, version = order)]
 async fn version(order: u64) -> Result<u64, Rejection> {
     Ok(order)
@@ -17,5 +12,5 @@ async fn ack(order: u64) -> Result<u64, Rejection> {
 }
 
 fn main() {
-    let _ = (sequence(1), version(1), ack(1));
+    let _ = (version(1), ack(1));
 }

@@ -1,6 +1,7 @@
 //! One shard of the memory store: a map, and when to look at its keys again.
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 
@@ -37,6 +38,8 @@ pub(super) struct Shard {
     due: BinaryHeap<Reverse<(u32, u32)>>,
     /// The steps of the keys that have some, and when the record began that they belong to.
     steps: HashMap<u128, (Micros, Vec<StepRecord>)>,
+    /// The order tables of streams, and until when they are kept.
+    lines: HashMap<u128, (Arc<[u8]>, Micros)>,
 }
 
 impl Shard {
@@ -134,6 +137,20 @@ impl Shard {
             (*since, *steps) = (begun, Vec::new());
         }
         protocol::note(steps, step);
+    }
+
+    /// The stream's line, unless its time is over.
+    pub(super) fn line(&self, stream: u128, now: Micros) -> Option<&Arc<[u8]>> {
+        self.lines.get(&stream).filter(|(_, until)| *until > now).map(|(line, _)| line)
+    }
+
+    pub(super) fn redraw(&mut self, stream: u128, next: &[u8], until: Micros) {
+        self.lines.insert(stream, (next.into(), until));
+    }
+
+    /// Forgets streams of which nothing was heard for as long as they are kept.
+    pub(super) fn forget_lines(&mut self, now: Micros) {
+        self.lines.retain(|_, (_, until)| *until > now);
     }
 
     /// Removes at most `at_most` keys whose time has passed, after at most `looks`.

@@ -22,6 +22,7 @@ impl TieredStore {
             inspect: durable.inspect.map(|_| self as _),
             // The fast tier knows nothing of what is in flight.
             journal: durable.journal,
+            order: durable.order,
             // Its runs claim and commit in the durable store, past the fast tier: that holds nothing but facts, which stay true.
             transact: durable.transact,
         }

@@ -19,6 +19,7 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
             a.admin.is_some(),
             a.inspect.is_some(),
             a.journal.is_some(),
+            a.order.is_some(),
         ]
     };
     assert_eq!(names(first), names(again), "an ability does not come and go");

@@ -1,0 +1,318 @@
+//! Whose turn it is in a stream: a call that is a number of one looks at the stream's order table, and is let in.
+//!
+//! The table ([`Line`]) is replaced as a whole by whoever saw it as it is, so each step is one step. That a number is
+//! consumed is said by its key's record: the flip itself lets the next one run. Before its claim a call is *let in*: from
+//! there on all smaller numbers are over, and nobody else is let in while it may run, which is said by its key's record,
+//! and until that is there by a time in the table. Wherever a process is killed, the broker delivers again:
+//! - before it is let in: what the table says of it, that it waits and since when, is as true as before;
+//! - let in, and not claimed: the next delivery is let in again, others wait for it, and a late one or one that skips it no
+//!   longer than a lease;
+//! - while it runs: its lease ends, and it is missing from there on, until the next delivery takes over;
+//! - between the flip and the note that it is over: the next number looks at its record, as long as that is retained;
+//! - buried, and not let in: the next delivery finds it dead, and lets it in.
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::Executor;
+use super::attempt::Attempt;
+use super::claim::Turned;
+use super::drain::Phase;
+use super::prepare::{After, Prepared};
+use super::report::Report;
+use crate::clock::later;
+use crate::order::{Before, Inside, Line, Turn, keep, pack, turn, unpack};
+use crate::policy::OnInFlight;
+use crate::{
+    BrokenOrder, Event, InFlight, Key, Lined, Micros, OnLate, Order, PolicyError, Rejection, State, StateKind,
+    StoreError, StoreErrorKind, Watching,
+};
+
+/// So many times in a row others may be faster.
+pub(super) const MUCH_ASKED: usize = 64;
+
+/// A waiting number that is delivered again is noted no more often than this.
+const NOTED_AGAIN: Duration = Duration::from_secs(1);
+
+/// A number of a stream.
+pub(super) struct InLine {
+    /// Where its line lies.
+    stream: Key,
+    number: u64,
+    /// The line as this call left it when it was let in.
+    left: OnceLock<Box<[u8]>>,
+}
+
+impl InLine {
+    pub(super) fn new(stream: &Key, number: u64) -> Self {
+        Self { stream: line_of(stream), number, left: OnceLock::new() }
+    }
+}
+
+/// What a look has shown.
+struct Sight {
+    line: Line,
+    bytes: Option<Arc<[u8]>>,
+    now: Micros,
+    turn: Turn,
+    waited: Duration,
+    /// Whose end lets it go on, where that has a name.
+    behind: Option<Key>,
+    /// Its own key is settled: the claim has an answer.
+    settled: bool,
+}
+
+impl Executor {
+    pub(super) async fn in_line(
+        &self,
+        prepared: &Prepared,
+        place: &InLine,
+        report: &Report<'_>,
+        waits: bool,
+    ) -> Result<Instant, Turned> {
+        let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
+        let most = match prepared.terms.on_in_flight {
+            OnInFlight::Wait(most) if waits => most,
+            _ => Duration::ZERO,
+        };
+        let deadline = later(self.0.clock.now(), most);
+        // Too many wait already: this one is told to come back.
+        let room = (!most.is_zero()).then(|| self.0.places.try_acquire().ok()).flatten();
+        let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
+        let failed = |error| {
+            report.event(&Event::StoreFailed { step: "order", error: &error });
+            self.refused(error, prepared)
+        };
+        let mut watched: Option<(Key, Watching)> = None;
+        let mut faster = 0;
+        while faster < MUCH_ASKED {
+            // What is let in now has its lease from here on.
+            let began = self.0.clock.now();
+            let sight = self.sight(prepared, place, order).await.map_err(failed)?;
+            let over = self.0.clock.now() >= deadline || self.0.gate.has_reached(until);
+            let steps = match sight.turn {
+                _ if sight.settled => {
+                    if matches!(sight.turn, Turn::Halt(why) if why != BrokenOrder::Late) {
+                        self.let_in(prepared, place, order, &sight).await.map_err(failed)?;
+                    }
+                    return Ok(began);
+                }
+                Turn::Run | Turn::Skip(_) => self.let_in(prepared, place, order, &sight).await,
+                Turn::Wait | Turn::Hold(_) => self.note_waiting(prepared, place, order, &sight).await,
+                Turn::Halt(_) => Ok(true),
+            };
+            if !steps.map_err(failed)? {
+                faster += 1;
+                continue;
+            }
+            if matches!(sight.turn, Turn::Wait | Turn::Hold(_)) && room.is_some() && !over {
+                let behind = sight.behind.as_ref().unwrap_or(&prepared.request.key);
+                // Watching began before the look that found it waiting: nothing was settled unseen in between.
+                if let Some((_, settled)) = watched.take_if(|(key, _)| key == behind) {
+                    let rest = deadline.saturating_duration_since(self.0.clock.now());
+                    let named = sight.behind.is_some();
+                    let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
+                    self.settled(settled, rest, deadline, until).await;
+                }
+                watched = Some((behind.clone(), self.watch(behind)));
+                continue;
+            }
+            return match self.do_as_seen(prepared, report, &sight).await {
+                Ok(()) => Ok(began),
+                Err(turned) => {
+                    if let (Turn::Halt(why), Turned::Away(Rejection::Dead { .. })) = (sight.turn, &turned)
+                        && why != BrokenOrder::Late
+                    {
+                        // If it is not noted now, the next delivery does.
+                        let _ = self.let_in(prepared, place, order, &sight).await;
+                    }
+                    Err(turned)
+                }
+            };
+        }
+        Err(failed(much_asked()))
+    }
+
+    async fn do_as_seen(&self, prepared: &Prepared, report: &Report<'_>, sight: &Sight) -> Result<(), Turned> {
+        let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
+        match sight.turn {
+            Turn::Run => Ok(()),
+            Turn::Skip(why) => {
+                broken(why, true);
+                Ok(())
+            }
+            _ if self.is_draining() && !prepared.inside => Err(self.draining().into()),
+            Turn::Wait => Err(Rejection::Waiting { retry_after: self.look_again_in(prepared, sight.waited) }.into()),
+            Turn::Hold(why) => {
+                broken(why, false);
+                Err(Rejection::Held { retry_after: self.look_again_in(prepared, sight.waited), why }.into())
+            }
+            Turn::Halt(why) => {
+                broken(why, false);
+                Err(self.halt(prepared, why).await.unwrap_or_else(|error| self.refused(error, prepared)))
+            }
+        }
+    }
+
+    async fn sight(&self, prepared: &Prepared, place: &InLine, order: &dyn Order) -> Result<Sight, StoreError> {
+        let Lined { line: bytes, now } = self.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
+        let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
+        let (own, number) = (&prepared.request.key, place.number);
+        let (mut behind, mut since) = (None, Micros(0));
+        let state = match line.before(number) {
+            Before::Nothing => StateKind::Consumed,
+            Before::Expected(seen) => {
+                since = seen.unwrap_or_default();
+                StateKind::Absent
+            }
+            Before::Last(key) => {
+                let (found, now) = self.seen(prepared, &key).await?;
+                let claims_until = line.inside.as_ref().filter(|inside| inside.key == key).map(|inside| inside.until);
+                behind = Some(key);
+                match found.map(|record| record.state) {
+                    // A run whose lease is over was killed: it is missing since then.
+                    Some(State::Consuming { until, .. }) if until <= now => {
+                        since = until;
+                        StateKind::Absent
+                    }
+                    Some(state) => state.kind(),
+                    None => {
+                        since = claims_until.unwrap_or_default();
+                        StateKind::Absent
+                    }
+                }
+            }
+        };
+        let waited = line.seen(number).map_or(Duration::ZERO, |seen| now - seen.first.max(since));
+        let late = line.is_late(number, own);
+        let mut turn = match (late, prepared.terms.on_late) {
+            (false, _) => turn(state, waited, prepared.terms.on_broken_order),
+            (true, OnLate::Run) => Turn::Skip(BrokenOrder::Late),
+            (true, OnLate::Refuse) => Turn::Halt(BrokenOrder::Late),
+        };
+        let again = line.last.as_ref().is_some_and(|last| last.number == number);
+        let settled = (late || again || turn != Turn::Run) && self.is_settled(prepared, own).await?;
+        if let (Turn::Run | Turn::Skip(_), Some(inside), false) = (turn, &line.inside, settled)
+            && inside.key != *own
+            && self.may_run(prepared, inside).await?
+        {
+            (turn, behind) = (Turn::Wait, Some(inside.key.clone()));
+        }
+        Ok(Sight { line, bytes, now, turn, waited, behind, settled })
+    }
+
+    /// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
+    async fn is_settled(&self, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
+        let found = self.seen(prepared, own).await?.0.map(|record| record.state.kind());
+        Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
+    }
+
+    async fn may_run(&self, prepared: &Prepared, inside: &Inside) -> Result<bool, StoreError> {
+        let (found, now) = self.seen(prepared, &inside.key).await?;
+        Ok(inside.may_run(found.as_ref().map(|record| &record.state), now))
+    }
+
+    /// Whether nobody was faster. What has its own store claims where nobody sees it, as long as it runs.
+    async fn let_in(
+        &self,
+        prepared: &Prepared,
+        place: &InLine,
+        order: &dyn Order,
+        sight: &Sight,
+    ) -> Result<bool, StoreError> {
+        let terms = &prepared.terms;
+        let unseen = match (&prepared.via, sight.turn) {
+            (_, Turn::Halt(_)) => Duration::ZERO,
+            (Some(_), _) => terms.max_run.saturating_add(terms.lease),
+            (None, _) => terms.lease,
+        };
+        let mut next = sight.line.clone();
+        next.enter(place.number, &prepared.request.key, sight.now + unseen);
+        let left = pack(&next).into_boxed_slice();
+        let done = self.redraw(prepared, place, order, sight.bytes.as_deref(), &left).await?;
+        if done {
+            let _ = place.left.set(left);
+        }
+        Ok(done)
+    }
+
+    /// Likewise. In a line that is full it waits without a note: it is in order behind what is there.
+    async fn note_waiting(
+        &self,
+        prepared: &Prepared,
+        place: &InLine,
+        order: &dyn Order,
+        sight: &Sight,
+    ) -> Result<bool, StoreError> {
+        if sight.line.seen(place.number).is_some_and(|seen| sight.now - seen.last < NOTED_AGAIN) {
+            return Ok(true);
+        }
+        let mut next = sight.line.clone();
+        if next.see(place.number, sight.now).is_err() || next == sight.line {
+            return Ok(true);
+        }
+        self.redraw(prepared, place, order, sight.bytes.as_deref(), &pack(&next)).await
+    }
+
+    async fn redraw(
+        &self,
+        prepared: &Prepared,
+        place: &InLine,
+        order: &dyn Order,
+        seen: Option<&[u8]>,
+        next: &[u8],
+    ) -> Result<bool, StoreError> {
+        let terms = &prepared.terms;
+        let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
+        self.in_time(terms.lease / 3, order.redraw(&place.stream, seen, next, keep)).await
+    }
+}
+
+impl Attempt<'_> {
+    pub(super) fn comes_in_line(&self) -> bool {
+        matches!(self.prepared.comes.as_deref(), Some(After::Line(_)))
+    }
+
+    /// Notes that the number is consumed, so that the next one need not look, nor hold it for missing once its record is
+    /// gone. Its record says so, too: a note that fails costs nobody anything before that.
+    pub(super) async fn over_in_line(&self, report: &Report<'_>) {
+        let Some(After::Line(place)) = self.prepared.comes.as_deref() else { return };
+        if let Err(error) = self.executor.over(&self.prepared, place).await {
+            report.event(&Event::StoreFailed { step: "order", error: &error });
+        }
+    }
+}
+
+impl Executor {
+    async fn over(&self, prepared: &Prepared, place: &InLine) -> Result<(), StoreError> {
+        let Some(order) = self.0.store.abilities().order else { return Ok(()) };
+        let mut seen: Option<Arc<[u8]>> = place.left.get().map(|left| left[..].into());
+        for _ in 0..MUCH_ASKED {
+            let Some(bytes) = seen else { return Ok(()) };
+            let mut line = unpack(&bytes)?;
+            if !line.done(place.number, &prepared.request.key)
+                || self.redraw(prepared, place, order, Some(&bytes), &pack(&line)).await?
+            {
+                return Ok(());
+            }
+            seen = self.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?.line;
+        }
+        Err(much_asked())
+    }
+}
+
+pub(super) fn much_asked() -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied)
+        .because(format!("{MUCH_ASKED} times in a row somebody else changed the stream's order table; try again"))
+}
+
+/// Where the line of a stream lies: a place that no identity can name.
+pub(super) fn line_of(stream: &Key) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(b"idempotent: the line of a stream");
+    hash.update(stream.hash().to_be_bytes());
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    Key::from_parts(stream.name(), u128::from_be_bytes(short))
+}

@@ -1,0 +1,165 @@
+//! Each step on a line against the plain telling of it, over every short history.
+#![allow(clippy::unwrap_used)]
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::State;
+
+fn key(number: u64) -> Key {
+    Key::from_parts("points", number.into())
+}
+
+/// The same, number by number.
+#[derive(Clone, Default)]
+struct Plain {
+    last: Option<(u64, bool)>,
+    waiting: BTreeMap<u64, Option<(u64, u64)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Expect(u64),
+    See(u64),
+    Enter(u64),
+    Done(u64),
+}
+
+impl Plain {
+    fn is_over(&self, number: u64) -> bool {
+        self.last.is_some_and(|(last, _)| last >= number)
+    }
+
+    fn step(&mut self, step: Step, now: u64) {
+        match step {
+            Step::Expect(number) | Step::See(number) if self.is_over(number) => {}
+            Step::Expect(number) => {
+                self.waiting.entry(number).or_default();
+            }
+            Step::See(number) => {
+                let seen = self.waiting.entry(number).or_default();
+                *seen = Some((seen.map_or(now, |(first, _)| first), now));
+            }
+            Step::Enter(number) => {
+                if self.last.is_none_or(|(last, _)| last <= number) {
+                    self.last = Some((number, false));
+                    self.waiting.retain(|waits, _| *waits > number);
+                }
+            }
+            Step::Done(number) => {
+                if let Some((_, done)) = self.last.as_mut().filter(|(last, _)| *last == number) {
+                    *done = true;
+                }
+            }
+        }
+    }
+
+    fn before(&self, number: u64) -> Before {
+        if self.is_over(number) {
+            return Before::Nothing;
+        }
+        match (self.waiting.range(..number).next_back(), self.last) {
+            (Some((_, seen)), _) => Before::Expected(seen.map(|(_, last)| Micros(last))),
+            (None, Some((last, false))) => Before::Last(key(last)),
+            (None, _) => Before::Nothing,
+        }
+    }
+}
+
+fn take(line: &mut Line, step: Step, now: u64) {
+    match step {
+        Step::Expect(number) => drop(line.expect(number).unwrap()),
+        Step::See(number) => line.see(number, Micros(now)).unwrap(),
+        Step::Enter(number) => line.enter(number, &key(number), Micros(now)),
+        Step::Done(number) => drop(line.done(number, &key(number))),
+    }
+}
+
+fn compare(line: &Line, plain: &Plain, steps: &[Step]) {
+    assert_eq!(line.last.as_ref().map(|last| (last.number, last.done)), plain.last, "{steps:?}");
+    for number in 0..5 {
+        assert_eq!(line.before(number), plain.before(number), "{number} after {steps:?}");
+        let seen = plain.waiting.get(&number).copied().flatten();
+        assert_eq!(line.seen(number).map(|seen| (seen.first.0, seen.last.0)), seen, "{number} after {steps:?}");
+    }
+    let ordered = line.waiting.windows(2).all(|two| two[0].to < two[1].from);
+    assert!(ordered && line.waiting.iter().all(|stretch| stretch.from <= stretch.to), "{line:?} after {steps:?}");
+}
+
+#[test]
+fn s0_27_every_short_history_leaves_what_it_should() {
+    let all: Vec<_> = (0..4).flat_map(|n| [Step::Expect(n), Step::See(n), Step::Enter(n), Step::Done(n)]).collect();
+    let mut histories = 0;
+    let mut open = vec![(Line::default(), Plain::default(), Vec::new())];
+    while let Some((line, plain, steps)) = open.pop() {
+        compare(&line, &plain, &steps);
+        histories += 1;
+        if steps.len() == 4 {
+            continue;
+        }
+        for step in &all {
+            let (mut line, mut plain, mut steps) = (line.clone(), plain.clone(), steps.clone());
+            steps.push(*step);
+            take(&mut line, *step, steps.len() as u64);
+            plain.step(*step, steps.len() as u64);
+            open.push((line, plain, steps));
+        }
+    }
+    assert_eq!(histories, 1 + 16 + 256 + 4_096 + 65_536);
+}
+
+#[test]
+fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
+    let mut line = Line::default();
+    for number in (1..=1_000_000).chain([u64::MAX - 1, 0, u64::MAX]) {
+        assert_eq!(line.expect(number), Ok(true));
+    }
+    let stretch = |from, to| Stretch { from, to, seen: None };
+    assert_eq!(line.waiting, [stretch(0, 1_000_000), stretch(u64::MAX - 1, u64::MAX)]);
+    line.see(u64::MAX, Micros(1)).unwrap();
+    line.enter(u64::MAX, &key(1), Micros(0));
+    assert_eq!(line.waiting, []);
+    assert!(line.is_late(0, &key(2)));
+}
+
+#[test]
+fn a_full_line_takes_no_more_and_what_is_there_stays() {
+    let mut line = Line::default();
+    for number in 0..MAX_LINE as u64 {
+        line.expect(2 * number + 1).unwrap();
+    }
+    let full = line.clone();
+    assert_eq!(line.expect(1_000_000), Err(Full));
+    assert_eq!(line.see(0, Micros(1)), Err(Full));
+    assert_eq!(line, full);
+    assert_eq!((line.expect(3), line.see(3, Micros(1))), (Ok(true), Ok(())), "what is known takes no room");
+    assert_eq!(line.expect(2), Ok(true), "nor does what joins a stretch");
+}
+
+#[test]
+fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise() {
+    let inside = Inside { key: key(1), until: Micros(10) };
+    let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Micros(until), taken_over: None };
+    let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
+    let vacant = State::Vacant { not_before: Micros(0), error: "".into(), taken_over: None };
+    let dead = State::Dead { error: "".into() };
+    // About to claim.
+    assert!(inside.may_run(None, Micros(9)) && !inside.may_run(None, Micros(10)));
+    assert!(inside.may_run(Some(&vacant), Micros(9)) && !inside.may_run(Some(&vacant), Micros(10)));
+    // It runs, and renews.
+    assert!(inside.may_run(Some(&running(20)), Micros(19)) && !inside.may_run(Some(&running(20)), Micros(20)));
+    // A run of before whose lease is over, and the next one about to claim.
+    assert!(inside.may_run(Some(&running(5)), Micros(9)));
+    assert!(!inside.may_run(Some(&consumed), Micros(0)) && !inside.may_run(Some(&dead), Micros(0)));
+}
+
+#[test]
+fn each_letting_in_makes_another_line_also_of_the_same_number() {
+    let mut line = Line::default();
+    line.enter(1, &key(1), Micros(5));
+    let once = line.clone();
+    line.enter(1, &key(1), Micros(5));
+    assert_ne!(line, once);
+    assert!(line.done(1, &key(1)) && !line.done(1, &key(1)));
+    // The same number under another key is no other first.
+    assert!(line.is_late(1, &key(2)) && !line.is_late(1, &key(1)));
+}

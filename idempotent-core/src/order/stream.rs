@@ -1,0 +1,40 @@
+//! A stream, as it is named.
+use super::Named;
+use crate::{Identity, Key, KeyPart, Parts};
+
+/// Names a stream of numbered calls: whatever makes a key (a stream of the handlers of the same scene, scope, tenant and
+/// namespace), or an [`Identity`] or a [`Key`] of any other. A missing part is an error, as it is for keys.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name a stream",
+    label = "must be what a key is made of, an `Identity` or a `Key`",
+    note = "use text, bytes, an integer, or a tuple of those for a stream of the same handler, an `Identity` for one of several"
+)]
+pub trait Stream {
+    #[doc(hidden)]
+    fn stream(&self) -> Named;
+}
+
+impl<T: KeyPart + ?Sized> Stream for T {
+    fn stream(&self) -> Named {
+        let mut parts = Parts::default();
+        self.feed(&mut parts);
+        Named::Parts(parts)
+    }
+}
+
+macro_rules! streams {
+    ($($name:ident)*) => {$(
+        impl Stream for $name {
+            fn stream(&self) -> Named {
+                Named::$name(self.clone())
+            }
+        }
+
+        impl Stream for &$name {
+            fn stream(&self) -> Named {
+                (**self).stream()
+            }
+        }
+    )*};
+}
+streams!(Identity Key);

@@ -1,0 +1,121 @@
+//! The order tables of streams. One statement each.
+use std::time::Duration;
+
+use idempotent_core::{Key, Lined, Micros, StoreError};
+
+use super::ask::BETWEEN;
+use super::{Ask, Dialect, Hindrance, Plan, Sent, Text, When, id, settled};
+use crate::answer;
+use crate::lines::{LinesSql, STEP};
+use crate::row::{Cells, micros};
+
+/// The statements about them.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    read: Text,
+    add: Text,
+    redraw: Text,
+    scan: Text,
+    purge: Text,
+}
+
+impl Lines {
+    /// `writing`: what stands before a statement that writes.
+    pub(crate) fn new(sql: &LinesSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
+        let written = |sql: &str| text(&writing(sql));
+        Self {
+            read: text(&sql.read),
+            add: written(&sql.add),
+            redraw: written(&sql.redraw),
+            scan: text(&sql.scan),
+            purge: written(&sql.purge),
+        }
+    }
+}
+
+impl<D: Dialect> Plan<D> {
+    pub(crate) async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+        let ask = self.timed(Ask::new(&self.lines.read).bind(id(stream)));
+        let row = settled(self.link.first(ask).await?)?;
+        let failed = |error| self.link.place.error::<D>(When::Asking, error);
+        let row = row.ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
+        let line = row.bytes(0).map_err(failed)?.map(Into::into);
+        Ok(Lined { line, now: Micros(self.number(&row, 1)?.unsigned_abs()) })
+    }
+
+    pub(crate) async fn redraw(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
+        for _ in 0..answer::TRIES {
+            let put = |text| Ask::new(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
+            let put = match seen {
+                Some(seen) => put(&self.lines.redraw).bind(seen.to_vec()),
+                None => put(&self.lines.add),
+            };
+            match self.link.execute(self.timed(put)).await? {
+                Sent::Done(written) => return Ok(written > 0),
+                Sent::Hindered(Hindrance::Raced, _) => {}
+                Sent::Hindered(Hindrance::Locked, _) => tokio::time::sleep(BETWEEN).await,
+            }
+        }
+        Err(answer::outrun())
+    }
+
+    /// Removes the lines of at most so many streams that nothing was heard of, and of a step more.
+    pub(super) async fn purge_lines(&self, at_most: usize) -> Result<(), StoreError> {
+        let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
+        while gone < at_most as u64 {
+            let scan = Ask::new(&self.lines.scan).bind(after.clone()).bind(STEP);
+            let rows = settled(self.link.all(self.timed(scan)).await?)?;
+            let mut old = false;
+            for row in &rows {
+                old |= self.number(row, 1)? >= 0;
+            }
+            let Some(last) = rows.last() else { return Ok(()) };
+            let last = last.bytes(0).map_err(|error| self.link.place.error::<D>(When::Asking, error))?;
+            let last = last.unwrap_or_default().to_vec();
+            if old {
+                let purge = Ask::new(&self.lines.purge).bind(after).bind(last.clone());
+                // What somebody has in hand is not past its time any more.
+                if let Sent::Done(removed) = self.link.execute(self.timed(purge)).await? {
+                    gone += removed;
+                }
+            }
+            if (rows.len() as i64) < STEP {
+                return Ok(());
+            }
+            after = last;
+        }
+        Ok(())
+    }
+}
+
+/// The ability of a store whose plan has the statements.
+macro_rules! server_order {
+    ($store:ident) => {
+        #[::async_trait::async_trait]
+        impl ::idempotent_core::Order for $store {
+            async fn line(
+                &self,
+                stream: &::idempotent_core::Key,
+            ) -> Result<::idempotent_core::Lined, ::idempotent_core::StoreError> {
+                self.0.line(stream).await
+            }
+
+            async fn redraw(
+                &self,
+                stream: &::idempotent_core::Key,
+                seen: Option<&[u8]>,
+                next: &[u8],
+                keep: ::std::time::Duration,
+            ) -> Result<bool, ::idempotent_core::StoreError> {
+                self.0.redraw(stream, seen, next, keep).await
+            }
+        }
+    };
+}
+pub(crate) use server_order;

@@ -1,0 +1,79 @@
+//! The order tables of streams. One statement each.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{Key, Lined, Micros, Order, StoreError};
+use sqlx::Row;
+
+use super::lane::query;
+use super::{SqliteStore, id};
+use crate::lines::{LinesSql, STEP};
+use crate::row::micros;
+
+/// The statements about them.
+#[derive(Debug)]
+pub(super) struct Lines {
+    read: Arc<str>,
+    add: Arc<str>,
+    redraw: Arc<str>,
+    scan: Arc<str>,
+    purge: Arc<str>,
+}
+
+impl From<LinesSql> for Lines {
+    fn from(LinesSql { read, add, redraw, scan, purge }: LinesSql) -> Self {
+        let [read, add, redraw, scan, purge] = [read, add, redraw, scan, purge].map(Arc::from);
+        Self { read, add, redraw, scan, purge }
+    }
+}
+
+#[async_trait]
+impl Order for SqliteStore {
+    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+        let mut turn = self.reader().await?;
+        let read = self.timed(query(&self.0.lines.read).bind(id(stream)));
+        let row = turn.first(read).await?.ok_or_else(|| self.0.place.error(sqlx::Error::RowNotFound))?;
+        let told = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get::<i64, _>(1)?));
+        let (line, now) = told().map_err(|error| self.0.place.error(error))?;
+        Ok(Lined { line: line.map(Into::into), now: Micros(now.unsigned_abs()) })
+    }
+
+    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+        let lines = &self.0.lines;
+        let put = |text| query(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
+        let put = match seen {
+            Some(seen) => put(&lines.redraw).bind(seen.to_vec()),
+            None => put(&lines.add),
+        };
+        let mut turn = self.0.writer.turn().await?;
+        Ok(turn.execute(self.timed(put)).await? > 0)
+    }
+}
+
+impl SqliteStore {
+    /// Removes the lines of at most so many streams that nothing was heard of, and of a step more.
+    pub(super) async fn purge_lines(&self, at_most: usize) -> Result<(), StoreError> {
+        let lines = &self.0.lines;
+        let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
+        while gone < at_most as u64 {
+            let mut turn = self.reader().await?;
+            let rows = turn.all(self.timed(query(&lines.scan).bind(after.clone()).bind(STEP))).await?;
+            drop(turn);
+            let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get::<Vec<u8>, _>(0)?, row.try_get::<i64, _>(1)?));
+            let seen: Result<Vec<_>, sqlx::Error> = rows.iter().map(read).collect();
+            let seen = seen.map_err(|error| self.0.place.error(error))?;
+            let Some((last, _)) = seen.last() else { return Ok(()) };
+            if seen.iter().any(|(_, over)| *over >= 0) {
+                let mut turn = self.0.writer.turn().await?;
+                let purge = query(&lines.purge).bind(after).bind(last.clone());
+                gone += turn.execute(self.timed(purge)).await?;
+            }
+            if (seen.len() as i64) < STEP {
+                return Ok(());
+            }
+            after = last.clone();
+        }
+        Ok(())
+    }
+}
