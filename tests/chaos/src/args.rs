@@ -14,7 +14,8 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
 cargo xtask chaos rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
                         [--store redis|sqlite] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
-cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
+cargo xtask chaos delay|outbox [--seconds S] [--seed N] [--calm]
+cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
 seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
@@ -22,7 +23,9 @@ into FILE. With `redis` the deliveries come from the harness; with a broker's na
 stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `postgres` effect and
 record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
 killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
-killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail.
+killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers on PostgreSQL, relays and
+consumers: what was committed takes effect once, what was rolled back not at all, and is sent in its order. With `ordering`
+chains of messages of which some links always fail: effects come in the order of their chain.
 
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
                whose clock is set forward now and then, a cluster
@@ -72,6 +75,8 @@ pub enum Subject {
     Delivery {
         /// Which of them.
         play: Play,
+        /// Where the records are, of calls that come after each other.
+        store: Topology,
         /// Something is wrong on purpose.
         flaw: Option<DeliveryFlaw>,
     },
@@ -142,7 +147,8 @@ impl Args {
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
             ("--weakness", Subject::Inbox { flaw: place }) => *place = Some(inbox_flaw(value)?),
             (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of postgres; leave it out")),
-            ("--weakness", Subject::Delivery { play, flaw: place }) => *place = Some(delivery_flaw(*play, value)?),
+            ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
+            ("--store", Subject::Delivery { play: Play::Ordering, store: place, .. }) => *place = store(value)?,
             (_, Subject::Delivery { play, .. }) => {
                 return Err(format!("`{name}` says nothing of {}; leave it out", play.name()));
             }
@@ -194,7 +200,7 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some("postgres") => Ok(Subject::Inbox { flaw: None }),
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
-            (None, Some(play)) => Ok(Subject::Delivery { play, flaw: None }),
+            (None, Some(play)) => Ok(Subject::Delivery { play, store: Topology::Single { clock: false }, flaw: None }),
             (None, None) => Err(format!("nothing is called `{other}`; known here: {}", known())),
         },
         None => Err(format!("chaos needs one of: {}", known())),
@@ -276,6 +282,8 @@ mod tests {
             (&["delay", "--weakness", "x"], "known here: takes-early"),
             (&["delay", "--store", "redis"], "`--store` says nothing of delay"),
             (&["delay", "--history", "f"], "not by a history"),
+            (&["ordering", "--store", "x"], "known here: redis, sqlite"),
+            (&["outbox", "--weakness", "takes-early"], "known here: enqueues-outside"),
             (&["redis", "--sede", "1"], "unknown argument `--sede`"),
             (&["redis", "--seed"], "`--seed` stands without a value"),
             (&["redis", "--seed", "x"], "not a whole number"),

@@ -6,13 +6,15 @@
 //!
 //! Read in this order: `wire` (what a process is told), `flaw` (what may be wrong on purpose), `notes`, `hands` (how a process
 //! dies by itself), `crew` (the processes), `plan` (what goes wrong when), `stage` (the bad times and the peace after them),
-//! `effects` (what is in the database); then the plays: `delay`.
+//! `effects` (what is in the database); then the plays: `delay`, `outbox`, `ordering`.
 mod crew;
-pub(crate) mod delay;
+mod delay;
 mod effects;
 mod flaw;
 mod hands;
 mod notes;
+mod ordering;
+mod outbox;
 mod plan;
 mod stage;
 mod wire;
@@ -25,7 +27,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 pub use self::flaw::DeliveryFlaw;
 use self::hands::Hands;
 use self::wire::{Role, Start};
-use crate::args::Args;
+use crate::args::{Args, Topology};
 use crate::verdict::Verdict;
 
 /// What is played.
@@ -33,17 +35,23 @@ use crate::verdict::Verdict;
 pub enum Play {
     /// The delay queue.
     Delay,
+    /// The outbox.
+    Outbox,
+    /// Calls that come after each other.
+    Ordering,
 }
 
 impl Play {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Delay];
+    pub const ALL: [Self; 3] = [Self::Delay, Self::Outbox, Self::Ordering];
 
     /// As it is called for.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",
+            Self::Outbox => "outbox",
+            Self::Ordering => "ordering",
         }
     }
 
@@ -63,12 +71,13 @@ impl Play {
 /// Dropping it kills the processes and the servers.
 pub(crate) async fn play(
     args: &Args,
-    what: Play,
-    flaw: Option<DeliveryFlaw>,
+    (what, store, flaw): (Play, &Topology, Option<DeliveryFlaw>),
     folder: &Path,
 ) -> anyhow::Result<Verdict> {
     match what {
         Play::Delay => delay::play(args, flaw, folder).await,
+        Play::Outbox => outbox::play(args, flaw, folder).await,
+        Play::Ordering => ordering::play(args, store, flaw, folder).await,
     }
 }
 
@@ -90,5 +99,10 @@ pub async fn work() -> anyhow::Result<()> {
         Role::DelayProducer => delay::produce(&hands).await,
         Role::DelayConsumer => delay::consume(&hands, stop).await,
         Role::DelayTaker => delay::take(&hands, stop).await,
+        Role::Writer => outbox::write(&hands).await,
+        Role::Relay => outbox::relay(&hands, stop).await,
+        Role::OutboxConsumer => outbox::consume(&hands, stop).await,
+        Role::ChainProducer => ordering::produce(&hands).await,
+        Role::ChainConsumer => ordering::consume(&hands, stop).await,
     }
 }

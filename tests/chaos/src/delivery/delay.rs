@@ -66,6 +66,7 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
         seed: args.seed,
         broker: proxy.url(),
         database: file.display().to_string(),
+        in_transaction: true,
         notes: folder.to_owned(),
         flaw,
         peace: args.calm,

@@ -10,6 +10,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 const TABLE: &str =
     "CREATE TABLE effects (seq INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, number INTEGER NOT NULL)";
 
+pub(super) const INSERT: &str = "INSERT INTO effects (name, number) VALUES (?, ?)";
+
 /// A stopped process may be in the middle of a transaction.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -29,7 +31,7 @@ pub(super) async fn pool_of_new(file: &Path) -> anyhow::Result<SqlitePool> {
 
 /// Beside a transaction.
 pub(super) async fn put(pool: &SqlitePool, name: &str, number: u64) -> sqlx::Result<()> {
-    let insert = sqlx::query("INSERT INTO effects (name, number) VALUES (?, ?)");
+    let insert = sqlx::query(INSERT);
     insert.bind(name).bind(number.cast_signed()).execute(pool).await.map(drop)
 }
 

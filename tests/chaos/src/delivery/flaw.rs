@@ -23,11 +23,23 @@ pub enum DeliveryFlaw {
     KeepsHeld,
     /// A dead letter is dropped.
     BuriesNothing,
+    /// A message is written beside the transaction of what it tells of.
+    EnqueuesOutside,
+    /// A relay's publisher sends a batch from its end.
+    SendsBackwards,
+    /// The consumer's effect is bound to no key.
+    Unbound,
+    /// The consumer answers, and then runs its handler.
+    AnswersFirst,
+    /// No link waits for the one before it.
+    IgnoresOrder,
+    /// A link whose turn has not come is acknowledged.
+    DropsWaiting,
 }
 
 impl DeliveryFlaw {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::TakesEarly,
         Self::CommitsFirst,
         Self::Unmarked,
@@ -36,6 +48,12 @@ impl DeliveryFlaw {
         Self::CancelsNothing,
         Self::KeepsHeld,
         Self::BuriesNothing,
+        Self::EnqueuesOutside,
+        Self::SendsBackwards,
+        Self::Unbound,
+        Self::AnswersFirst,
+        Self::IgnoresOrder,
+        Self::DropsWaiting,
     ];
 
     /// As it is called for.
@@ -50,13 +68,23 @@ impl DeliveryFlaw {
             Self::CancelsNothing => "cancels-nothing",
             Self::KeepsHeld => "keeps-held",
             Self::BuriesNothing => "buries-nothing",
+            Self::EnqueuesOutside => "enqueues-outside",
+            Self::SendsBackwards => "sends-backwards",
+            Self::Unbound => "unbound",
+            Self::AnswersFirst => "answers-first",
+            Self::IgnoresOrder => "ignores-order",
+            Self::DropsWaiting => "drops-waiting",
         }
     }
 
     /// In which play it is.
     #[must_use]
     pub fn play(self) -> Play {
-        Play::Delay
+        match self {
+            Self::EnqueuesOutside | Self::SendsBackwards | Self::Unbound | Self::AnswersFirst => Play::Outbox,
+            Self::IgnoresOrder | Self::DropsWaiting => Play::Ordering,
+            _ => Play::Delay,
+        }
     }
 
     /// What the judge has to find, in a word.
@@ -68,6 +96,12 @@ impl DeliveryFlaw {
             Self::Unmarked => "Q3",
             Self::ResetsCounter | Self::BuriesNothing => "Q4",
             Self::CancelsNothing => "Q5",
+            Self::EnqueuesOutside => "O3",
+            Self::SendsBackwards => "O4",
+            Self::Unbound => "O2",
+            Self::AnswersFirst => "O1",
+            Self::IgnoresOrder => "R2",
+            Self::DropsWaiting => "R1",
         }
     }
 

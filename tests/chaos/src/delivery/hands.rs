@@ -18,10 +18,13 @@ use crate::mortal::die;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Point {
     BeforeSend,
+    AtSending,
     AfterSend,
     AfterTake,
     BeforeEffect,
     InTransaction,
+    AfterEffect,
+    AtCommit,
     BeforeSettling,
     AtSettling,
 }

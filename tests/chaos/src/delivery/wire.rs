@@ -16,6 +16,8 @@ pub(super) struct Start {
     pub(super) broker: String,
     /// Where records and effects are.
     pub(super) database: String,
+    /// Records are beside the effects, in one transaction.
+    pub(super) in_transaction: bool,
     /// Its notes go here.
     pub(super) notes: PathBuf,
     pub(super) flaw: Option<DeliveryFlaw>,
@@ -31,11 +33,17 @@ pub(super) enum Role {
     DelayConsumer,
     /// The queue's own way: take, commit, roll back.
     DelayTaker,
+    /// Transactions with messages in them.
+    Writer,
+    Relay,
+    OutboxConsumer,
+    ChainProducer,
+    ChainConsumer,
 }
 
 impl Role {
     /// What ends by itself once there is peace.
     pub(super) fn is_producer(self) -> bool {
-        matches!(self, Self::DelayProducer)
+        matches!(self, Self::DelayProducer | Self::Writer | Self::ChainProducer)
     }
 }

@@ -17,6 +17,22 @@ fn a_delay_queue_that_hands_out_early_is_found() {
     assert!(found.contains("Q2"), "{found:?}");
 }
 
+#[test]
+fn what_was_committed_takes_effect_once_and_in_order_whatever_is_killed_stopped_and_cut() {
+    let closing = holds(&["outbox", "--seconds", "7", "--seed", "1"]);
+    for seen in ["kills", "messages_rolled_back", "sent_again", "dead_stubs", "pairs_in_order"] {
+        assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
+    }
+}
+
+#[test]
+fn chains_take_effect_in_their_order_whatever_is_killed_stopped_and_cut() {
+    let closing = holds(&["ordering", "--store", "sqlite", "--seconds", "7", "--seed", "1"]);
+    for seen in ["kills", "pairs_in_order", "put_off", "dead_letters", "links_whose_predecessor_was_dead"] {
+        assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
+    }
+}
+
 /// By `cargo xtask soak chaos`.
 #[test]
 #[ignore = "takes minutes"]
@@ -37,4 +53,5 @@ fn a_minute_of_each_play_of_delivery_breaks_nothing() {
     for play in Play::ALL {
         println!("{}: {}", play.name(), holds(&[play.name(), "--seed", "11"]));
     }
+    println!("ordering over SQLite: {}", holds(&["ordering", "--store", "sqlite", "--seed", "11"]));
 }

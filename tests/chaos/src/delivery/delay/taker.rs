@@ -96,7 +96,7 @@ async fn effect(
     (n, fails): (u64, bool),
     tx: &mut Transaction<'_, Sqlite>,
 ) -> Result<(), Failed> {
-    let insert = sqlx::query("INSERT INTO effects (name, number) VALUES (?, ?)");
+    let insert = sqlx::query(effects::INSERT);
     insert.bind(name).bind(n.cast_signed()).execute(&mut **tx).await?;
     hands.may_die(Point::InTransaction);
     // Rolled back.
