@@ -7,6 +7,7 @@ const T: Duration = secs(60);
 on_all_stores! {
     b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time
     b34_after_one_that_was_never_sent_likewise
+    s0_31_those_behind_what_waits_itself_are_let_go_behind_it
     s0_31_hold_is_the_default_and_has_no_end
     s0_31_halt_buries_it_and_those_after_it
     s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
@@ -46,6 +47,27 @@ async fn b34_after_one_that_was_never_sent_likewise(world: World) {
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
     // Sent after all, it is late: it runs, since it comes after nothing that is missing.
     assert_eq!(deliver(&worker, "2", "3", &job).await, Outcome::Ran);
+}
+
+async fn s0_31_those_behind_what_waits_itself_are_let_go_behind_it(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    // All of them wait from the same moment on.
+    for (key, before) in [("2", "1"), ("3", "2"), ("4", "3"), ("b3", "b2"), ("b2", "b1")] {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral());
+    }
+    world.clock.advance(T).await;
+    assert_waiting(&deliver(&worker, "4", "3", &job).await);
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    for (key, before) in [("2", "1"), ("3", "2"), ("4", "3")] {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+    // One that waited and does not come again is missing once another patience is over.
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "b3", "b2", &job).await);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "b3", "b2", &job).await, Outcome::Ran);
 }
 
 async fn s0_31_hold_is_the_default_and_has_no_end(world: World) {

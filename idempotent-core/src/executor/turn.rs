@@ -103,6 +103,7 @@ impl Executor {
     async fn look(&self, prepared: &Prepared, after: &Key) -> Result<Seen, StoreError> {
         let policy = prepared.terms.on_broken_order;
         let (found, now) = self.seen(prepared, after).await?;
+        let unseen = found.is_none();
         // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
         let (state, since) = match found.map(|record| record.state) {
             Some(State::Consuming { until, .. }) if until <= now => (StateKind::Absent, until),
@@ -123,7 +124,14 @@ impl Executor {
             StateKind::Failed | StateKind::Dead => matches!(policy, OnBrokenOrder::Skip(_)),
             _ => false,
         };
-        let waited = if counts { self.waited(prepared, since).await? } else { Duration::ZERO };
+        let mut waited = if counts { self.waited(prepared, since).await? } else { Duration::ZERO };
+        // One that waits itself is not missing: those behind it would run before it once both have waited for long enough.
+        if unseen
+            && waited >= policy.patience()
+            && let (Some(noted), now) = self.seen(prepared, &waits(after)).await?
+        {
+            waited = waited.min(now - (noted.first_seen + policy.patience()));
+        }
         Ok(Seen { turn: turn(state, waited, policy), waited })
     }
 

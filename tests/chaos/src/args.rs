@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::delivery::{DeliveryFlaw, Play};
 use crate::inbox::InboxFlaw;
 use crate::mq::{Flaw, Kind};
 use crate::weakness::{WEAKNESSES, Weakness};
@@ -13,13 +14,18 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
 cargo xtask chaos rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
                         [--store redis|sqlite] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
+cargo xtask chaos delay|outbox [--seconds S] [--seed N] [--calm]
+cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
 seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
 into FILE. With `redis` the deliveries come from the harness; with a broker's name from that broker, which is killed,
 stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `postgres` effect and
 record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
-killed; then each key has to have its rows exactly once.
+killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
+killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers on PostgreSQL, relays and
+consumers: what was committed takes effect once, what was rolled back not at all, and is sent in its order. With `ordering`
+chains of messages of which some links always fail: effects come in the order of their chain.
 
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
                whose clock is set forward now and then, a cluster
@@ -64,6 +70,15 @@ pub enum Subject {
     Inbox {
         /// A worker is wrong on purpose.
         flaw: Option<InboxFlaw>,
+    },
+    /// Producers, and time.
+    Delivery {
+        /// Which of them.
+        play: Play,
+        /// Where the records are, of calls that come after each other.
+        store: Topology,
+        /// Something is wrong on purpose.
+        flaw: Option<DeliveryFlaw>,
     },
     /// A broker's adapter, under a consumer.
     Broker {
@@ -120,12 +135,23 @@ impl Args {
         match (name, &mut self.subject) {
             ("--seconds", _) => self.long = seconds(value)?,
             ("--seed", _) => self.seed = number(name, value)?,
+            ("--history", Subject::Delivery { play, .. }) => {
+                return Err(format!(
+                    "`--history`: {} is judged by notes and rows, not by a history; leave it out",
+                    play.name()
+                ));
+            }
             ("--history", _) => self.history = Some(value.into()),
             ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
             ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
             ("--weakness", Subject::Inbox { flaw: place }) => *place = Some(inbox_flaw(value)?),
             (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of postgres; leave it out")),
+            ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
+            ("--store", Subject::Delivery { play: Play::Ordering, store: place, .. }) => *place = store(value)?,
+            (_, Subject::Delivery { play, .. }) => {
+                return Err(format!("`{name}` says nothing of {}; leave it out", play.name()));
+            }
             ("--store", Subject::Broker { store: place, .. }) => *place = store(value)?,
             ("--weakness", Subject::Broker { flaw: place, .. }) => *place = Some(flaw(value)?),
             (_, Subject::Broker { kind, .. }) => {
@@ -141,6 +167,7 @@ impl Args {
         match self.subject {
             Subject::Store { name, .. } => name,
             Subject::Inbox { .. } => "postgres",
+            Subject::Delivery { play, .. } => play.name(),
             Subject::Broker { kind, .. } => kind.name(),
         }
     }
@@ -151,6 +178,7 @@ impl Args {
         match self.subject {
             Subject::Store { weakness, .. } => weakness.is_some(),
             Subject::Inbox { flaw } => flaw.is_some(),
+            Subject::Delivery { flaw, .. } => flaw.is_some(),
             Subject::Broker { flaw, .. } => flaw.is_some(),
         }
     }
@@ -162,6 +190,7 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         ["redis", "sqlite", "postgres"]
             .into_iter()
             .chain(Kind::ALL.iter().map(|kind| kind.name()))
+            .chain(Play::ALL.iter().map(|play| play.name()))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -169,9 +198,10 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some("redis") => stores("redis", Topology::Sentinel),
         Some("sqlite") => stores("sqlite", Topology::File),
         Some("postgres") => Ok(Subject::Inbox { flaw: None }),
-        Some(other) => match Kind::named(other) {
-            Some(kind) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
-            None => Err(format!("nothing is called `{other}`; known here: {}", known())),
+        Some(other) => match (Kind::named(other), Play::named(other)) {
+            (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
+            (None, Some(play)) => Ok(Subject::Delivery { play, store: Topology::Single { clock: false }, flaw: None }),
+            (None, None) => Err(format!("nothing is called `{other}`; known here: {}", known())),
         },
         None => Err(format!("chaos needs one of: {}", known())),
     }
@@ -188,6 +218,11 @@ fn store(value: &str) -> Result<Topology, String> {
 fn inbox_flaw(value: &str) -> Result<InboxFlaw, String> {
     let known = || InboxFlaw::ALL.map(InboxFlaw::name).join(", ");
     InboxFlaw::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
+}
+
+fn delivery_flaw(play: Play, value: &str) -> Result<DeliveryFlaw, String> {
+    let known = || DeliveryFlaw::of(play).map(DeliveryFlaw::name).collect::<Vec<_>>().join(", ");
+    DeliveryFlaw::named(play, value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
 }
 
 fn flaw(value: &str) -> Result<Flaw, String> {
@@ -244,6 +279,11 @@ mod tests {
             (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),
             (&["postgres", "--weakness", "x"], "known here: claim-outside"),
             (&["postgres", "--store", "x"], "says nothing of postgres"),
+            (&["delay", "--weakness", "x"], "known here: takes-early"),
+            (&["delay", "--store", "redis"], "`--store` says nothing of delay"),
+            (&["delay", "--history", "f"], "not by a history"),
+            (&["ordering", "--store", "x"], "known here: redis, sqlite"),
+            (&["outbox", "--weakness", "takes-early"], "known here: enqueues-outside"),
             (&["redis", "--sede", "1"], "unknown argument `--sede`"),
             (&["redis", "--seed"], "`--seed` stands without a value"),
             (&["redis", "--seed", "x"], "not a whole number"),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use idempotent_chaos::args::{Args, USAGE};
-use idempotent_chaos::{harness, inbox, worker};
+use idempotent_chaos::{delivery, harness, inbox, worker};
 
 /// Vacuous, or not started.
 const VACUOUS: u8 = 2;
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("worker") => work(worker::run()),
         Some("inbox-worker") => work(inbox::work()),
+        Some("delivery-worker") => work(delivery::work()),
         Some("help" | "-h" | "--help") => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -45,7 +46,12 @@ fn play(args: &Args) -> ExitCode {
 
 fn work(worker: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let worked = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(worker));
+    let worked = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+        let worked = runtime.block_on(worker);
+        // One that is done before its stdin ends does not wait for more.
+        runtime.shutdown_background();
+        worked
+    });
     match worked {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

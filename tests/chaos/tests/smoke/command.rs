@@ -41,6 +41,6 @@ pub(crate) fn violated(arguments: &[&str]) -> BTreeSet<String> {
     // Tallies are told in the same way.
     let findings = said.lines().filter(|line| !line.ends_with(" not judged"));
     let names = findings.filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
-    let is_name = |name: &&str| name.len() <= 3 && name.starts_with(['I', 'D']);
+    let is_name = |name: &&str| name.len() <= 3 && name.starts_with(['I', 'D', 'Q', 'O', 'R']);
     names.filter(is_name).map(str::to_owned).collect()
 }

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 mod brokers;
 mod command;
+mod delivery;
 mod inbox;
 mod stores;

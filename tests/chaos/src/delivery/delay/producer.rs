@@ -1,0 +1,139 @@
+//! Sends messages of all kinds, some twice, some again where nobody knows, and calls some off.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::delay_queue::{DelayMessage, DelayQueue, Sent};
+use idempotent::mq::{Cancelled, DelayErrorKind};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::seen::{Body, Note, Off, Topic};
+use super::topics;
+use crate::delivery::hands::{Hands, Point, now};
+
+/// A message comes so often.
+const PACE: Duration = Duration::from_millis(25);
+/// On their way at once.
+const MOST: usize = 32;
+/// In percent of the messages.
+const POISON: u64 = 4;
+const COPIED: u64 = 10;
+const CALLED_OFF: u64 = 15;
+/// Between two attempts to be heard.
+const REST: Duration = Duration::from_millis(50);
+
+struct Order {
+    n: u64,
+    topic: Topic,
+    message: DelayMessage,
+    /// What has an id or a merge key may be sent again.
+    named: bool,
+    late: Duration,
+}
+
+/// Sends until there is peace, and all that was begun is known.
+pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<()> {
+    let queues = Arc::new(topics(&hands.start.broker, hands.start.flaw).await?);
+    let mut under_way = JoinSet::new();
+    let mut count = 0;
+    while !hands.is_peace() {
+        sleep(PACE).await;
+        if under_way.len() < MOST {
+            count += 1;
+            let order = order(hands, (u64::from(hands.start.id) << 32) | count);
+            let (hands, queues) = (hands.clone(), queues.clone());
+            under_way.spawn(async move { see_to(&hands, &queues, order).await });
+        }
+        while under_way.try_join_next().is_some() {}
+    }
+    while under_way.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// What it is, noted before anybody hears of it.
+fn order(hands: &Hands, n: u64) -> Order {
+    let dice = &hands.dice;
+    let topic = if n.is_multiple_of(2) { Topic::Work } else { Topic::Bare };
+    let poison = dice.percent(POISON);
+    let body = Body::new(n, poison).bytes();
+    let late = dice.ms(1, 900);
+    let began = now();
+    let id = dice.percent(70).then(|| format!("m{n}"));
+    let (message, not_before) = match dice.below(10) {
+        0..4 => (DelayMessage::after(late, body), began + late),
+        4..7 => (DelayMessage::due(began + late, body), began + late),
+        // What fails is not merged: nobody would know which of them it was.
+        7..9 if !poison => {
+            let key = format!("merge-{}", dice.below(20));
+            let merged = DelayMessage::merged(key, late / 4 + Duration::from_millis(1), body);
+            hands.notes.write(&Note::Intends { n, topic, poison, not_before: (began + late / 4).0 });
+            return Order { n, topic, message: merged, named: true, late };
+        }
+        _ => {
+            let rank = u32::try_from(dice.range(17, 100)).unwrap_or(17);
+            (DelayMessage::priority(rank, body), began)
+        }
+    };
+    hands.notes.write(&Note::Intends { n, topic, poison, not_before: not_before.0 });
+    let named = id.is_some();
+    let message = id.into_iter().fold(message, DelayMessage::id);
+    Order { n, topic, message, named, late }
+}
+
+async fn see_to(hands: &Hands, queues: &[DelayQueue; 2], order: Order) {
+    let queue = match order.topic {
+        Topic::Work => &queues[0],
+        Topic::Bare => &queues[1],
+    };
+    hands.may_die(Point::BeforeSend);
+    let Some(sent) = send(hands, queue, &order).await else { return };
+    if order.named && hands.dice.percent(COPIED) {
+        hands.notes.write(&Note::Again { n: order.n });
+        send(hands, queue, &order).await;
+    }
+    if sent.is_new && hands.dice.percent(CALLED_OFF) {
+        // Most of them before it is due.
+        let percent = u32::try_from(hands.dice.below(130)).unwrap_or_default();
+        sleep(order.late * percent / 100).await;
+        call_off(hands, queue, order.topic, &sent.id).await;
+    }
+}
+
+/// Once it is known to be kept; `None` if that is not to be known.
+async fn send(hands: &Hands, queue: &DelayQueue, order: &Order) -> Option<Sent> {
+    let Order { n, topic, .. } = *order;
+    loop {
+        match hands.may_die_in(Point::AfterSend, queue.send(&order.message)).await {
+            Ok(sent) => {
+                hands.notes.write(&Note::Kept { n, topic, id: sent.id.clone(), at: sent.at.0, new: sent.is_new });
+                return Some(sent);
+            }
+            Err(error) if error.kind() == DelayErrorKind::Refused => {
+                hands.notes.write(&Note::Refused { n, why: error.to_string() });
+                return None;
+            }
+            // Another one would be a message of its own.
+            Err(error) if error.kind() != DelayErrorKind::NotApplied && !order.named => return None,
+            Err(_) => hands.notes.write(&Note::Again { n }),
+        }
+        sleep(REST).await;
+    }
+}
+
+async fn call_off(hands: &Hands, queue: &DelayQueue, topic: Topic, id: &str) {
+    hands.notes.write(&Note::Cancelling { topic, id: id.to_owned() });
+    let mut sure = true;
+    loop {
+        let how = match queue.cancel(id).await {
+            Ok(Cancelled::Done) => Off::Done,
+            Ok(Cancelled::Delivering) => Off::Delivering,
+            Ok(_) => Off::Unknown,
+            Err(_) => {
+                sure = false;
+                sleep(REST).await;
+                continue;
+            }
+        };
+        return hands.notes.write(&Note::Cancelled { topic, id: id.to_owned(), how, heard: now().0, sure });
+    }
+}

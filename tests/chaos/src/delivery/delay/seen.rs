@@ -1,0 +1,130 @@
+//! What processes note.
+use serde::{Deserialize, Serialize};
+
+use crate::delivery::hands::Point;
+
+/// How a message is consumed.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Topic {
+    /// By annotated handlers under a consumer.
+    Work,
+    /// By takers.
+    Bare,
+}
+
+impl Topic {
+    pub(super) const ALL: [Self; 2] = [Self::Work, Self::Bare];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Bare => "bare",
+        }
+    }
+}
+
+/// In µs by the machine's clock.
+pub(super) type Time = u64;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Note {
+    /// It is about to be sent.
+    Intends {
+        n: u64,
+        topic: Topic,
+        poison: bool,
+        not_before: Time,
+    },
+    /// Nobody knows whether it was kept: it is sent again.
+    Again {
+        n: u64,
+    },
+    /// The server has said that it is kept.
+    Kept {
+        n: u64,
+        topic: Topic,
+        id: String,
+        at: Time,
+        new: bool,
+    },
+    /// The server does not take it.
+    Refused {
+        n: u64,
+        why: String,
+    },
+    Cancelling {
+        topic: Topic,
+        id: String,
+    },
+    /// What the server has said to that, the first time it was asked if `sure`.
+    Cancelled {
+        topic: Topic,
+        id: String,
+        how: Off,
+        heard: Time,
+        sure: bool,
+    },
+    /// A delivery is with its handler. `whole`: its body is what was sent.
+    Began {
+        topic: Topic,
+        id: String,
+        n: u64,
+        delivered: u32,
+        at: Time,
+        whole: bool,
+    },
+    /// It was rolled back, by its delivery.
+    Back {
+        topic: Topic,
+        id: String,
+        delivered: u32,
+        asked: Time,
+        delay: Time,
+    },
+    Dies(Point),
+}
+
+/// What a cancellation came to.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Off {
+    Done,
+    Delivering,
+    Unknown,
+}
+
+/// A message, which says what becomes of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct Body {
+    pub(super) n: u64,
+    /// Its handler always fails.
+    pub(super) poison: bool,
+    pad: String,
+}
+
+impl Body {
+    pub(super) fn new(n: u64, poison: bool) -> Self {
+        // Of any size, and known from the number.
+        let length = usize::try_from(n % 97).unwrap_or_default();
+        Self { n, poison, pad: "ä".repeat(length) }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        // Numbers and text.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Its handler fails this time.
+    pub(super) fn fails(&self, delivered: u32) -> bool {
+        self.poison || (self.n % 10 == 3 && delivered == 1)
+    }
+
+    /// `None` where it is not what somebody sent, to the byte.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let body: Self = serde_json::from_slice(bytes).ok()?;
+        let sent = Self::new(body.n, body.poison);
+        (sent.bytes() == bytes).then_some(sent)
+    }
+}

@@ -1,0 +1,118 @@
+//! What may be wrong on purpose.
+use serde::{Deserialize, Serialize};
+
+use super::Play;
+
+/// A run with it has to be violated.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryFlaw {
+    /// The delay queue hands out what is due in 100 ms.
+    TakesEarly,
+    /// Whoever takes a message commits it, and then runs its handler.
+    CommitsFirst,
+    /// The handler's effect is not bound to its key.
+    Unmarked,
+    /// A rollback forgets how often a message has come back.
+    ResetsCounter,
+    /// A rollback drops the message.
+    LosesOnRollback,
+    /// A message that is called off is delivered all the same.
+    CancelsNothing,
+    /// What nobody settled in time is not given to anybody else.
+    KeepsHeld,
+    /// A dead letter is dropped.
+    BuriesNothing,
+    /// A message is written beside the transaction of what it tells of.
+    EnqueuesOutside,
+    /// A relay's publisher sends a batch from its end.
+    SendsBackwards,
+    /// The consumer's effect is bound to no key.
+    Unbound,
+    /// The consumer answers, and then runs its handler.
+    AnswersFirst,
+    /// No link waits for the one before it.
+    IgnoresOrder,
+    /// A link whose turn has not come is acknowledged.
+    DropsWaiting,
+}
+
+impl DeliveryFlaw {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::TakesEarly,
+        Self::CommitsFirst,
+        Self::Unmarked,
+        Self::ResetsCounter,
+        Self::LosesOnRollback,
+        Self::CancelsNothing,
+        Self::KeepsHeld,
+        Self::BuriesNothing,
+        Self::EnqueuesOutside,
+        Self::SendsBackwards,
+        Self::Unbound,
+        Self::AnswersFirst,
+        Self::IgnoresOrder,
+        Self::DropsWaiting,
+    ];
+
+    /// As it is called for.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TakesEarly => "takes-early",
+            Self::CommitsFirst => "commits-first",
+            Self::Unmarked => "unmarked",
+            Self::ResetsCounter => "resets-counter",
+            Self::LosesOnRollback => "loses-on-rollback",
+            Self::CancelsNothing => "cancels-nothing",
+            Self::KeepsHeld => "keeps-held",
+            Self::BuriesNothing => "buries-nothing",
+            Self::EnqueuesOutside => "enqueues-outside",
+            Self::SendsBackwards => "sends-backwards",
+            Self::Unbound => "unbound",
+            Self::AnswersFirst => "answers-first",
+            Self::IgnoresOrder => "ignores-order",
+            Self::DropsWaiting => "drops-waiting",
+        }
+    }
+
+    /// In which play it is.
+    #[must_use]
+    pub fn play(self) -> Play {
+        match self {
+            Self::EnqueuesOutside | Self::SendsBackwards | Self::Unbound | Self::AnswersFirst => Play::Outbox,
+            Self::IgnoresOrder | Self::DropsWaiting => Play::Ordering,
+            _ => Play::Delay,
+        }
+    }
+
+    /// What the judge has to find, in a word.
+    #[must_use]
+    pub fn found_as(self) -> &'static str {
+        match self {
+            Self::TakesEarly => "Q2",
+            Self::CommitsFirst | Self::LosesOnRollback | Self::KeepsHeld => "Q1",
+            Self::Unmarked => "Q3",
+            Self::ResetsCounter | Self::BuriesNothing => "Q4",
+            Self::CancelsNothing => "Q5",
+            Self::EnqueuesOutside => "O3",
+            Self::SendsBackwards => "O4",
+            Self::Unbound => "O2",
+            Self::AnswersFirst => "O1",
+            Self::IgnoresOrder => "R2",
+            Self::DropsWaiting => "R1",
+        }
+    }
+
+    /// The one of this name, in this play.
+    #[must_use]
+    pub fn named(play: Play, name: &str) -> Option<Self> {
+        Self::of(play).find(|flaw| flaw.name() == name)
+    }
+
+    /// Those of a play.
+    pub fn of(play: Play) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |flaw| flaw.play() == play)
+    }
+}

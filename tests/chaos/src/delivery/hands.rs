@@ -1,0 +1,104 @@
+//! What every process of a play has: its notes, its dice, and its ends.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use idempotent::Micros;
+use serde::{Deserialize, Serialize};
+use tokio::io::{BufReader, Lines, Stdin};
+use tokio::sync::watch;
+
+use super::notes::Notes;
+use super::wire::Start;
+use crate::dice::Dice;
+use crate::mortal::die;
+
+/// Where a process kills itself.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Point {
+    BeforeSend,
+    AtSending,
+    AfterSend,
+    AfterTake,
+    BeforeEffect,
+    InTransaction,
+    AfterEffect,
+    AtCommit,
+    BeforeSettling,
+    AtSettling,
+}
+
+/// In the notes, before it dies.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Dies {
+    pub(super) dies: Point,
+}
+
+pub(super) struct Hands {
+    pub(super) start: Start,
+    pub(super) notes: Notes,
+    pub(super) dice: Dice,
+    peace: Arc<AtomicBool>,
+}
+
+/// Ends when stdin does.
+pub(super) type Stop = watch::Receiver<bool>;
+
+/// In percent, each time it comes to a point.
+const DOOMED: u64 = 1;
+
+impl Hands {
+    pub(super) fn start(start: Start, mut lines: Lines<BufReader<Stdin>>) -> anyhow::Result<(Arc<Self>, Stop)> {
+        let peace = Arc::new(AtomicBool::new(start.peace));
+        let notes = Notes::create(&start.notes)?;
+        let dice = Dice::new(start.seed, 1_000 + u64::from(start.id));
+        let (ends, ended) = watch::channel(false);
+        let heard = peace.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(_)) = lines.next_line().await {
+                heard.store(true, Ordering::Relaxed);
+            }
+            ends.send_replace(true);
+        });
+        Ok((Arc::new(Self { start, notes, dice, peace }), ended))
+    }
+
+    pub(super) fn is_peace(&self) -> bool {
+        self.peace.load(Ordering::Relaxed)
+    }
+
+    /// Now and then this is where the process ends.
+    pub(super) fn may_die(&self, at: Point) {
+        if !self.is_peace() && self.dice.percent(DOOMED) {
+            self.notes.write(&Dies { dies: at });
+            die();
+        }
+    }
+
+    /// Now and then the process ends while this is under way, wherever it is then.
+    pub(super) async fn may_die_in<T>(&self, at: Point, call: impl Future<Output = T>) -> T {
+        if self.is_peace() || !self.dice.percent(DOOMED) {
+            return call.await;
+        }
+        self.notes.write(&Dies { dies: at });
+        tokio::select! {
+            biased;
+            _ = call => {}
+            () = tokio::time::sleep(Duration::from_micros(self.dice.below(3_000))) => {}
+        }
+        die()
+    }
+}
+
+/// The clock that a server of this machine goes by, too.
+pub(super) fn now() -> Micros {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Ends once it is told to.
+pub(super) async fn stopped(mut stop: Stop) {
+    // Dropped, it means the same.
+    let _ = stop.wait_for(|stopped| *stopped).await;
+}

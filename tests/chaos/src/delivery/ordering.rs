@@ -1,0 +1,165 @@
+//! Chains of messages: each link's handler comes `after` the one before it, whoever dies, and whatever order the broker (the
+//! delay queue on Redis) delivers them in. One link of some chains always fails, and is skipped after a while. Records are on
+//! Redis, or beside the effects in an SQLite file, in one transaction with them.
+//!
+//! Findings:
+//!
+//! | | |
+//! |---|---|
+//! | R1 | a link that was accepted has no effect |
+//! | R2 | a link took effect before the one it comes after, which had been seen within its patience |
+//! | R3 | one took effect twice where that is one transaction with its record, or nobody sent it, or it always fails |
+//! | R4 | the dead letters are not the links that always fail |
+//! | R5 | no other chain went on while one was held up |
+//! | R7 | it did not come to rest, or a process ended by itself or not at all |
+mod consumer;
+mod judge;
+mod producer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
+use idempotent::mq::DeadLetters;
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::RedisServer;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+pub(super) use self::consumer::consume;
+pub(super) use self::producer::produce;
+use super::crew::Crew;
+use super::hands::Point;
+use super::stage::Stage;
+use super::wire::{Role, Start};
+use super::{DeliveryFlaw, effects, notes};
+use crate::args::{Args, Topology};
+use crate::crew::PATIENCE;
+use crate::verdict::Verdict;
+
+const ROLES: [Role; 5] =
+    [Role::ChainProducer, Role::ChainConsumer, Role::ChainConsumer, Role::ChainConsumer, Role::ChainConsumer];
+const TOPIC: &str = "chains";
+const VISIBILITY: Duration = Duration::from_millis(1_500);
+const SLOTS: u16 = 2;
+/// A link whose predecessor is dead, or was not seen for this long, runs; as `skip` of the handlers says.
+const PATIENCE_OF_LINKS: Duration = Duration::from_secs(5);
+/// Links of a chain.
+const LENGTH: u64 = 8;
+
+/// A link.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+struct Link {
+    chain: u64,
+    /// From 1 on.
+    number: u64,
+    /// Its handler always fails.
+    poison: bool,
+}
+
+impl Link {
+    fn name(self) -> String {
+        format!("{}/{}", self.chain, self.number)
+    }
+}
+
+/// What processes note. Times are the machine's, in µs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Note {
+    /// It is about to be sent.
+    Intends(Link),
+    /// The broker has it.
+    Kept(Link),
+    /// A delivery of it; its turn may not have come.
+    Came {
+        link: Link,
+        at: u64,
+    },
+    /// Its handler begins.
+    Runs {
+        link: Link,
+        at: u64,
+    },
+    Dies(Point),
+}
+
+/// Plays one run, with the records there.
+pub(super) async fn play(
+    args: &Args,
+    store: &Topology,
+    flaw: Option<DeliveryFlaw>,
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
+    let began = Instant::now();
+    let broker = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start());
+    let broker = Arc::new(broker.await.context("Redis does not start")?);
+    let proxy = Proxy::start(&broker.address()).await;
+    let file = folder.join("effects.db");
+    let pool = effects::pool_of_new(&file).await?;
+    let start = Start {
+        id: 0,
+        role: Role::ChainProducer,
+        seed: args.seed,
+        broker: proxy.url(),
+        database: file.display().to_string(),
+        in_transaction: *store == Topology::File,
+        notes: folder.to_owned(),
+        flaw,
+        peace: args.calm,
+    };
+    let in_transaction = start.in_transaction;
+    let queue = builder(&broker.url()).connect().await?;
+    let crew = Crew::start(folder, start, &ROLES).await?;
+    let mut stage = Stage::new(crew, vec![(broker, proxy)]);
+    stage.harm(args, ROLES.len()).await?;
+    // What is wrong on purpose need not come to an end.
+    let patience = if flaw.is_some() { PATIENCE / 6 } else { PATIENCE };
+    let rests = stage.settle(patience, async || is_empty(&queue).await).await?;
+    let stuck = stage.crew.dismiss().await?;
+    drop(pool);
+    let seen = notes::read::<Note>(folder, stage.crew.last())?;
+    let left = judge::Left { in_transaction, effects: effects::all(&file).await?, dead: letters(&queue).await? };
+    let (tally, found) = judge::judge(&seen, &left);
+    let mut verdict = Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, 0, tally.links), began.elapsed());
+    verdict.find(found);
+    verdict.find((!rests).then(|| "R7: it does not come to rest".to_owned()));
+    verdict
+        .find(stage.crew.by_themselves.iter().map(|id| format!("R7: process {id} ended by itself; its log says why")));
+    verdict.find(stuck.iter().map(|id| format!("R7: process {id} did not end when it was told to")));
+    tally.tell(&mut verdict, args.long.as_secs(), &stage);
+    Ok(verdict)
+}
+
+/// The same for everybody.
+fn builder(url: &str) -> DelayQueueBuilder {
+    // A link that waits for its turn is delivered again and again.
+    DelayQueue::builder(url, TOPIC).slots(SLOTS).visibility(VISIBILITY).max_retries(1_000)
+}
+
+/// Once it can be reached.
+async fn queue(url: &str) -> DelayQueue {
+    loop {
+        match builder(url).connect().await {
+            Ok(queue) => return queue,
+            Err(error) => eprintln!("no queue: {error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn is_empty(queue: &DelayQueue) -> bool {
+    let counts = queue.counts().await;
+    counts.is_ok_and(|counts| counts.ready + counts.waiting + counts.in_flight == 0)
+}
+
+async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<Link>> {
+    let mut letters = DelayDeadLetters::new(queue);
+    let mut all = Vec::new();
+    while let Some((delivery, _)) = letters.next().await? {
+        all.push(serde_json::from_slice(&delivery.body).context("a dead letter is not what was sent")?);
+    }
+    Ok(all)
+}

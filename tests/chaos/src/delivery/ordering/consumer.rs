@@ -1,0 +1,161 @@
+//! Annotated handlers that come after each other.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::delay_queue::DelaySource;
+use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
+use idempotent::{Executor, Policy, RedisStore, Rejection, Scene, SqliteStore, idempotent};
+use sqlx::{Sqlite, SqlitePool, Transaction};
+use tokio::time::sleep;
+
+use super::{Link, Note, queue};
+use crate::delivery::hands::{Hands, Point, Stop, now, stopped};
+use crate::delivery::{DeliveryFlaw, effects};
+
+const GRACE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(1);
+/// Of what always fails; what is killed counts, too.
+const RETRIES: u32 = 12;
+
+#[derive(Debug)]
+enum Failed {
+    /// It is not its turn, or somebody has it.
+    Rejected,
+    ByItself,
+}
+
+impl From<Rejection> for Failed {
+    fn from(_: Rejection) -> Self {
+        Self::Rejected
+    }
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(_: sqlx::Error) -> Self {
+        Self::ByItself
+    }
+}
+
+struct Worker {
+    hands: Arc<Hands>,
+    pool: SqlitePool,
+}
+
+/// The first has none before it.
+fn before(link: &Link) -> Option<(u64, u64)> {
+    link.number.checked_sub(1).filter(|before| *before > 0).map(|before| (link.chain, before))
+}
+
+#[idempotent(
+    key = (link.chain, link.number),
+    after = before(&link),
+    scope = "chains",
+    on_broken_order = skip("5s"),
+)]
+async fn beside(worker: &Worker, link: Link) -> Result<(), Failed> {
+    worker.begins(link);
+    effects::put(&worker.pool, &link.name(), link.number).await?;
+    worker.hands.may_die(Point::AfterEffect);
+    Ok(())
+}
+
+#[idempotent(
+    key = (link.chain, link.number),
+    after = before(&link),
+    scope = "chains",
+    on_broken_order = skip("5s"),
+    transaction = leased(tx),
+)]
+async fn within(worker: &Worker, link: Link, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
+    worker.begins(link);
+    let insert = sqlx::query(effects::INSERT).bind(link.name()).bind(link.number.cast_signed());
+    insert.execute(&mut **tx).await?;
+    worker.hands.may_die(Point::InTransaction);
+    Ok(())
+}
+
+/// What always fails, on either.
+#[idempotent(
+    key = (link.chain, link.number),
+    after = before(&link),
+    scope = "chains",
+    on_broken_order = skip("5s"),
+)]
+async fn broken(worker: &Worker, link: Link) -> Result<(), Failed> {
+    worker.begins(link);
+    Err(Failed::ByItself)
+}
+
+/// Wrong on purpose: as if there were no order.
+#[idempotent(key = (link.chain, link.number), scope = "chains")]
+async fn at_once(worker: &Worker, link: Link) -> Result<(), Failed> {
+    worker.begins(link);
+    Ok(effects::put(&worker.pool, &link.name(), link.number).await?)
+}
+
+impl Worker {
+    fn begins(&self, link: Link) {
+        self.hands.notes.write(&Note::Runs { link, at: now().0 });
+        self.hands.may_die(Point::BeforeEffect);
+    }
+
+    async fn handle(&self, link: Link) -> Result<(), Failed> {
+        match self.hands.start.flaw {
+            _ if link.poison => broken(self, link).await,
+            Some(DeliveryFlaw::IgnoresOrder) => at_once(self, link).await,
+            _ if self.hands.start.in_transaction => within(self, link).await,
+            _ => beside(self, link).await,
+        }
+    }
+}
+
+/// Consumes until it is told to end.
+pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
+    let queue = queue(&hands.start.broker).await;
+    let worker = Arc::new(Worker { hands: hands.clone(), pool: effects::pool(&hands.start.database).await? });
+    let executor = executor(hands).await?;
+    let own = executor.clone();
+    let handling = Messages::<Link>::json().annotated(move |message| handle(worker.clone(), own.clone(), message));
+    let consumer = Consumer::builder(DelaySource::new(&queue), "chains", &executor)
+        .concurrency(8)
+        .grace(GRACE)
+        .schedule(Schedule::exponential(Duration::from_millis(10), Duration::from_millis(60)))
+        // Links that wait are delivered again and again.
+        .max_deliveries(1_000_000)
+        .build(handling)?;
+    consumer.run(stopped(stop)).await?;
+    Ok(())
+}
+
+async fn executor(hands: &Hands) -> anyhow::Result<Executor> {
+    let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
+    let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
+    let policy = policy.in_flight_delay(Duration::from_millis(40)).in_flight_delay_max(Duration::from_millis(200));
+    if hands.start.in_transaction {
+        let store = SqliteStore::open(&hands.start.database).await?;
+        return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?);
+    }
+    loop {
+        match RedisStore::connect(&hands.start.broker).await {
+            Ok(store) => return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?),
+            Err(error) => eprintln!("no store: {error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> Verdict {
+    let link = message.body;
+    worker.hands.notes.write(&Note::Came { link, at: now().0 });
+    if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
+        // Another executor's scope: how it ends does not settle the message.
+        let _ = executor.scope(worker.handle(link)).await;
+        return Verdict::Done;
+    }
+    let answer = worker.handle(link).await;
+    worker.hands.may_die(Point::BeforeSettling);
+    match answer {
+        Ok(()) => Verdict::Done,
+        Err(Failed::Rejected | Failed::ByItself) => Verdict::Again { after: None, error: "it fails".into() },
+    }
+}

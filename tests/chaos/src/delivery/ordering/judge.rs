@@ -1,0 +1,220 @@
+//! The order of effects, held against that of the chains.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Link, Note, PATIENCE_OF_LINKS};
+use crate::delivery::effects;
+use crate::delivery::hands::Point;
+use crate::delivery::stage::Stage;
+use crate::verdict::Verdict;
+
+/// What there is once all has come to rest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Left {
+    /// Effects and records are one transaction: each has its effect once.
+    pub(super) in_transaction: bool,
+    /// In their order.
+    pub(super) effects: Vec<(String, u64)>,
+    pub(super) dead: Vec<Link>,
+}
+
+/// What a run has to have seen.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) links: u64,
+    in_order: u64,
+    skipped: u64,
+    /// Deliveries of links whose turn had not come.
+    put_off: u64,
+    excused: u64,
+    dead: u64,
+    died: BTreeMap<Point, u64>,
+}
+
+#[derive(Default)]
+struct Book {
+    intended: BTreeSet<Link>,
+    kept: BTreeSet<Link>,
+    /// By name: when it was delivered, and when its handler began.
+    came: BTreeMap<String, Vec<u64>>,
+    runs: BTreeMap<String, Vec<u64>>,
+    tally: Tally,
+}
+
+pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
+    let mut book = Book::default();
+    for (_, note) in seen {
+        book.enter(note);
+    }
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, (name, _)) in left.effects.iter().enumerate() {
+        first.entry(name).or_insert(place);
+    }
+    let mut found = book.effects(left, &first);
+    found.extend(book.order(&first));
+    found.extend(book.letters(left));
+    book.tally.links = book.kept.len() as u64;
+    book.tally.dead = left.dead.len() as u64;
+    let came: usize = book.came.values().map(Vec::len).sum();
+    let ran: usize = book.runs.values().map(Vec::len).sum();
+    book.tally.put_off = came.saturating_sub(ran) as u64;
+    (book.tally, found)
+}
+
+impl Book {
+    fn enter(&mut self, note: &Note) {
+        match note {
+            Note::Intends(link) => drop(self.intended.insert(*link)),
+            Note::Kept(link) => drop(self.kept.insert(*link)),
+            Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
+            Note::Runs { link, at } => self.runs.entry(link.name()).or_default().push(*at),
+            Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
+        }
+    }
+
+    fn effects(&self, left: &Left, first: &BTreeMap<&str, usize>) -> Vec<String> {
+        let lost = self.kept.iter().filter(|link| !link.poison && !first.contains_key(link.name().as_str()));
+        let mut found: Vec<_> =
+            lost.map(|link| format!("R1: {} was accepted, and has no effect", link.name())).collect();
+        let may: BTreeSet<String> = self.intended.iter().filter(|link| !link.poison).map(|link| link.name()).collect();
+        for (name, count) in effects::counts(&left.effects) {
+            if !may.contains(name) {
+                found.push(format!("R3: {name} took effect, and is not to"));
+            } else if left.in_transaction && count > 1 {
+                found.push(format!("R3: {name} took effect {count} times"));
+            }
+        }
+        found
+    }
+
+    /// Each link with the nearest before it that can have an effect.
+    fn order(&mut self, first: &BTreeMap<&str, usize>) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut held_up = false;
+        let mut went_on = false;
+        let links: Vec<_> = self.intended.iter().copied().collect();
+        for pair in links.windows(2).filter(|pair| pair[0].chain == pair[1].chain) {
+            let [one, next] = [pair[0], pair[1]];
+            let Some(second) = first.get(next.name().as_str()) else { continue };
+            if one.poison {
+                self.tally.skipped += 1;
+                // Others' effects between that of the link before the broken one and that of the one behind it.
+                let start = links.iter().find(|link| link.chain == one.chain && link.number + 1 == one.number);
+                if let Some(start) = start.and_then(|link| first.get(link.name().as_str())) {
+                    held_up = true;
+                    went_on |= second.saturating_sub(*start) > 1;
+                }
+                continue;
+            }
+            match first.get(one.name().as_str()) {
+                Some(earlier) if earlier < second => self.tally.in_order += 1,
+                // Lost, and found as that; or never sent, and skipped.
+                None => {}
+                Some(_) if self.is_excused(&one, &next) => self.tally.excused += 1,
+                Some(_) => found.push(format!("R2: {} took effect before {}", next.name(), one.name())),
+            }
+        }
+        if held_up && !went_on {
+            found.push("R5: while a chain was held up no other one went on".to_owned());
+        }
+        found
+    }
+
+    /// Nobody had seen `one` for as long as `next` had to wait: that is what `skip` says.
+    fn is_excused(&self, one: &Link, next: &Link) -> bool {
+        let Some(ran) = self.runs.get(&next.name()).and_then(|runs| runs.iter().min()) else { return false };
+        let since = ran.saturating_sub(u64::try_from(PATIENCE_OF_LINKS.as_micros()).unwrap_or(u64::MAX));
+        let came = self.came.get(&one.name()).into_iter().flatten();
+        !came.into_iter().any(|at| (since..=*ran).contains(at))
+    }
+
+    fn letters(&self, left: &Left) -> Vec<String> {
+        let dead: BTreeSet<_> = left.dead.iter().copied().collect();
+        let wrong = dead.iter().filter(|link| !link.poison || !self.intended.contains(link));
+        let mut found: Vec<_> = wrong.map(|link| format!("R4: {} is dead, and is not to be", link.name())).collect();
+        let missing = self.kept.iter().filter(|link| link.poison && !dead.contains(link));
+        found
+            .extend(missing.map(|link| format!("R4: {} always fails, and is not among the dead letters", link.name())));
+        found
+    }
+}
+
+impl Tally {
+    /// What was seen, and what a run of this length has to have seen.
+    pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
+        let some = (seconds / 5).max(1);
+        let long = u64::from(seconds >= 20);
+        verdict.tell("processes killed", stage.crew.kills, some * 3);
+        verdict.tell("processes stopped", stage.crew.pauses, some);
+        verdict.tell("connections cut", stage.harms.cuts, some);
+        verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
+        verdict.tell("links", self.links, some * 20);
+        verdict.tell("pairs in order", self.in_order, some * 10);
+        verdict.tell("links whose predecessor was dead", self.skipped, u64::from(seconds >= 5));
+        verdict.tell("put off", self.put_off, some * 10);
+        verdict.tell("predecessors nobody had seen", self.excused, 0);
+        verdict.tell("dead letters", self.dead, u64::from(seconds >= 5));
+        for (point, name) in [
+            (Point::BeforeSend, "deaths before a send"),
+            (Point::AfterSend, "deaths in a send"),
+            (Point::BeforeEffect, "deaths before an effect"),
+            (Point::BeforeSettling, "deaths before settling"),
+        ] {
+            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(chain: u64, number: u64) -> Link {
+        Link { chain, number, poison: (chain, number) == (1, 2) }
+    }
+
+    fn sent() -> Vec<(u32, Note)> {
+        let links = [link(1, 1), link(1, 2), link(1, 3), link(1, 4), link(2, 1)];
+        links.iter().flat_map(|link| [(1, Note::Intends(*link)), (1, Note::Kept(*link))]).collect()
+    }
+
+    fn left(names: &[&str]) -> Left {
+        let effects = names.iter().map(|name| ((*name).to_owned(), 0)).collect();
+        Left { in_transaction: true, effects, dead: vec![link(1, 2)] }
+    }
+
+    fn found(more: &[(u32, Note)], left: &Left) -> Vec<String> {
+        judge(&[&sent(), more].concat(), left).1.into_iter().map(|found| found[..2].to_owned()).collect()
+    }
+
+    #[test]
+    fn chains_in_their_order_with_one_link_skipped_are_well() {
+        assert_eq!(found(&[], &left(&["1/1", "2/1", "1/3", "1/4"])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_is_found_and_nothing_else() {
+        for (names, finding) in [
+            (&["1/1", "2/1", "1/3"][..], "R1"),
+            (&["1/1", "2/1", "1/4", "1/3"], "R2"),
+            (&["1/1", "2/1", "1/3", "1/4", "1/1"], "R3"),
+            (&["1/1", "2/1", "1/2", "1/3", "1/4"], "R3"),
+            (&["1/1", "1/3", "1/4", "2/1"], "R5"),
+        ] {
+            assert_eq!(found(&[], &left(names)), [finding], "{names:?}");
+        }
+        let well = left(&["1/1", "2/1", "1/3", "1/4"]);
+        assert_eq!(found(&[], &Left { dead: Vec::new(), ..well.clone() }), ["R4"]);
+        assert_eq!(found(&[], &Left { dead: vec![link(1, 2), link(2, 1)], ..well.clone() }), ["R4"]);
+        let twice = Left { in_transaction: false, ..left(&["1/1", "2/1", "1/3", "1/4", "1/1"]) };
+        assert_eq!(found(&[], &twice), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_link_that_nobody_had_seen_may_be_skipped_and_one_that_waited_may_not() {
+        let wrong = left(&["1/1", "2/1", "1/4", "1/3"]);
+        let ran = |at| (2, Note::Runs { link: link(1, 4), at });
+        let came = |at| (2, Note::Came { link: link(1, 3), at });
+        assert_eq!(found(&[ran(9_000_000), came(3_999_999)], &wrong), Vec::<String>::new());
+        assert_eq!(found(&[ran(9_000_000), came(4_000_000)], &wrong), ["R2"]);
+    }
+}

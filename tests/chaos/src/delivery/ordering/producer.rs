@@ -1,0 +1,61 @@
+//! Sends chains, each shuffled a little; one link of some always fails.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::delay_queue::{DelayMessage, DelayQueue};
+use tokio::time::sleep;
+
+use super::{LENGTH, Link, Note, queue};
+use crate::delivery::hands::{Hands, Point};
+
+/// A link comes so often.
+const PACE: Duration = Duration::from_millis(25);
+/// Chains that are sent side by side.
+const ABREAST: u64 = 6;
+/// In percent of the chains: one of its links always fails.
+const POISONED: u64 = 25;
+const REST: Duration = Duration::from_millis(50);
+
+/// Sends until there is peace; a chain that was begun is sent to its end.
+pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<()> {
+    let queue = queue(&hands.start.broker).await;
+    let mut chain = u64::from(hands.start.id) * 100_000;
+    while !hands.is_peace() {
+        for link in links(hands, chain) {
+            sleep(PACE).await;
+            send(hands, &queue, link).await;
+        }
+        chain += ABREAST;
+    }
+    Ok(())
+}
+
+/// Those of some chains, in an order in which none is far from its place.
+fn links(hands: &Hands, first: u64) -> Vec<Link> {
+    let dice = &hands.dice;
+    let mut links = Vec::new();
+    for chain in first..first + ABREAST {
+        // Not the first, so that there is one before it; not the last, so that there is one to skip it.
+        let poison = dice.percent(POISONED).then(|| dice.range(2, LENGTH - 1));
+        let link = |number| Link { chain, number, poison: poison == Some(number) };
+        // By when: its number, and up to three later.
+        links.extend((1..=LENGTH).map(|number| (number * 10 + dice.below(30), link(number))));
+    }
+    links.sort_unstable_by_key(|(when, _)| *when);
+    links.into_iter().map(|(_, link)| link).collect()
+}
+
+async fn send(hands: &Hands, queue: &DelayQueue, link: Link) {
+    hands.notes.write(&Note::Intends(link));
+    hands.may_die(Point::BeforeSend);
+    let body = serde_json::to_vec(&link).unwrap_or_default();
+    let message = DelayMessage::after(hands.dice.ms(0, 60), body).id(link.name());
+    loop {
+        match hands.may_die_in(Point::AfterSend, queue.send(&message)).await {
+            Ok(_) => return hands.notes.write(&Note::Kept(link)),
+            // Under the same id: it is one.
+            Err(error) => eprintln!("not known to be sent: {error}"),
+        }
+        sleep(REST).await;
+    }
+}

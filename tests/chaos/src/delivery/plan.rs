@@ -1,0 +1,69 @@
+//! From a seed to what goes wrong when.
+use std::time::Duration;
+
+use crate::dice::Dice;
+
+/// Something that goes wrong, beside the processes that kill themselves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Harm {
+    /// SIGKILL to the process in this place.
+    Kill(usize),
+    /// SIGSTOP, for longer than anything is held, then SIGCONT.
+    Pause(usize, Duration),
+    /// All connections to this server are cut.
+    Cut(usize),
+    /// This server is killed, and started again.
+    Crash(usize),
+}
+
+/// What there is to be harmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Targets {
+    pub(super) processes: usize,
+    /// Behind proxies.
+    pub(super) servers: usize,
+}
+
+/// In the order of time. Servers are killed one after the other, in turn.
+pub(super) fn harms(seed: u64, targets: Targets, long: Duration) -> Vec<(Duration, Harm)> {
+    let mut harms = Vec::new();
+    let mut every = |name: u64, (from, to): (u64, u64), harm: &mut dyn FnMut(&Dice) -> Harm| {
+        let dice = Dice::new(seed, name);
+        let mut at = dice.ms(from / 2, to / 2);
+        while at < long {
+            harms.push((at, harm(&dice)));
+            at += dice.ms(from, to);
+        }
+    };
+    let below = |dice: &Dice, end: usize| usize::try_from(dice.below(end as u64)).unwrap_or_default();
+    every(301, (400, 1_000), &mut |dice| Harm::Kill(below(dice, targets.processes)));
+    every(302, (1_500, 3_000), &mut |dice| Harm::Pause(below(dice, targets.processes), dice.ms(1_000, 2_500)));
+    every(303, (800, 2_000), &mut |dice| Harm::Cut(below(dice, targets.servers)));
+    let mut turn = below(&Dice::new(seed, 305), targets.servers);
+    every(304, (3_000, 7_000), &mut |_| {
+        turn = (turn + 1) % targets.servers;
+        Harm::Crash(turn)
+    });
+    harms.sort_by_key(|(at, _)| *at);
+    harms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_has_some_of_everything_of_everybody_and_the_same_seed_the_same() {
+        let targets = Targets { processes: 6, servers: 2 };
+        for seed in 0..20 {
+            let minute = harms(seed, targets, Duration::from_secs(60));
+            assert_eq!(minute, harms(seed, targets, Duration::from_secs(60)));
+            for server in 0..2 {
+                let count = |which: Harm| minute.iter().filter(|(_, harm)| *harm == which).count();
+                assert!(count(Harm::Crash(server)) >= 3 && count(Harm::Cut(server)) >= 5, "{seed}: {minute:?}");
+            }
+            let killed = |place| minute.iter().any(|(_, harm)| *harm == Harm::Kill(place));
+            assert!((0..6).all(killed), "{seed}: {minute:?}");
+        }
+    }
+}

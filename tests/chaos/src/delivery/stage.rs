@@ -1,0 +1,129 @@
+//! The bad times, and the peace after them.
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::{PostgresServer, RabbitServer, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::crew::Crew;
+use super::plan::{self, Harm, Targets};
+use crate::args::Args;
+use crate::verdict::Harms;
+
+/// One that is killed, and comes back with what it had.
+pub(super) trait Server: Send + Sync {
+    fn crash(&self);
+}
+
+macro_rules! servers {
+    ($($server:ty),+) => {$(
+        impl Server for $server {
+            fn crash(&self) {
+                self.kill();
+                self.restart();
+            }
+        }
+    )+};
+}
+servers!(RedisServer, PostgresServer, RabbitServer);
+
+pub(super) struct Stage {
+    pub(super) crew: Crew,
+    /// Each with the proxy before it.
+    pub(super) servers: Vec<(Arc<dyn Server>, Proxy)>,
+    /// One at a time, of each.
+    crashing: Vec<JoinSet<()>>,
+    pub(super) harms: Harms,
+}
+
+/// Between two looks at whether all is done.
+const LOOK: Duration = Duration::from_millis(250);
+/// So many looks in a row that find nothing to do.
+const SURE: u32 = 3;
+/// If so many end by themselves, another will do so, too.
+const MANY: usize = 20;
+
+impl Stage {
+    pub(super) fn new(crew: Crew, servers: Vec<(Arc<dyn Server>, Proxy)>) -> Self {
+        let crashing = servers.iter().map(|_| JoinSet::new()).collect();
+        Self { crew, servers, crashing, harms: Harms::default() }
+    }
+
+    /// The bad times.
+    pub(super) async fn harm(&mut self, args: &Args, processes: usize) -> anyhow::Result<()> {
+        let targets = Targets { processes, servers: self.servers.len() };
+        let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, targets, args.long) };
+        let began = Instant::now();
+        for (at, harm) in harms {
+            self.pass(began + at).await?;
+            self.suffer(harm)?;
+        }
+        self.pass(began + args.long).await
+    }
+
+    /// Peace, until there is nothing left to do for a while or nobody could still be patient; whether it came to that.
+    pub(super) async fn settle(
+        &mut self,
+        patience: Duration,
+        mut is_done: impl AsyncFnMut() -> bool,
+    ) -> anyhow::Result<bool> {
+        self.crew.peace().await;
+        let until = Instant::now() + patience;
+        let mut sure = 0;
+        while Instant::now() < until {
+            self.pass(Instant::now() + LOOK).await?;
+            let quiet = self.crew.all_is_sent() && !self.crew.any_stopped();
+            let quiet = quiet && self.crashing.iter().all(JoinSet::is_empty);
+            sure = if quiet && is_done().await { sure + 1 } else { 0 };
+            if sure == SURE {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn suffer(&mut self, harm: Harm) -> anyhow::Result<()> {
+        match harm {
+            Harm::Kill(place) => self.crew.kill(place)?,
+            Harm::Pause(place, long) => self.crew.pause(place, long)?,
+            Harm::Cut(server) => {
+                self.servers[server].1.cut_all();
+                self.harms.cuts += 1;
+            }
+            Harm::Crash(server) if self.crashing[server].is_empty() => {
+                let harmed = self.servers[server].0.clone();
+                self.crashing[server].spawn_blocking(move || harmed.crash());
+                self.harms.crashes += 1;
+            }
+            Harm::Crash(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whoever dies is replaced, whoever was stopped goes on, until this time.
+    async fn pass(&mut self, until: Instant) -> anyhow::Result<()> {
+        while Instant::now() < until {
+            self.crew.resume(Instant::now())?;
+            for crashing in &mut self.crashing {
+                if let Some(done) = crashing.try_join_next() {
+                    done.context("a server did not come back")?;
+                }
+            }
+            tokio::select! {
+                gone = self.crew.gone() => {
+                    let gone = gone?;
+                    self.crew.replace(gone).await?;
+                    if self.crew.by_themselves.len() > MANY {
+                        bail!("{:?} ended by themselves; their logs say why", self.crew.by_themselves);
+                    }
+                }
+                () = sleep_until(until.min(Instant::now() + Duration::from_millis(20))) => {}
+            }
+        }
+        self.harms.pauses = self.crew.pauses;
+        Ok(())
+    }
+}
