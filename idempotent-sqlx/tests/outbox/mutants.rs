@@ -1,6 +1,7 @@
 //! Each condition and each value of the outbox's statements is there for a reason: without it a test fails, on SQLite.
 //!
 //! Each mutant is this program once more, told by its environment what is to be wrong.
+#![allow(clippy::print_stdout, reason = "which test notices what is the result")]
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
