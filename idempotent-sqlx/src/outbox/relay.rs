@@ -159,7 +159,8 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 
     /// Sends until `stop` ends; then it finishes the round it is in, within the [lease](Self::lease). A database or a broker that
-    /// is away is tried again and again, with longer and longer rests, up to 30 s.
+    /// is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the log has one
+    /// warning, and a line once it is back.
     ///
     /// # Cancellation
     /// Dropped, it leaves what it was just sending to its lease: others send it again then.
