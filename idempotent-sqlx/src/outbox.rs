@@ -6,6 +6,7 @@ mod alert;
 mod builder;
 mod decide;
 mod desk;
+mod ends;
 mod enqueue;
 mod error;
 mod lease;
@@ -29,6 +30,7 @@ pub use self::builder::OutboxBuilder;
 pub use self::decide::{Resends, Seen, Verdict, Why};
 pub use self::desk::OutboxDb;
 use self::desk::{Arg, Cells};
+use self::ends::Ends;
 pub use self::enqueue::Enqueued;
 pub use self::error::{OutboxError, OutboxErrorKind};
 pub use self::manual::{Audited, Entry};
@@ -97,6 +99,7 @@ struct Inner<Db: OutboxDb> {
     clock: Option<Arc<dyn Clock>>,
     /// A message was written here, or its transaction has committed.
     written: Notify,
+    ends: Ends,
 }
 
 /// Of the same tables; derived, it would ask the database's type for it.
@@ -125,11 +128,11 @@ impl<Db: OutboxDb> Outbox<Db> {
         self.0.written.notify_one();
     }
 
-    /// The statement that looks for what is due, so that a test can have it explained.
+    /// The statements that are sent again and again, so that tests can have them explained, and break them.
     #[doc(hidden)]
     #[must_use]
-    pub fn __plan(&self) -> String {
-        self.0.texts.plan()
+    pub fn __statements(&self) -> Vec<(&'static str, String)> {
+        self.0.texts.all()
     }
 
     /// The time as it goes into a statement: none where that is the database's.

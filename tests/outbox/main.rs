@@ -2,5 +2,6 @@
 //! `outbox_payment` from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 mod delay;
+mod payment;
 mod streams;
 mod world;

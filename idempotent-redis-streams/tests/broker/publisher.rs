@@ -146,6 +146,13 @@ async fn what_the_server_refuses_is_refused_and_holds_back_its_aggregate_only() 
     ]) {
         assert!(text.contains(words), "{text}");
     }
+    // Neither in the request that holds it, nor in those that would follow.
+    let mut long: Vec<_> = (0..250).map(|n| of(&format!("l{n}"), "long")).collect();
+    long[7].topic = "text".to_owned();
+    let kinds_of_long = kinds(&publisher.publish(&long).await);
+    assert_eq!((&kinds_of_long[..7], kinds_of_long[7]), (&[none; 7][..], refused));
+    assert!(kinds_of_long[8..].iter().all(|kind| *kind == unsent), "{kinds_of_long:?}");
+    assert_eq!(ids(&world, "orders").len(), 5 + 7);
     let one_name = StreamsPublisher::new(world.server.url()).unwrap().id_field("body");
     let refused = one_name.publish(&[message("x")]).await.remove(0).unwrap_err();
     assert!(refused.kind() == Refused && refused.to_string().contains("name three"), "{refused}");

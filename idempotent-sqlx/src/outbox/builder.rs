@@ -7,7 +7,8 @@ use sqlx::Pool;
 use tokio::sync::Notify;
 
 use super::desk::OutboxDb;
-use super::sql::Texts;
+use super::ends::Ends;
+use super::sql::{Edit, Texts};
 use super::{Inner, Outbox};
 use crate::table::Table;
 
@@ -18,11 +19,12 @@ pub struct OutboxBuilder<Db: OutboxDb> {
     table: String,
     create: bool,
     clock: Option<Arc<dyn Clock>>,
+    edit: Option<Edit>,
 }
 
 impl<Db: OutboxDb> OutboxBuilder<Db> {
     pub(super) fn new(pool: Pool<Db>) -> Self {
-        Self { pool, table: "idempotent_outbox".into(), create: false, clock: None }
+        Self { pool, table: "idempotent_outbox".into(), create: false, clock: None, edit: None }
     }
 
     /// The name of the table of stubs: letters a-z, digits and `_`, at most 52, no digit first. `NAME_log`, `NAME_audit` and
@@ -53,6 +55,13 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         self
     }
 
+    /// Changes each statement, by its name, before it is sent: for tests of what notices that. `?` stands for a value.
+    #[doc(hidden)]
+    pub fn __edit(mut self, edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
+        self.edit = Some(Arc::new(edit));
+        self
+    }
+
     /// The outbox.
     ///
     /// # Errors
@@ -66,10 +75,11 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         Db::migrate(&self.pool, table.name(), self.create).await?;
         Ok(Outbox(Arc::new(Inner {
             pool: self.pool,
-            texts: Texts::new(Db::KIND, &table),
+            texts: Texts::new(Db::KIND, &table, self.edit),
             table: self.table,
             clock: self.clock,
             written: Notify::new(),
+            ends: Ends::default(),
         })))
     }
 }

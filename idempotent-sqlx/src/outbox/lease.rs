@@ -52,7 +52,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// message is leased only behind those before it.
     pub(super) async fn lease(&self, owner: &Owner, most: u32, lease: Duration) -> Result<Vec<Leased>, OutboxError> {
         let now = || self.now();
-        let args = vec![now(), now(), now(), now(), Arg::from(i64::from(most))];
+        let args = vec![now(), now(), now(), Arg::from(i64::from(most))];
         let rows = self.fetch(self.0.texts.plan(), args, "ii").await?;
         let mut planned: Vec<_> = rows.into_iter().map(|mut row| (row.int(), row.int_or_null())).collect();
         if planned.is_empty() {

@@ -1,14 +1,14 @@
 //! The message log: what consumers have in hand, and how far they have come in each queue.
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use async_trait::async_trait;
 use idempotent_mq::{Concluded, LogError, LogErrorKind, MessageLog, Receipt};
 
+use super::Outbox;
 use super::desk::{Arg, OutboxDb};
 use super::place::{Place, place_of, queue_of};
 use super::sql::{OF_MESSAGE, OF_QUEUE};
-use super::stub::Status;
-use super::{Outbox, OutboxError};
 
 /// The most rows of one statement.
 const MOST: usize = 1_000;
@@ -39,32 +39,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
     }
 
     async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError> {
-        let id = || Arg::from(receipt.id.as_bytes());
-        // First the stub, then the note: whoever dies in between leaves a note that the next delivery removes.
-        match how {
-            Concluded::Done => self.settle(id(), Status::Confirmed).await?,
-            Concluded::PutAside => self.settle(id(), Status::Dead).await?,
-            _ => {}
-        }
-        let texts = &self.0.texts;
-        let forgotten = match how {
-            Concluded::Done | Concluded::PutAside | Concluded::Failed => {
-                self.execute(texts.forget(false), vec![Arg::from(OF_MESSAGE), id()]).await
-            }
-            // That of a run that goes on elsewhere stays.
-            _ => {
-                let run = Arg::from(&receipt.number.to_be_bytes()[..]);
-                self.execute(texts.forget(true), vec![Arg::from(OF_MESSAGE), id(), run]).await
-            }
-        };
-        forgotten.map(drop).map_err(failed)
-    }
-}
-
-impl<Db: OutboxDb> Outbox<Db> {
-    async fn settle(&self, id: Arg, status: Status) -> Result<(), LogError> {
-        let args = vec![Arg::from(status.number()), self.now(), id];
-        self.execute(self.0.texts.settle(status == Status::Confirmed), args).await.map(drop).map_err(failed)
+        self.end(receipt, how).await.map_err(failed)
     }
 }
 
@@ -85,6 +60,6 @@ fn rows(receipts: &[Receipt]) -> Rows {
     rows
 }
 
-fn failed(error: OutboxError) -> LogError {
+fn failed(error: impl Error + Send + Sync + 'static) -> LogError {
     LogError::new(LogErrorKind::Transient, "the outbox's database did not take a note").with_cause(error)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use idempotent_core::__backoff::delay;
 use idempotent_core::{Clock, Entropy, OsEntropy, SystemClock};
 use idempotent_mq::Publish;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::desk::OutboxDb;
 use super::{Alert, LogAlert, Outbox, OutboxError, Resends};
@@ -159,7 +159,8 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 
     /// Sends until `stop` ends; then it finishes the round it is in, within the [lease](Self::lease). A database or a broker that
-    /// is away is tried again and again, with longer and longer rests, up to 30 s.
+    /// is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the log has one
+    /// warning, and a line once it is back.
     ///
     /// # Cancellation
     /// Dropped, it leaves what it was just sending to its lease: others send it again then.
@@ -196,13 +197,24 @@ impl<Db: OutboxDb> Relay<Db> {
         let bits = OsEntropy.bits().unwrap_or_default();
         let failed = match &round {
             Err(error) => {
-                warn!(target: "idempotent", outbox = self.outbox.0.table,
-                    error = error as &(dyn std::error::Error + 'static), "a relay could not work");
+                let error = error as &(dyn std::error::Error + 'static);
+                // Told once: an outage may be long.
+                match pace.is_away {
+                    false => warn!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay could not work"),
+                    true => {
+                        debug!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay cannot work yet")
+                    }
+                }
+                pace.is_away = true;
                 true
             }
             // Each of them is tried again in its own time; but there is no use in trying all others, too.
             Ok(round) => round.failed > 0 && round.sent == 0,
         };
+        if pace.is_away && round.is_ok() {
+            pace.is_away = false;
+            info!(target: "idempotent", outbox = self.outbox.0.table, "a relay works again");
+        }
         if failed {
             pace.failures = pace.failures.saturating_add(1);
             return Some(delay(FIRST_REST, LONGEST_REST, pace.failures - 1, 20, bits));
@@ -229,6 +241,8 @@ impl<Db: OutboxDb> Relay<Db> {
 struct Pace {
     /// Rounds in a row that came to nothing, for want of a database or a broker.
     failures: u32,
+    /// The last of them for want of a database.
+    is_away: bool,
     /// A message was written in this process; its transaction may be open.
     eager: Option<Duration>,
 }

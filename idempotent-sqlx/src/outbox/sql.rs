@@ -1,29 +1,35 @@
 //! The statements, as each database takes them.
+use std::fmt;
+use std::sync::Arc;
+
 use super::desk::Kind;
 use super::stub::{CONTENT, STUB};
 use crate::table::Table;
 
 /// Makes statements for one outbox. `?` stands for a value, and is numbered for PostgreSQL at the end.
-#[derive(Debug)]
 pub(super) struct Texts {
     kind: Kind,
     table: String,
     log: String,
     audit: String,
+    edit: Option<Edit>,
 }
+
+/// Changes a statement of this name, so that a test sees whether that is noticed.
+pub(super) type Edit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
 
 /// The rows of the message log: of a message, and of how far a queue was seen.
 pub(super) const OF_QUEUE: i64 = 0;
 pub(super) const OF_MESSAGE: i64 = 1;
 
 impl Texts {
-    pub(super) fn new(kind: Kind, table: &Table) -> Self {
+    pub(super) fn new(kind: Kind, table: &Table, edit: Option<Edit>) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
             Kind::MySql => table.clone().in_backticks(),
             _ => table.clone(),
         };
-        Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit") }
+        Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit"), edit }
     }
 
     /// µs, the same in all of a statement. A value comes first: the time where it is not the database's.
@@ -36,7 +42,11 @@ impl Texts {
         }
     }
 
-    fn finished(&self, text: String) -> String {
+    fn finished(&self, name: &'static str, text: String) -> String {
+        let text = match &self.edit {
+            Some(edit) => edit(name, text),
+            None => text,
+        };
         if self.kind != Kind::Postgres {
             return text;
         }
@@ -55,26 +65,35 @@ impl Texts {
             Kind::MySql => ("INSERT IGNORE", ""),
             _ => ("INSERT", " ON CONFLICT (id) DO NOTHING"),
         };
-        self.finished(format!(
-            "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,due_at,holds,created_at) \
+        self.finished(
+            "enqueue",
+            format!(
+                "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,due_at,holds,created_at) \
              VALUES {rows}{end}"
-        ))
+            ),
+        )
     }
 
     /// As they are committed, also where this transaction began to read before.
     pub(super) fn digests(&self, messages: usize) -> String {
         let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
-        self.finished(format!("SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)))
+        self.finished(
+            "digests",
+            format!("SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)),
+        )
     }
 
     /// Those that are due and free, the longest due first, each with the one before it in its aggregate that is not sent. Time,
-    /// time, time, time, limit.
+    /// time, time, limit.
+    ///
+    /// One that stands before another of its aggregate and is due later would not be among the first so many, and those behind it,
+    /// which cannot go without it, would be all of them, for ever: they wait for it.
     pub(super) fn plan(&self) -> String {
         let (table, now) = (&self.table, self.now());
-        self.finished(format!(
+        self.finished("plan", format!(
             "SELECT t.seq,(SELECT max(p.seq) FROM {table} p WHERE p.holds=t.holds AND p.seq<t.seq) AS behind FROM {table} t \
              WHERE t.due_at<={now} AND t.lease_until<={now} AND NOT EXISTS (SELECT 1 FROM {table} p WHERE p.holds=t.holds \
-             AND p.seq<t.seq AND (p.due_at IS NULL OR p.due_at>{now} OR p.lease_until>{now})) \
+             AND p.seq<t.seq AND (p.due_at IS NULL OR p.due_at>t.due_at OR p.lease_until>{now})) \
              ORDER BY t.due_at,t.seq LIMIT ?"
         ))
     }
@@ -85,7 +104,7 @@ impl Texts {
         let set = format!("lease_until={now}+?,lease_by=?");
         let free = format!("seq IN ({seqs}) AND due_at<={now} AND lease_until<={now}");
         let returning = format!("RETURNING {STUB},{CONTENT},{now}");
-        self.finished(match self.kind {
+        self.finished("take", match self.kind {
             // In an array, so that it is run once.
             Kind::Postgres => format!(
                 "UPDATE {table} t SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {free} ORDER BY seq \
@@ -100,19 +119,19 @@ impl Texts {
     /// What was leased, where taking does not answer. Time, numbers, owner.
     pub(super) fn taken(&self, rows: usize) -> String {
         let (table, now) = (&self.table, self.now());
-        self.finished(format!(
-            "SELECT {STUB},{CONTENT},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?",
-            places(rows)
-        ))
+        self.finished(
+            "taken",
+            format!("SELECT {STUB},{CONTENT},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?", places(rows)),
+        )
     }
 
     /// Gives leases back. Numbers, owner.
     pub(super) fn free(&self, rows: usize) -> String {
         let table = &self.table;
-        self.finished(format!(
-            "UPDATE {table} SET lease_until=0,lease_by=NULL WHERE seq IN ({}) AND lease_by=?",
-            places(rows)
-        ))
+        self.finished(
+            "free",
+            format!("UPDATE {table} SET lease_until=0,lease_by=NULL WHERE seq IN ({}) AND lease_by=?", places(rows)),
+        )
     }
 
     /// What consumers have noted of these. Ids, queues.
@@ -121,7 +140,7 @@ impl Texts {
         let part = |of: String| format!("SELECT kind,id,place,logged_at FROM {log} WHERE {of}");
         let parts =
             [(OF_MESSAGE, ids), (OF_QUEUE, queues)].map(|(kind, rows)| (rows > 0).then(|| part(of(kind, rows))));
-        self.finished(parts.into_iter().flatten().collect::<Vec<_>>().join(" UNION ALL "))
+        self.finished("seen", parts.into_iter().flatten().collect::<Vec<_>>().join(" UNION ALL "))
     }
 
     /// Writes what became of leased ones. Of each: number, accepted (1, 0), sendings, failures, status, queue, place, µs to
@@ -157,12 +176,15 @@ impl Texts {
             format!("{}=NULL", of("lease_by")),
         ];
         let set = set.join(",");
-        self.finished(match self.kind {
-            Kind::MySql => {
-                format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
-            }
-            _ => format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?"),
-        })
+        self.finished(
+            "record",
+            match self.kind {
+                Kind::MySql => {
+                    format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
+                }
+                _ => format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?"),
+            },
+        )
     }
 
     /// Notes messages and queues; a message that is noted keeps its run, and a queue its furthest place. Of each: kind, id, run,
@@ -176,88 +198,155 @@ impl Texts {
         };
         let [place, at] = new;
         let old = if self.kind == Kind::MySql { "" } else { "l." };
-        self.finished(format!(
-            "INSERT INTO {log}{} (kind,id,run,place,logged_at) VALUES {rows} {clause} \
+        self.finished(
+            "log",
+            format!(
+                "INSERT INTO {log}{} (kind,id,run,place,logged_at) VALUES {rows} {clause} \
              place=CASE WHEN {old}place>{place} THEN {old}place ELSE coalesce({place},{old}place) END,logged_at={at}",
-            if self.kind == Kind::MySql { "" } else { " AS l" }
-        ))
+                if self.kind == Kind::MySql { "" } else { " AS l" }
+            ),
+        )
     }
 
-    /// Ends a stub by its consumer: confirmed also where it was given up before; what a person called off stays so. Status,
-    /// time, id.
-    pub(super) fn settle(&self, confirmed: bool) -> String {
+    /// Ends stubs by their consumer: confirmed also where they were given up before; what a person called off stays so. Says
+    /// which, where there are several. Status, time, ids.
+    ///
+    /// Several at a time lock none that somebody else has locked: a relay that writes down what it has just sent locks the same
+    /// ones, in another order.
+    pub(super) fn settle(&self, confirmed: bool, ids: usize) -> String {
         let (table, now) = (&self.table, self.now());
-        let from = if confirmed { "0,3" } else { "0" };
-        self.finished(format!(
-            "UPDATE {table} SET status=?,settled_at={now},due_at=NULL,holds=NULL WHERE id=? AND status IN ({from})"
-        ))
+        let of = format!("id IN ({}) AND status IN ({})", places(ids), if confirmed { "0,3" } else { "0" });
+        let set = format!("status=?,settled_at={now},due_at=NULL,holds=NULL");
+        self.finished("settle", match (self.kind, ids) {
+            (Kind::MySql, _) | (_, 1) => format!("UPDATE {table} SET {set} WHERE {of}"),
+            (Kind::Postgres, _) => format!(
+                "UPDATE {table} SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {of} FOR UPDATE SKIP LOCKED)) \
+                 RETURNING id"
+            ),
+            (Kind::Sqlite, _) => format!("UPDATE {table} SET {set} WHERE {of} RETURNING id"),
+        })
     }
 
-    /// Removes a note: of anybody's run, or of this one only. Kind, id, and the run.
-    pub(super) fn forget(&self, own: bool) -> String {
-        let run = if own { " AND run=?" } else { "" };
-        self.finished(format!("DELETE FROM {} WHERE kind=? AND id=?{run}", self.log))
+    /// Whether [`settle`](Self::settle) takes several at a time. This one has no way to leave out what is locked.
+    pub(super) fn settles_many(&self) -> bool {
+        self.kind != Kind::MySql
+    }
+
+    /// Removes notes of anybody's run. Kind, ids.
+    pub(super) fn forget(&self, ids: usize) -> String {
+        self.finished("forget", format!("DELETE FROM {} WHERE kind=? AND id IN ({})", self.log, places(ids)))
+    }
+
+    /// Removes a note of this run only. Kind, id, run.
+    pub(super) fn forget_own(&self) -> String {
+        self.finished("forget_own", format!("DELETE FROM {} WHERE kind=? AND id=? AND run=?", self.log))
     }
 
     /// Removes notes that consumers left behind, but those that tell the relay that a message was lost. Kind, time, age.
     pub(super) fn forget_old(&self) -> String {
         let (table, log, now) = (&self.table, &self.log, self.now());
-        self.finished(format!(
-            "DELETE FROM {log} WHERE kind=? AND logged_at<={now}-? AND NOT EXISTS \
+        self.finished(
+            "forget_old",
+            format!(
+                "DELETE FROM {log} WHERE kind=? AND logged_at<={now}-? AND NOT EXISTS \
              (SELECT 1 FROM {table} t WHERE t.id={log}.id AND t.status=0)"
-        ))
+            ),
+        )
     }
 
     /// A page of those of one status, with their ids and topics. Status, number, limit.
     pub(super) fn list(&self) -> String {
         let columns = format!("{STUB},t.id,t.topic");
-        self.finished(format!(
-            "SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?",
-            self.table
-        ))
+        self.finished(
+            "list",
+            format!("SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?", self.table),
+        )
     }
 
     /// One, with its content. Id.
     pub(super) fn inspect(&self) -> String {
-        self.finished(format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
+        self.finished("inspect", format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
     }
 
     /// Due at once, wherever it lies. Time, id.
     pub(super) fn resend(&self) -> String {
         let (table, now) = (&self.table, self.now());
-        self.finished(format!(
-            "UPDATE {table} SET status=0,sends=0,failures=0,queue=NULL,place=NULL,settled_at=NULL,due_at={now} \
+        self.finished(
+            "resend",
+            format!(
+                "UPDATE {table} SET status=0,sends=0,failures=0,queue=NULL,place=NULL,settled_at=NULL,due_at={now} \
              WHERE id=? AND status IN (0,3)"
-        ))
+            ),
+        )
     }
 
     /// Never again. Time, id.
     pub(super) fn void(&self) -> String {
         let (table, now) = (&self.table, self.now());
-        self.finished(format!(
-            "UPDATE {table} SET status=2,due_at=NULL,holds=NULL,settled_at={now} WHERE id=? AND status IN (0,3)"
-        ))
+        self.finished(
+            "void",
+            format!(
+                "UPDATE {table} SET status=2,due_at=NULL,holds=NULL,settled_at={now} WHERE id=? AND status IN (0,3)"
+            ),
+        )
     }
 
     /// Who did what. Id, who, what, why, time.
     pub(super) fn note(&self) -> String {
         let (audit, now) = (&self.audit, self.now());
-        self.finished(format!("INSERT INTO {audit} (id,done_by,action,reason,done_at) VALUES (?,?,?,?,{now})"))
+        self.finished("note", format!("INSERT INTO {audit} (id,done_by,action,reason,done_at) VALUES (?,?,?,?,{now})"))
     }
 
     /// Id.
     pub(super) fn notes(&self) -> String {
-        self.finished(format!("SELECT done_by,action,reason,done_at FROM {} WHERE id=? ORDER BY seq", self.audit))
+        self.finished(
+            "notes",
+            format!("SELECT done_by,action,reason,done_at FROM {} WHERE id=? ORDER BY seq", self.audit),
+        )
     }
 
     /// Removes what is settled, the oldest first, by the index of status. Status, time, age, limit.
     pub(super) fn purge(&self) -> String {
         let (table, now) = (&self.table, self.now());
         let old = format!("status=? AND settled_at<={now}-?");
-        self.finished(match self.kind {
-            Kind::MySql => format!("DELETE FROM {table} WHERE {old} ORDER BY seq LIMIT ?"),
-            _ => format!("DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {old} ORDER BY seq LIMIT ?)"),
-        })
+        self.finished(
+            "purge",
+            match self.kind {
+                Kind::MySql => format!("DELETE FROM {table} WHERE {old} ORDER BY seq LIMIT ?"),
+                _ => format!(
+                    "DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {old} ORDER BY seq LIMIT ?)"
+                ),
+            },
+        )
+    }
+
+    /// Each that is sent again and again, by its name, as it is for a few rows.
+    pub(super) fn all(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("enqueue", self.enqueue(2)),
+            ("digests", self.digests(2)),
+            ("plan", self.plan()),
+            ("take", self.take(2)),
+            ("free", self.free(2)),
+            ("seen", self.seen(2, 2)),
+            ("record", self.record(2)),
+            ("log", self.log(2)),
+            ("settle", self.settle(true, 2)),
+            ("forget", self.forget(2)),
+            ("forget_own", self.forget_own()),
+            ("forget_old", self.forget_old()),
+            ("list", self.list()),
+            ("inspect", self.inspect()),
+            ("resend", self.resend()),
+            ("void", self.void()),
+            ("note", self.note()),
+            ("notes", self.notes()),
+            ("purge", self.purge()),
+        ];
+        if !self.take_answers() {
+            all.push(("taken", self.taken(2)));
+        }
+        all
     }
 
     /// Whether the values of [`record`](Self::record) stand before its times.
@@ -274,4 +363,11 @@ impl Texts {
 /// So many values, with commas.
 fn places(count: usize) -> String {
     vec!["?"; count].join(",")
+}
+
+/// Nothing that an edit holds.
+impl fmt::Debug for Texts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Texts").field("kind", &self.kind).field("table", &self.table).finish_non_exhaustive()
+    }
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod broker;
 mod line;
+mod mutant;
+mod mutants;
 mod mysql;
 mod postgres;
 mod sqlite;

@@ -101,7 +101,7 @@ async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_th
 }
 
 #[tokio::test]
-async fn s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
+async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 1));
     let executor = executor();
     sent(&world, "a", 7).await;

@@ -60,7 +60,7 @@ async fn messages_are_listed_by_status_a_page_at_a_time() {
     }
     tx.commit().await.unwrap();
     let (mut behind, mut pages) = (0, Vec::new());
-    loop {
+    for _ in 0..5 {
         let page = world.outbox.list(Status::Unconfirmed, behind, 2).await.unwrap();
         let Some(last) = page.last() else { break };
         behind = last.stub.seq;
@@ -83,6 +83,8 @@ async fn one_sent_by_hand_goes_out_though_it_waits_in_its_queue() {
     let mut tx = world.begin().await;
     world.outbox.resend(&mut tx, "a", "anna", "that queue is gone").await.unwrap();
     tx.commit().await.unwrap();
+    let again = world.stub("a").await;
+    assert_eq!((again.sends, again.queue, again.place), (0, None, None), "wherever it lies");
     assert_eq!(world.round().await.sent, 1);
     assert_eq!(world.stub("a").await.sends, 1, "counted anew");
 }

@@ -1,5 +1,6 @@
 //! An outbox with a relay, a broker and a clock.
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::Clock;
@@ -9,6 +10,7 @@ use sqlx::{AssertSqlSafe, Pool, Transaction};
 
 use super::own::{self, Db};
 use crate::broker::{Bell, Broker};
+use crate::mutant;
 use crate::support::Manual;
 
 pub(super) struct World {
@@ -18,6 +20,7 @@ pub(super) struct World {
     pub(super) clock: Arc<Manual>,
     pub(super) broker: Arc<Broker>,
     pub(super) bell: Arc<Bell>,
+    statements: Arc<Mutex<BTreeMap<&'static str, u32>>>,
     _kept: Box<dyn std::any::Any>,
 }
 
@@ -31,12 +34,23 @@ pub(super) fn resends() -> Resends {
 
 impl World {
     pub(super) async fn new() -> Self {
+        Self::with(|_, text| text).await
+    }
+
+    /// Whose statements are changed: as if somebody else had done something between two of them.
+    pub(super) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         let (pool, table, kept) = own::place().await;
         let clock = Manual::new();
-        let outbox =
-            Outbox::builder(pool.clone()).table(&table).create(true).clock(clock.clone()).open().await.unwrap();
+        let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        let counted = statements.clone();
+        let builder = Outbox::builder(pool.clone()).table(&table).create(true).clock(clock.clone());
+        let builder = builder.__edit(move |name, text| {
+            *counted.lock().unwrap().entry(name).or_default() += 1;
+            edit(name, mutant::edited(name, text))
+        });
+        let outbox = builder.open().await.unwrap();
         let (broker, bell) = (Arc::new(Broker::new()), Arc::new(Bell::default()));
-        Self { pool, table, outbox, clock, broker, bell, _kept: Box::new(kept) }
+        Self { pool, table, outbox, clock, broker, bell, statements, _kept: Box::new(kept) }
     }
 
     pub(super) fn relay(&self) -> Relay<Db> {
@@ -77,6 +91,11 @@ impl World {
         sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
     }
 
+    /// How many it has sent of each since the last time, in alphabetical order.
+    pub(super) fn statements(&self) -> Vec<(&'static str, u32)> {
+        std::mem::take(&mut *self.statements.lock().unwrap()).into_iter().collect()
+    }
+
     pub(super) fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }
@@ -114,9 +133,14 @@ impl World {
         .await;
     }
 
+    /// How many rows there are: of `outbox` or another table, where this holds.
+    pub(super) async fn rows(&self, of: &str) -> i64 {
+        let count = format!("SELECT count(*) FROM {}", of.replace("outbox", &self.table));
+        sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
+    }
+
     /// How many messages are noted as being consumed.
     pub(super) async fn notes(&self) -> i64 {
-        let count = format!("SELECT count(*) FROM {}_log WHERE kind = 1", self.table);
-        sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
+        self.rows("outbox_log WHERE kind = 1").await
     }
 }

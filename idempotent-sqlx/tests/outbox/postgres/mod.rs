@@ -1,10 +1,18 @@
 //! On PostgreSQL.
+mod away;
 #[path = "../laws/consuming.rs"]
 #[allow(clippy::duplicate_mod, reason = "the same for each database")]
 mod consuming;
+#[path = "../laws/cost.rs"]
+#[allow(clippy::duplicate_mod, reason = "the same for each database")]
+mod cost;
 #[path = "../laws/crashes.rs"]
 #[allow(clippy::duplicate_mod, reason = "the same for each database")]
 mod crashes;
+#[path = "../laws/guards.rs"]
+#[allow(clippy::duplicate_mod, reason = "the same for each database")]
+mod guards;
+mod locks;
 #[path = "../laws/manual.rs"]
 #[allow(clippy::duplicate_mod, reason = "the same for each database")]
 mod manual;

@@ -1,0 +1,88 @@
+//! How many statements it takes [S3.3, S3.7].
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use idempotent_mq::{Concluded, Delivery, MessageLog, Position, Receipt};
+use idempotent_sqlx::Status;
+
+use super::own;
+use super::world::{World, message};
+
+fn receipt(id: &str, number: u128) -> Receipt {
+    Receipt::of(&Delivery::new(Position::of("orders"), Vec::new()).id(id), number).unwrap()
+}
+
+#[tokio::test]
+async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_theirs() {
+    let world = World::new().await;
+    let ids: Vec<_> = (0..24).map(|n| format!("m{n:02}")).collect();
+    let messages: Vec<_> = ids.iter().map(|id| message(id)).collect();
+    world.put(&messages).await;
+    assert_eq!(world.statements(), [("enqueue", 1)]);
+    assert_eq!(world.round().await.sent, 24);
+    let sent = world.statements();
+    assert!(sent.iter().all(|(_, times)| *times == 1), "whatever the batch: {sent:?}");
+
+    let receipts: Vec<_> = (0..).zip(&ids).map(|(number, id)| receipt(id, number)).collect();
+    world.outbox.received(&receipts).await.unwrap();
+    assert_eq!(world.statements(), [("log", 1)]);
+    let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
+    assert!(ended.iter().all(Result::is_ok));
+    assert_eq!(world.statements(), [("forget", 2), ("settle", own::SETTLES)]);
+    assert_eq!(world.notes().await, 0);
+    for id in &ids {
+        assert_eq!(world.status(id).await, Status::Confirmed);
+    }
+}
+
+#[tokio::test]
+async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
+    let world = World::new().await;
+    let ids = ["first", "done", "aside", "failed", "off", "twice", "void"];
+    world.put(&ids.map(message)).await;
+    let mut tx = world.begin().await;
+    world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
+    tx.commit().await.unwrap();
+    let noted: Vec<_> = (0..).zip(ids.iter().chain(&["strange"])).map(|(number, id)| receipt(id, number)).collect();
+    world.outbox.received(&noted).await.unwrap();
+    use Concluded::{Done, Failed, PutAside, PutOff};
+    // The last two: a copy of a run that goes on elsewhere, and one whose own run it was.
+    let how = [Done, Done, PutAside, Failed, PutOff, Failed, Done, Done];
+    let mut ends: Vec<_> = noted.into_iter().zip(how).collect();
+    ends.extend([(receipt("twice", 99), Done), (receipt("off", 98), PutOff)]);
+    ends[4].0 = receipt("off", 97);
+    join_all(ends.iter().map(|(receipt, how)| async { world.outbox.concluded(receipt, *how).await.unwrap() })).await;
+    let mut statuses = Vec::new();
+    for id in ids {
+        statuses.push(world.status(id).await);
+    }
+    use Status::{Confirmed, Dead, Unconfirmed, Void};
+    assert_eq!(statuses, [Confirmed, Confirmed, Dead, Unconfirmed, Unconfirmed, Confirmed, Void]);
+    assert_eq!(world.notes().await, 1, "of the run that goes on");
+    world.outbox.concluded(&receipt("off", 4), PutOff).await.unwrap();
+    assert_eq!(world.notes().await, 0);
+}
+
+/// Whose writer is dropped writes for itself; and what fails, fails for all it was written for.
+#[tokio::test]
+async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_told_to_all() {
+    let world = World::new().await;
+    world.put(&["a", "b", "c", "d"].map(message)).await;
+    let receipts = ["a", "b", "c", "d"].map(|id| receipt(id, 1));
+    let [mut one, mut two, mut three, mut four] =
+        receipts.each_ref().map(|receipt| Box::pin(world.outbox.concluded(receipt, Concluded::Done)));
+    // It writes for itself; the second writes for the others, and both are dropped on the way.
+    assert!((&mut one).now_or_never().is_none());
+    assert!((&mut two).now_or_never().is_none());
+    assert!((&mut three).now_or_never().is_none() && (&mut four).now_or_never().is_none());
+    drop(one);
+    assert!((&mut two).now_or_never().is_none(), "it is its turn");
+    drop(two);
+    let (three, four) = futures_util::future::join(three, four).await;
+    three.unwrap();
+    four.unwrap();
+    assert_eq!((world.status("c").await, world.status("d").await), (Status::Confirmed, Status::Confirmed));
+
+    world.sql("ALTER TABLE outbox RENAME COLUMN holds TO gone").await;
+    let failed = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
+    assert!(failed.iter().all(|failed| std::error::Error::source(failed.as_ref().unwrap_err()).is_some()));
+}
