@@ -57,7 +57,9 @@ impl World {
         let consumer = Consumer::builder(self.shop.limits.source(), "order_limits", &self.executor);
         let consumer = consumer.build(handling).unwrap();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(async move { drop(consumer.run(async { drop(stopped.await) }).await.unwrap()) });
+        let task = tokio::spawn(async move {
+            consumer.run(async { drop(stopped.await) }).await.unwrap();
+        });
         Running { stop, task }
     }
 
