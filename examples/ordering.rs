@@ -1,5 +1,5 @@
-//! Messages in their order over three workers, without a broker that keeps it: points of one user, and a parcel that comes
-//! after its payment.
+//! Messages in their order over three workers, without a broker that keeps it: points of one user, a parcel that comes
+//! after its payment, and entries of an account whose numbers have gaps.
 //!
 //! ```text
 //! cargo run --example ordering
@@ -20,6 +20,7 @@ enum Message {
     Points { user: &'static str, number: u64, of: i64 },
     Payment { order: &'static str },
     Parcel { order: &'static str },
+    Entry { account: &'static str, number: u64 },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +67,26 @@ async fn send(done: &Done, order: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A number of a stream: its producer has said which will come.
+#[idempotent(key = (account, number), sequence = (account, number), scope = "entries")]
+async fn book(done: &Done, account: &str, number: u64) -> Result<(), Failure> {
+    note(done, format!("{account} entry {number}"));
+    Ok(())
+}
+
+/// What the sender of entries does before it sends them.
+async fn number(executor: &Executor, account: &str, numbers: &[u64]) -> Result<(), Rejection> {
+    let stream = Identity::new(Scene::Mq, "entries", account);
+    executor.register(&stream, numbers.iter().copied()).await?;
+    Ok(())
+}
+
 async fn handle(done: &Done, message: &Message) -> Result<(), Failure> {
     match *message {
         Message::Points { user, number, of } => credit(done, user, number, of).await,
         Message::Payment { order } => pay(done, order).await,
         Message::Parcel { order } => send(done, order).await,
+        Message::Entry { account, number } => book(done, account, number).await,
     }
 }
 
@@ -100,9 +116,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let patience = OnBrokenOrder::Skip(Duration::from_secs(1));
     let policy = Policy::new().on_broken_order(patience).retry_delay(Duration::from_millis(10));
     let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build()?;
+    number(&executor, "acc-4", &[100, 250, 251]).await?;
     let points = |user, number, of| Message::Points { user, number, of };
     let queue: Queue = Arc::new(Mutex::new(VecDeque::from([
         Message::Parcel { order: "o-17" },
+        Message::Entry { account: "acc-4", number: 251 },
+        Message::Entry { account: "acc-4", number: 250 },
+        Message::Entry { account: "acc-4", number: 100 },
         points("ann", 3, 5),
         points("bob", 3, 5),
         points("ann", 2, -1),
@@ -123,6 +143,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let of = |user: &str| done.iter().filter(|what| what.contains(user)).cloned().collect::<Vec<_>>();
     assert_eq!(of("bob"), ["bob 1", "bob 2", "bob 3"]);
     assert_eq!(of("ann"), ["ann 1", "ann 3"], "2 is dead, and 3 was let go after its time");
+    assert_eq!(of("acc-4"), ["acc-4 entry 100", "acc-4 entry 250", "acc-4 entry 251"]);
     assert_eq!(of("o-17"), ["paid o-17", "sent o-17"]);
     let counts = executor.counts();
     println!("put off {} times, held {} times", counts.of("waiting"), counts.of("held"));

@@ -56,7 +56,7 @@
 //! | commit effect and record together (L3) | `transaction = tx`, [`Inbox`]; [`docs::guarantees`] |
 //! | refuse a late writer (L2), key a far side (L4) | [`Lease::fencing`], [`Lease::step_key`] |
 //! | go on where a handler of several steps stopped | [`step()`], [`docs::steps`]; take them back: [`Step::compensate`] |
-//! | run messages in their order | `after = …`, [`Call::after`], [`OnBrokenOrder`]; [`docs::ordering`] |
+//! | run messages in their order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`]; [`docs::ordering`] |
 //! | let only the newest update through | [`VersionGuard`] |
 //! | note each key once, in a transaction of mine | [`UniqueKeys`] |
 //! | send a message if my transaction commits, and until it is consumed | `Outbox`, `Relay` (feature `outbox`) |

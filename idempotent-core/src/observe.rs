@@ -60,7 +60,7 @@ pub enum Event<'a> {
     },
     /// The store did not answer, or refused; the step may be tried again.
     StoreFailed {
-        /// claim, renew, complete or release.
+        /// claim, renew, complete, release, peek or order.
         step: &'static str,
         /// What the store said.
         error: &'a StoreError,

@@ -72,7 +72,7 @@ async fn n81_openers_at_once_migrate_once() {
     for store in futures_util::future::join_all(open).await {
         store.unwrap().unwrap();
     }
-    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 2);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
     }
     let store = place.open().await;
     assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
-    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 2);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
 }
 
 #[tokio::test]

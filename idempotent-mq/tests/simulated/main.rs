@@ -21,5 +21,6 @@ mod handlers;
 mod inputs;
 mod order;
 mod partitions;
+mod sequence;
 mod storm;
 mod world;

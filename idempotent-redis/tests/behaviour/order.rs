@@ -88,6 +88,50 @@ async fn a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_proces
     assert_eq!((a.executor.counts().of("ran"), b.executor.counts().of("waiting")), (1, 0));
 }
 
+/// Number `n` of a user's stream.
+fn numbered(user: &str, n: u64) -> Call {
+    Call::new(id(&format!("{user}{n}"))).sequence(user, n)
+}
+
+async fn registered_numbers_run_in_their_order(url: &str) {
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(Worker::new(store(url).await, Policy::new().max_retries(0)));
+    }
+    let streams = ["a", "b", "c"];
+    for user in streams {
+        // Side by side, as producers do.
+        let (one, other) = (workers[0].executor.clone(), workers[1].executor.clone());
+        let odd = tokio::spawn(async move { one.register(&id(user), (1..=10).step_by(2)).await });
+        let even = tokio::spawn(async move { other.register(&id(user), (2..=10).step_by(2)).await });
+        assert_eq!((odd.await.unwrap().unwrap().late, even.await.unwrap().unwrap().late), (0, 0));
+    }
+    let mut runs = Vec::new();
+    let jobs: Vec<Vec<_>> = streams.iter().map(|_| (0..10).map(|_| Job::quick()).collect()).collect();
+    for (user, jobs) in streams.into_iter().zip(&jobs) {
+        for n in (1..=10_u64).rev() {
+            let (worker, job) = (workers[n as usize % 3].clone(), jobs[n as usize - 1].clone());
+            runs.push(tokio::spawn(async move {
+                for _ in 0..5_000 {
+                    let (outcome, _) = worker.deliver_call(numbered(user, n), &job).await;
+                    if !outcome.is_deferral() && !matches!(outcome, Outcome::StoreDown(_)) {
+                        return outcome;
+                    }
+                    tokio::time::sleep(ms(10)).await;
+                }
+                panic!("put off for ever")
+            }));
+        }
+    }
+    for run in runs {
+        assert_eq!(run.await.unwrap(), Outcome::Ran);
+    }
+    for jobs in jobs {
+        let grants: Vec<_> = jobs.iter().map(|job| job.fencing()).collect();
+        assert!(grants.iter().all(|of| of.len() == 1) && grants.is_sorted(), "each once, in order: {grants:?}");
+    }
+}
+
 macro_rules! on_both {
     ($($name:ident as $single:ident $cluster:ident)*) => {$(
         #[tokio::test]
@@ -105,6 +149,7 @@ macro_rules! on_both {
 }
 on_both! {
     a_chain_runs_in_its_order as b34_s0_27_a_chain_runs_in_its_order b34_s0_27_a_chain_over_the_nodes_of_a_cluster_runs_in_its_order
+    registered_numbers_run_in_their_order as b34_s0_27_registered_numbers_run_in_their_order b34_s0_27_registered_numbers_run_in_their_order_on_a_cluster
     a_dead_one_holds_the_next_which_is_let_go_after_its_time as b34_a_dead_one_holds_the_next b34_a_dead_one_on_another_node_holds_the_next
     a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process as one_that_waits_wakes_with_its_predecessor one_that_waits_wakes_with_its_predecessor_on_another_node
 }

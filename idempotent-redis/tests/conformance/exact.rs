@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{
     Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected,
-    Journal, Journaled, Key, Page, Purge, Record, Release, Settled, StepRecord, Store, StoreError, Watch, Watching,
+    Journal, Journaled, Key, Lined, Order, Page, Purge, Record, Release, Settled, StepRecord, Store, StoreError, Watch,
+    Watching,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
@@ -89,6 +90,7 @@ impl Store for OnClock {
             .with_admin(self)
             .with_inspect(self)
             .with_journal(self)
+            .with_order(self)
     }
 }
 
@@ -146,5 +148,15 @@ impl Journal for OnClock {
     }
     async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         self.timed().note(held, step, keep).await
+    }
+}
+
+#[async_trait]
+impl Order for OnClock {
+    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+        self.timed().line(stream).await
+    }
+    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+        self.timed().redraw(stream, seen, next, keep).await
     }
 }

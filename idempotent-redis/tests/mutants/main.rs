@@ -5,6 +5,7 @@ mod damage;
 #[path = "../conformance/exact.rs"]
 #[allow(dead_code, reason = "the laws are held by name there, one after the other here")]
 mod exact;
+mod lines;
 mod lua;
 mod own;
 mod steps;
@@ -171,6 +172,8 @@ cases! {
     steps::what_is_in_the_way_of_steps_is_told_and_left
     steps::steps_of_the_record_before_are_not_read_and_go_with_the_first_note
     steps::of_joined_notes_and_readings_each_has_its_own_answer
+    lines::a_line_ends_by_itself_unless_it_is_for_ever
+    lines::what_is_in_the_way_of_a_line_is_told_and_left
     traces::what_the_server_refuses_is_told_and_not_done
     traces::a_record_is_as_short_as_it_can_be
     traces::long_retentions_are_spread_and_short_ones_are_not

@@ -251,3 +251,38 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
     let again = world.store.claim(&ClaimRequest::new(key("a")).unwrap()).await.unwrap();
     assert!(matches!(again, Claim::Consumed(consumed) if consumed.value.as_deref() == Some(&b"17"[..])));
 }
+
+/// A claim that lies in an open transaction is seen by nobody: that others keep out is said by the stream.
+#[tokio::test]
+async fn s0_26_s0_28_numbers_of_a_stream_run_each_in_its_transaction_and_not_side_by_side() {
+    let world = World::new().await;
+    for (inbox, stream) in [(&world.inbox, "inside"), (&world.leased, "leased")] {
+        let numbered = |number: u64| call(&format!("{stream} {number}")).sequence(stream, number);
+        let name = |number: u64| format!("{stream} {number}");
+        let run = async |number: u64| {
+            let effect = async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, &name(number)).await?);
+            Outcome::capture(inbox.run(numbered(number), effect)).await.1
+        };
+        let identity = Identity::new(Scene::Named("inbox".into()), "tests", stream);
+        world.executor.register(&identity, [1, 2]).await.unwrap();
+        assert!(matches!(run(2).await, Some(Outcome::Waiting { .. })));
+        assert_eq!(run(1).await, Some(Outcome::Ran));
+        assert_eq!(run(2).await, Some(Outcome::Ran));
+        let beside = async |mut tx: Own| {
+            world.effect(&mut tx, &name(3)).await?;
+            let (executor, late) = (world.executor.clone(), numbered(0));
+            let late = tokio::spawn(async move {
+                let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+                Outcome::capture(executor.run(late, handler)).await.1
+            });
+            let late = late.await.unwrap();
+            assert!(matches!(late, Some(Outcome::Waiting { .. })), "{late:?} beside an open transaction");
+            Ok::<_, Failure>(())
+        };
+        assert_eq!(Outcome::capture(inbox.run(numbered(3), beside)).await.1, Some(Outcome::Ran));
+        assert_eq!(run(0).await, Some(Outcome::Ran), "late, and alone");
+        for number in 0..4 {
+            assert_eq!(world.effects(&name(number)).await, 1);
+        }
+    }
+}

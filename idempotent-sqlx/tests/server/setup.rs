@@ -59,7 +59,7 @@ async fn n81_openers_at_once_migrate_once() {
         for opened in opening.collect::<Vec<_>>() {
             opened.await.unwrap().unwrap();
         }
-        assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "2");
+        assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
     }
 }
 
@@ -135,7 +135,7 @@ async fn a_schema_holds_both_tables_and_must_be_there() {
     let store = place.builder().schema("elsewhere").open().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}", place.table)), "1");
-    assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}_migrations", place.table)), "2");
+    assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}_migrations", place.table)), "3");
 }
 
 #[tokio::test]
