@@ -23,6 +23,8 @@ pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-rs",
 pub(crate) const HTTP: Bench =
     Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
 pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench", targets: &["mq"] };
+pub(crate) const DELIVERY: Bench =
+    Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 
 /// What is asked for beside the name.

@@ -29,6 +29,7 @@ cargo xtask COMMAND
   soak model        what takes too long for CI: the largest variants of the model check
   soak chaos        likewise: a minute of chaos on each topology and each broker, and all weaknesses
   soak mq [N]       likewise: whether a worker's memory is flat over a million messages (or N) through RabbitMQ
+  soak delivery     likewise: a million scheduled messages, a million confirmed stubs: what each costs
   soak fire         likewise: 2,000 rounds of each race over HTTP, and 300,000 hostile keys
   soak sql          likewise: how PostgreSQL carries out each statement over 10 million rows, plans printed
   soak released     likewise: the demo and `consume` as they are released, asked from outside
@@ -43,6 +44,8 @@ cargo xtask COMMAND
                     what messages cost through RabbitMQ beside the bare client, without keys and with two stores
   bench sql [FILTER] [--json | --write]
                     what a run over PostgreSQL and SQLite costs beside statements by hand
+  bench delivery [FILTER] [--json | --write]
+                    what the delay queue and the outbox cost beside Redis and RabbitMQ by hand
   setup             install what the tests need beside a Rust toolchain; `test` does it, too
   setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
   setup --browser   install Chromium and its driver, for the tests of the demo's page
@@ -51,8 +54,8 @@ cargo xtask COMMAND
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
 const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
-const SOAKS: [&str; 6] = ["model", "chaos", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 5] = ["core", "redis", "http", "mq", "sql"];
+const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
+const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
 /// Messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -100,6 +103,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["check"] => check::all(),
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
+        ["soak", "delivery"] => soak::delivery(),
         ["soak", "fire"] => soak::fire(),
         ["soak", "mq"] => soak::mq(MILLION),
         ["soak", "mq", messages] => soak::mq(soak::messages(messages)?),
@@ -107,7 +111,9 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["soak", "released"] => soak::released(),
         ["soak"] => return Err(incomplete("soak", &SOAKS)),
         ["soak", "mq", _, other, ..] => return Err(unknown(other, &[])),
-        ["soak", "model" | "chaos" | "fire" | "sql" | "released", other, ..] => return Err(unknown(other, &[])),
+        ["soak", "model" | "chaos" | "delivery" | "fire" | "sql" | "released", other, ..] => {
+            return Err(unknown(other, &[]));
+        }
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
@@ -115,6 +121,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
         ["bench", "mq", ref options @ ..] => bench::run(bench::MQ, &bench::Options::parse(options)?),
         ["bench", "sql", ref options @ ..] => bench::run(bench::SQL, &bench::Options::parse(options)?),
+        ["bench", "delivery", ref options @ ..] => bench::run(bench::DELIVERY, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),
         ["setup"] => setup::all(),
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_what_is_known() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, sql"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, sql, delivery"),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),

@@ -59,6 +59,23 @@ pub(crate) fn sql() -> Done {
     Ok(status.success() && passed)
 }
 
+/// A million scheduled messages in a delay queue, and a million confirmed stubs in an outbox: what they cost; the tests
+/// have 100,000.
+pub(crate) fn delivery() -> Done {
+    let mut all = true;
+    for (package, test, filter) in [
+        ("idempotent-redis", "delay", "among_a_million"),
+        ("idempotent-sqlx", "outbox", "postgres::plans::a_look_for_what_is_due"),
+    ] {
+        let mut command = cargo(&["test", "--locked", "--package", package, "--test", test])?;
+        command.args(["--", filter, "--ignored", "--nocapture"]);
+        let mut passed = false;
+        let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;
+        all &= status.success() && passed;
+    }
+    Ok(all)
+}
+
 /// The number of messages for [`mq`].
 ///
 /// # Errors

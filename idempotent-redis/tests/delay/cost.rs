@@ -78,3 +78,27 @@ async fn what_is_sent_and_taken_costs_the_same_however_many_wait_and_a_message_h
     let most = most + 2 * 16 + 64;
     assert!(named <= most, "{named} bytes are more than {most}");
 }
+
+/// `cargo xtask soak delivery`
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn what_is_sent_and_taken_costs_the_same_among_a_million_and_a_message_has_its_bytes() {
+    let server = RedisServer::start();
+    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
+    let memory = || server.info("used_memory").parse::<u64>().unwrap();
+    let (before, mut filled, mut first) = (memory(), 0, None);
+    for many in [10_000, 100_000, 1_000_000] {
+        fill(&queue, filled, many, false).await;
+        filled = many;
+        let each = (memory() - before) / u64::from(many);
+        let most = (BODY as u64 + 200) * 13 / 10;
+        let (sent, took) = send_and_take(&server, &queue).await;
+        println!(
+            "{many} wait: {sent:.1} µs of the server's to send, {took:.1} to take; {each} bytes a message with a body of \
+             {BODY}, {most} allowed"
+        );
+        assert!(each <= most, "{each} bytes are more than {most}");
+        let (sent_first, took_first) = *first.get_or_insert((sent, took));
+        assert!(sent < 3.0 * sent_first && took < 3.0 * took_first, "the cost grows with the queue");
+    }
+}

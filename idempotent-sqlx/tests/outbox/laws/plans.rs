@@ -1,4 +1,6 @@
 //! No statement reads a table through, however much is confirmed, logged, and noted by people.
+use std::time::{Duration, Instant};
+
 use super::own::{ANALYSE, FILL, FILL_BESIDE, explain, read_through};
 use super::world::{World, of};
 
@@ -46,13 +48,22 @@ impl World {
 
 #[tokio::test]
 async fn b28_among_100_000_confirmed_stubs_everything_is_found_by_index() {
-    let world = World::new().await;
-    world.sql(&FILL.replace("ROWS", "100000")).await;
-    for fill in FILL_BESIDE {
-        world.sql(&fill.replace("ROWS", "100000")).await;
-    }
+    let world = full(100_000).await;
     let many: Vec<_> = (0..50).map(|n| of(&format!("m{n}"), &(n % 7).to_string())).collect();
     world.put(&many).await;
+    nothing_is_read_through(&world).await;
+    assert_eq!(world.round().await.sent, 50);
+}
+
+async fn full(rows: u32) -> World {
+    let world = World::new().await;
+    for fill in [FILL].iter().chain(FILL_BESIDE) {
+        world.sql(&fill.replace("ROWS", &rows.to_string())).await;
+    }
+    world
+}
+
+async fn nothing_is_read_through(world: &World) {
     for table in ["outbox", "outbox_log", "outbox_audit"] {
         world.sql(&ANALYSE.replace("outbox", table)).await;
     }
@@ -77,5 +88,32 @@ async fn b28_among_100_000_confirmed_stubs_everything_is_found_by_index() {
     }
     // One is only where taking does not answer.
     assert!(seen >= TAKES.len() - 1, "{seen}");
+}
+
+/// `cargo xtask soak delivery`
+#[tokio::test]
+#[ignore = "takes minutes"]
+#[allow(clippy::print_stdout, reason = "the times are the result")]
+async fn a_look_for_what_is_due_costs_the_same_over_a_million_confirmed_stubs() {
+    let (few, many) = (look_over(10_000).await, look_over(1_000_000).await);
+    println!("a look that finds nothing due takes {few:?} over 10,000 confirmed stubs, {many:?} over 1,000,000");
+    // By index they are a page or two more. What grows with their number would take a hundred times as long.
+    assert!(many < 4 * few, "the cost grows with the outbox");
+}
+
+/// The median of looks among so many confirmed stubs and some that are not due.
+async fn look_over(rows: u32) -> Duration {
+    let world = full(rows).await;
+    let some: Vec<_> = (0..50).map(|n| of(&format!("m{n}"), &(n % 7).to_string())).collect();
+    world.put(&some).await;
+    nothing_is_read_through(&world).await;
     assert_eq!(world.round().await.sent, 50);
+    let mut looks = Vec::new();
+    for _ in 0..301 {
+        let began = Instant::now();
+        assert_eq!(world.round().await.looked_at, 0);
+        looks.push(began.elapsed());
+    }
+    looks.sort_unstable();
+    looks[looks.len() / 2]
 }

@@ -44,8 +44,6 @@ const ROLES: [Role; 5] =
 const TOPIC: &str = "chains";
 const VISIBILITY: Duration = Duration::from_millis(1_500);
 const SLOTS: u16 = 2;
-/// A link whose predecessor is dead, or was not seen for this long, runs; as `skip` of the handlers says.
-const PATIENCE_OF_LINKS: Duration = Duration::from_secs(5);
 /// Links of a chain.
 const LENGTH: u64 = 8;
 

@@ -148,8 +148,8 @@ async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>)
     let link = message.body;
     worker.hands.notes.write(&Note::Came { link, at: now().0 });
     if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
-        // Another executor's scope: how it ends does not settle the message.
-        let _ = executor.scope(worker.handle(link)).await;
+        // In a task of its own: how it ends does not settle the message.
+        let _ = tokio::spawn(async move { executor.scope(worker.handle(link)).await }).await;
         return Verdict::Done;
     }
     let answer = worker.handle(link).await;

@@ -13,7 +13,7 @@ const PACE: Duration = Duration::from_millis(25);
 /// Chains that are sent side by side.
 const ABREAST: u64 = 6;
 /// In percent of the chains: one of its links always fails.
-const POISONED: u64 = 25;
+const POISONED: u64 = 35;
 const REST: Duration = Duration::from_millis(50);
 
 /// Sends until there is peace; a chain that was begun is sent to its end.

@@ -1,0 +1,47 @@
+//! What delivery costs: `cargo xtask bench delivery`.
+//!
+//! The delay queue's take and commit beside `ZPOPMIN` and `HGET` on the same server, which lose what their process dies with;
+//! how late messages are that have a time, while many wait; what the outbox adds to a transaction; and its relay beside a client
+//! of RabbitMQ that publishes the same messages in batches by hand. Each figure and its floor are taken in turns.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
+mod by_hand;
+mod outbox;
+mod queue;
+#[path = "../core/report.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod report;
+#[path = "../core/rounds.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod rounds;
+
+use std::time::Duration;
+
+use crate::report::{Goal, Pair, Report};
+use crate::rounds::median;
+
+fn main() {
+    let report = Report::from_args("delivery");
+    report.title();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        queue::take_and_commit(&report).await;
+        queue::lateness(&report).await;
+        outbox::enqueue(&report).await;
+        outbox::relay(&report).await;
+    });
+}
+
+/// Messages a second, of the times that so many took in each round.
+pub fn rates(messages: u64, ours: &[Duration], floor: &[Duration]) -> Pair {
+    let rate = |time: &Duration| messages as f64 / time.as_secs_f64();
+    let ratios = ours.iter().zip(floor).map(|(ours, floor)| rate(ours) / rate(floor));
+    Pair {
+        value: median(ours.iter().map(rate).collect()),
+        floor: median(floor.iter().map(rate).collect()),
+        ratio: median(ratios.collect()),
+    }
+}
+
+/// As performance is asked of each.
+pub const BATCHES: [(usize, Goal); 2] = [(1, Goal::AtLeast(0.5)), (64, Goal::AtLeast(0.8))];
