@@ -57,7 +57,7 @@ async fn b28_among_100_000_confirmed_stubs_everything_is_found_by_index() {
 
 async fn full(rows: u32) -> World {
     let world = World::new().await;
-    for fill in [FILL].iter().chain(FILL_BESIDE) {
+    for fill in [FILL].into_iter().chain(FILL_BESIDE) {
         world.sql(&fill.replace("ROWS", &rows.to_string())).await;
     }
     world
