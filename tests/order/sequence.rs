@@ -47,6 +47,7 @@ on_all_stores! {
     a_duplicate_gets_its_answer_wherever_its_stream_is
     a_run_that_was_killed_holds_the_next_until_it_was_taken_over
     a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_end_on
+    s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease
     s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost
     what_is_consumed_is_remembered_by_its_stream_for_longer_than_by_its_record
     it_waits_in_place_where_the_policy_says_so
@@ -270,6 +271,28 @@ async fn a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_
     world.clock.advance(secs(1)).await;
     assert_held(&comes(&worker, "ann", 2, &job).await);
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), false)]);
+}
+
+async fn s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(world: World) {
+    let (stopped, worker) = (world.worker("a", Policy::new().lease(secs(60))), world.worker("b", Policy::new()));
+    let job = Job::takes(ms(0));
+    stopped.store.fail_before(Verb::Claim, FOREVER);
+    let began = world.clock.now();
+    let second = begin(&stopped, "ann", 2, &job).await;
+    while !second.is_finished() {
+        world.clock.advance(ms(100)).await;
+        until_runs(&world.clock).await;
+    }
+    assert!(matches!(second.await.unwrap(), Outcome::StoreDown(_)));
+    let until = began + secs(60);
+    assert!(until - world.clock.now() > secs(1), "it gives up in time");
+    // A late one could run beside it, if its claim were only slow.
+    assert_waiting(&comes(&worker, "ann", 1, &job).await);
+    world.clock.advance(until - world.clock.now() - ms(1)).await;
+    assert_waiting(&comes(&worker, "ann", 1, &job).await);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(comes(&worker, "ann", 1, &job).await, Outcome::Ran);
+    assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Ran);
 }
 
 async fn s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost(world: World) {
