@@ -12,6 +12,7 @@ mod broken;
 mod chain;
 mod crossed;
 mod sequence;
+mod unable;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

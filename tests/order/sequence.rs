@@ -1,6 +1,6 @@
 //! Numbers of a stream, and the table that says what comes before them.
 use super::*;
-use idempotent::{OnInFlight, OnLate};
+use idempotent::{Clock, OnInFlight, OnLate};
 use idempotent_testkit::{FOREVER, Verb};
 
 /// A number of a stream; its key is both.
@@ -350,58 +350,4 @@ async fn in_a_batch_one_of_a_stream_runs(world: World) {
     };
     assert_eq!(batch().await, ["waiting", "ran", "ran"]);
     assert_eq!(batch().await, ["ran", "replayed", "replayed"]);
-}
-
-/// Everything a store must do, and no more.
-#[derive(Debug)]
-struct Plain(idempotent::MemoryStore);
-
-#[async_trait::async_trait]
-impl idempotent::Store for Plain {
-    async fn claim(&self, request: &idempotent::ClaimRequest) -> Result<idempotent::Claim, idempotent::StoreError> {
-        self.0.claim(request).await
-    }
-    async fn renew(
-        &self,
-        held: &idempotent::Held,
-        lease: Duration,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
-        self.0.renew(held, lease).await
-    }
-    async fn complete(
-        &self,
-        held: &idempotent::Held,
-        done: &idempotent::Completion,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
-        self.0.complete(held, done).await
-    }
-    async fn release(
-        &self,
-        held: &idempotent::Held,
-        release: &idempotent::Release,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
-        self.0.release(held, release).await
-    }
-    async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::Record>, idempotent::StoreError> {
-        self.0.peek(key).await
-    }
-    fn abilities(&self) -> idempotent::Abilities<'_> {
-        idempotent::Abilities::none()
-    }
-}
-
-#[test]
-fn a_store_without_order_tables_is_refused_with_the_remedy() {
-    common::runtime().block_on(async {
-        let clock = idempotent_testkit::VirtualClock::new();
-        let store = idempotent::MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let world = World::over(Plain(store), clock);
-        let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
-        let (outcome, answer) = worker.deliver_call(numbered("ann", 1), &job).await;
-        assert_eq!((outcome, job.runs()), (Outcome::Misconfigured, 0));
-        let told = answer.unwrap_err().to_string();
-        assert!(told.contains("the ability `order`") && told.contains("`after = …`"), "{told}");
-        let refused = worker.executor.register(&id("ann"), [1]).await.unwrap_err();
-        assert!(refused.to_string().contains("the ability `order`"), "{refused}");
-    });
 }
