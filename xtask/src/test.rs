@@ -4,12 +4,14 @@ mod build;
 mod extras;
 mod lanes;
 mod pace;
+mod scratch;
 mod tally;
 
 use self::binary::libraries;
 use self::build::Built;
 pub(crate) use self::extras::extras;
 use self::lanes::{Job, lanes};
+use self::scratch::Scratch;
 use self::tally::Tally;
 use crate::heavy;
 use crate::outside::{STORE, outside};
@@ -27,17 +29,18 @@ pub(crate) fn all(filter: &[&str]) -> Done {
     }
     let mut tally = Tally::default();
     let built = counted(build::all()?, &mut tally);
-    let libraries = libraries()?;
+    let (libraries, scratch) = (libraries()?, Scratch::new());
     let jobs = built.binaries().iter().map(|binary| {
         let mut command = binary.command(&libraries);
         command.args(filter);
+        scratch.tell(&mut command);
         Job { title: binary.title(), command }
     });
     lanes::run(jobs.collect(), lanes(), |ended| tally.ended(ended));
     let [test, no_fail_fast, locked] = RUN;
     let docs = cargo(&[test, no_fail_fast, locked, "--workspace", "--exclude", heavy::PACKAGE, "--doc"])?;
     for mut command in [docs, outside(STORE, test, &[no_fail_fast, locked])?] {
-        command.arg("--").args(filter);
+        scratch.tell(command.arg("--").args(filter));
         let status = stream(&mut command, |line| tally.line(line))?;
         tally.end(status.success());
     }

@@ -1,6 +1,7 @@
 //! What a publisher says of a message is true.
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -174,15 +175,19 @@ async fn b29_a_publisher_outlives_its_broker() {
     let publisher = publisher(&SERVER.url());
     publisher.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
     tokio::task::spawn_blocking(|| SERVER.kill()).await.unwrap();
+    let refused = Arc::new(AtomicU32::new(0));
     let meanwhile = tokio::spawn({
-        let publisher = publisher.clone();
+        let (publisher, refused) = (publisher.clone(), refused.clone());
         async move {
             loop {
                 let sent = publisher.publish(&Route::queue("outlived"), &Outgoing::new("meanwhile", "{}")).await;
                 // It takes connections before its queues are back, on a machine that is busy for minutes, and longer the
                 // more it is asked.
                 match sent {
-                    Err(error) if error.kind() == PublishErrorKind::Unroutable => tokio::time::sleep(ms(1_000)).await,
+                    Err(error) if error.kind() == PublishErrorKind::Unroutable => {
+                        refused.fetch_add(1, Ordering::SeqCst);
+                        tokio::time::sleep(ms(1_000)).await;
+                    }
                     sent => return sent,
                 }
             }
@@ -190,7 +195,12 @@ async fn b29_a_publisher_outlives_its_broker() {
     });
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
     // The queue comes back.
-    tokio::time::timeout(5 * LIMIT, meanwhile).await.unwrap().unwrap().unwrap();
+    let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await;
+    let told = || {
+        let queues = SERVER.ctl(&["list_queues", "name", "durable", "state", "messages"]);
+        format!("refused {refused:?} times; the broker has\n{queues}and says\n{}", SERVER.log())
+    };
+    sent.unwrap_or_else(|_| panic!("{}", told())).unwrap().unwrap();
     world.reconnect().await;
     let ids = ids(&world).await;
     assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}");

@@ -110,6 +110,11 @@ impl RabbitServer {
         stdout.into_owned()
     }
 
+    /// The end of what it has written into its log so far.
+    pub fn log(&self) -> String {
+        self.folder.tail()
+    }
+
     /// A virtual host of this name, for all rights of `guest`, which [`url`](Self::url) is.
     ///
     /// # Panics
