@@ -27,7 +27,11 @@ async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_
     assert_eq!(world.statements(), [("log", 1)]);
     let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
     assert!(ended.iter().all(Result::is_ok));
-    assert_eq!(world.statements(), [("forget", 2), ("settle", own::SETTLES)]);
+    let statements = world.statements();
+    let [("forget", forgets), ("settle", settles)] = statements[..] else { panic!("{statements:?}") };
+    // The first alone, and those that come while it is written together: in a turn or a few.
+    assert!((2..=6).contains(&forgets), "{forgets}");
+    assert_eq!(settles, if own::SETTLES_MANY { forgets } else { 24 });
     assert_eq!(world.notes().await, 0);
     for id in &ids {
         assert_eq!(world.status(id).await, Status::Confirmed);

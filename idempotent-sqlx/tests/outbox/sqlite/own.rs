@@ -13,8 +13,8 @@ pub(super) async fn place() -> (sqlx::SqlitePool, String, tempfile::TempDir) {
     (pool, "outbox_own".to_owned(), folder)
 }
 
-/// Of 24 ends at a time: the first, and the others together, if one statement can do that.
-pub(super) const SETTLES: u32 = 2;
+/// Whether one statement can settle many.
+pub(super) const SETTLES_MANY: bool = true;
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 /// Fills a table with confirmed stubs.
 pub(super) const FILL: &str = "INSERT INTO outbox (id,topic,headers,body,digest,status,sends,created_at,sent_at,settled_at) \
