@@ -138,7 +138,7 @@ async fn n81_processes_that_open_at_once_migrate_once() {
     for other in &mut others {
         assert_eq!(other.line("opened"), "true");
     }
-    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 2);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
 }
 
 #[tokio::test]
