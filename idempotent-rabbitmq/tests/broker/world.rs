@@ -160,7 +160,7 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
         if let Some(found) = ask().await {
             return found;
         }
-        assert!(Instant::now() < end, "not within a minute: {what}");
+        assert!(Instant::now() < end, "not within a minute: {what}; the broker says\n{}", SERVER.log());
         tokio::time::sleep(ms(10)).await;
     }
 }
