@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy};
@@ -172,17 +172,21 @@ async fn b29_what_is_known_of_a_message_is_told_and_no_more() {
 async fn b29_a_publisher_outlives_its_broker() {
     let mut world = World::alone("outlived").await;
     world.declare("outlived").await;
-    let publisher = publisher(&SERVER.url());
-    publisher.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
-    tokio::task::spawn_blocking(|| SERVER.kill()).await.unwrap();
+    // Longer than a broker takes to come back on a machine that is busy.
+    let patient = Publisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
+    patient.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
+    let kill = || {
+        SERVER.sync();
+        SERVER.kill();
+    };
+    tokio::task::spawn_blocking(kill).await.unwrap();
     let refused = Arc::new(AtomicU32::new(0));
     let meanwhile = tokio::spawn({
-        let (publisher, refused) = (publisher.clone(), refused.clone());
+        let refused = refused.clone();
         async move {
             loop {
-                let sent = publisher.publish(&Route::queue("outlived"), &Outgoing::new("meanwhile", "{}")).await;
-                // It takes connections before its queues are back, on a machine that is busy for minutes, and longer the
-                // more it is asked.
+                let sent = patient.publish(&Route::queue("outlived"), &Outgoing::new("meanwhile", "{}")).await;
+                // It may take connections before its queues are back.
                 match sent {
                     Err(error) if error.kind() == PublishErrorKind::Unroutable => {
                         refused.fetch_add(1, Ordering::SeqCst);
@@ -193,15 +197,17 @@ async fn b29_a_publisher_outlives_its_broker() {
             }
         }
     });
+    let began = Instant::now();
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
+    let away = began.elapsed();
     // The queue comes back.
-    let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await;
+    let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await.map(Result::unwrap);
     let told = || {
         let queues = SERVER.ctl(&["list_queues", "name", "durable", "state", "messages"]);
-        format!("refused {refused:?} times; the broker has\n{queues}and says\n{}", SERVER.log())
+        format!("away for {away:?}, then no queue {refused:?} times; it has\n{queues}and says\n{}", SERVER.log())
     };
-    sent.unwrap_or_else(|_| panic!("{}", told())).unwrap().unwrap();
+    assert!(matches!(sent, Ok(Ok(()))), "{sent:?}: {}", told());
     world.reconnect().await;
     let ids = ids(&world).await;
-    assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}");
+    assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", told());
 }

@@ -46,6 +46,7 @@ fn a_rabbitmq_is_private_answers_its_tools_and_leaves_nothing_behind() {
     assert!(speaks(&server));
 
     let (pid, address) = (server.pid(), server.address());
+    server.sync();
     server.kill();
     assert!(!speaks(&server) && !server.is_running());
     server.restart();
