@@ -8,8 +8,8 @@
 //! 5. [`ordering`]: messages in their order, over any number of consumers.
 //! 6. [`redis`]: the store that a fleet shares, and what it can lose.
 //! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 8. `outbox` (feature `outbox`): messages that are written in the transaction of what they tell of.
-//! 9. `delay` (feature `delay`): work that is due at a time; five techniques, and how late they are.
+//! 8. `outbox` (features `outbox` and `postgres`; it works on the other databases, too): messages that are written in the transaction of what they tell of.
+//! 9. `delay` (features `delay` and `sqlite`, likewise): work that is due at a time; five techniques, and how late they are.
 //! 10. [`testing`]: duplicates, crashes and refusals in tests of your own.
 //! 11. [`custom_store`]: records where you want them.
 

@@ -27,7 +27,7 @@ use crate::CodecError;
     label = "this codec has no form for a `{T}`",
     note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
             `codec = idempotent::Discard` to replay the default value",
-    note = "an `axum::Json` is kept by `codec = AxumJson`, a whole answer by `reply = Http`"
+    note = "an `axum::Json` is kept by `codec = idempotent::AxumJson`, a whole answer by `reply = idempotent::Http` (feature `axum`)"
 )]
 pub trait Codec<T> {
     /// The bytes to keep; `None` to keep nothing.

@@ -125,15 +125,25 @@ impl CodecError {
     }
 }
 
+fn empty(scene: &str, what: &str) -> String {
+    match what.split(',').next() {
+        Some("after") => format!(
+            "part of `after` is missing or empty (scene \"{scene}\", `{what}`): the first of a chain comes after nothing, \
+             `None` as a whole; here a number got lost on its way"
+        ),
+        _ => format!(
+            "the idempotency key is empty (scene \"{scene}\", key `{what}`): every message or request needs a key of its own"
+        ),
+    }
+}
+
 /// The key or fingerprint of a call cannot be used. The message is at fault, not the moment: another
 /// delivery of it would fail the same way.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The key, or a part of it, is missing or empty.
-    #[error(
-        "the idempotency key is empty (scene \"{scene}\", key `{what}`): every message or request needs a key of its own"
-    )]
+    #[error("{}", empty(scene, what))]
     Empty {
         /// The scene of the call.
         scene: Box<str>,

@@ -27,7 +27,7 @@ pub trait Reshapes {
     message = "an idempotent handler cannot return `{R}`",
     label = "no reply strategy covers this",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
-            knows the type: `reply = Http` for what axum answers with, or one of your own"
+            knows the type: `reply = idempotent::Http` (feature `axum`) for what axum answers with, or one of your own"
 )]
 pub trait Replies<R>: Reshapes {
     /// Kept for replay.

@@ -105,10 +105,10 @@ pub(crate) fn needed(found: &Found, applied: usize, known: usize, table: &Table)
     let name = table.name();
     schema(match found {
         Found::Nothing => {
-            format!("table `{name}` is missing: run `idempotent migrate`, or open with create")
+            format!("table `{name}` is missing: open it once with `create(true)`")
         }
         _ => format!(
-            "table `{name}` has schema version {applied}, needed is {known}: run `idempotent migrate`, or open with create"
+            "table `{name}` has schema version {applied}, needed is {known}: open it once with `create(true)`"
         ),
     })
 }

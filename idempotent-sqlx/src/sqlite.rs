@@ -77,7 +77,7 @@ use crate::steps::StepsSql;
 ///
 /// // Where migrations are somebody else's job, a missing table is an error that says so.
 /// let missing = SqliteStore::builder(path).table("other").create(false).open().await;
-/// assert!(missing.is_err_and(|error| error.to_string().contains("idempotent migrate")));
+/// assert!(missing.is_err_and(|error| error.to_string().contains("open it once with `create(true)`")));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())

@@ -23,11 +23,11 @@ const VERSION_1: &str = "SELECT checksum FROM idempotent_record_migrations WHERE
 async fn n78_a_missing_table_is_named_with_the_remedy() {
     let place = Place::new();
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["records.db", "missing", "idempotent migrate", "open with create"]);
+    refused(open, StoreErrorKind::Schema, &["records.db", "missing", "open it once with `create(true)`"]);
     assert!(!place.path.exists(), "a look leaves no file behind");
     place.sql("CREATE TABLE mine (a)").await;
     let open = place.builder().create(false).table("shop").open().await;
-    refused(open, StoreErrorKind::Schema, &["table `shop` is missing", "idempotent migrate", "open with create"]);
+    refused(open, StoreErrorKind::Schema, &["table `shop` is missing", "open it once with `create(true)`"]);
     assert_eq!(place.count("SELECT count(*) FROM sqlite_schema").await, 1);
 }
 
@@ -37,7 +37,7 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
     let store = place.open().await;
     place.sql("DROP TABLE idempotent_record").await;
     let claim = store.claim(&request(&key("a"), 1)).await;
-    refused(claim, StoreErrorKind::Schema, &["`idempotent_record` is missing", "idempotent migrate"]);
+    refused(claim, StoreErrorKind::Schema, &["`idempotent_record` is missing", "`create(true)`"]);
     refused(
         place.builder().open().await,
         StoreErrorKind::Schema,
@@ -51,7 +51,7 @@ async fn n79_an_older_schema_says_needed_and_found() {
     place.open().await;
     place.sql("DROP TABLE idempotent_record; DELETE FROM idempotent_record_migrations").await;
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "idempotent migrate"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
 }

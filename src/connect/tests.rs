@@ -112,7 +112,7 @@ fn n52_a_password_that_is_not_encoded_is_told_how() {
 /// By each of these URLs once its table is there.
 async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
     let error = connect(&urls[0]).await.unwrap_err().to_string();
-    assert!(error.contains("is missing") && error.contains("idempotent migrate"), "{error}");
+    assert!(error.contains("is missing") && error.contains("`create(true)`"), "{error}");
     create().await;
     for url in urls {
         let store = connect(url).await.unwrap();

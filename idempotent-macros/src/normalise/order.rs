@@ -1,7 +1,7 @@
 //! `after = …`, `sequence = (stream, number)`, and what becomes of a call whose predecessor will not be consumed.
 use syn::{Error, Expr, ExprCall, Result};
 
-use super::{By, Setting, Stands, longest, not_empty, word};
+use super::{By, Setting, Stands, longest, not_empty, quoted, word};
 use crate::parse::Args;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
@@ -104,9 +104,10 @@ pub(super) fn on_broken(value: &Expr) -> Result<Setting> {
     let wrong = |text: String| Err(Error::new_spanned(value, text));
     if let Expr::Call(ExprCall { func, args, .. }) = value
         && let Some(name) = word(func)
-        && let Some((_, variant, _)) = CHOICES.iter().find(|(choice, ..)| name == choice)
+        && let Some((name, variant, _)) = CHOICES.iter().find(|(choice, ..)| name == choice)
         && let (1, Some(time)) = (args.len(), args.first())
     {
+        quoted(&format!("on_broken_order = {name}"), time)?;
         let time = longest("on_broken_order", time, millis("on_broken_order", time)?)?;
         return Ok(Setting::BrokenOrder(variant, time));
     }

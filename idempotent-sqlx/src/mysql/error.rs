@@ -24,7 +24,7 @@ pub(super) fn told(error: &dyn DatabaseError) -> Told {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let number = number(error);
     let (kind, text) = match number {
-        1146 => (Schema, "table `{table}` is missing in {database}: run `idempotent migrate`, or open with create"),
+        1146 => (Schema, "table `{table}` is missing in {database}: open it once with `create(true)`"),
         1048 | 1054 | 1136 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 => (
             Foreign,
             "table `{table}` in {database} has not the layout this version makes: set another `table`, or move that one away",

@@ -43,7 +43,51 @@ impl OutboxError {
 
 impl From<sqlx::Error> for OutboxError {
     fn from(cause: sqlx::Error) -> Self {
-        Self { kind: OutboxErrorKind::Database, context: "the outbox's database failed".into(), cause: Some(cause) }
+        Self { kind: OutboxErrorKind::Database, context: context(&cause).into(), cause: Some(cause) }
+    }
+}
+
+/// By the code alone: a database's own text may quote what was written.
+fn context(cause: &sqlx::Error) -> String {
+    let Some(error) = cause.as_database_error() else { return "the connection to the outbox's database failed".into() };
+    match error.code().as_deref().unwrap_or_default() {
+        "42P01" | "42S02" => MISSING.into(),
+        _ if error.message().starts_with("no such table") => MISSING.into(),
+        // SQLite's BUSY_SNAPSHOT.
+        "517" => "another connection wrote after this transaction had begun to read, so it cannot write any more: begin it \
+                  by `begin_with(\"BEGIN IMMEDIATE\")`, and try again"
+            .into(),
+        code => format!("the outbox's database refused it (code {code})"),
+    }
+}
+
+const MISSING: &str = "the outbox's table is missing in the database of this connection: is it the one that \
+                       `Outbox::builder` was given, opened once with `create(true)`?";
+
+#[cfg(all(test, feature = "sqlite"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sqlx::sqlite::SqlitePoolOptions;
+
+    use super::OutboxError;
+
+    #[tokio::test]
+    async fn the_text_names_the_remedy_and_nothing_that_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}?mode=rwc", folder.path().join("shop.db").to_str().unwrap());
+        let pool = SqlitePoolOptions::new().connect(&url).await.unwrap();
+        let missing = sqlx::query("SELECT 'secret' FROM idempotent_outbox").execute(&pool).await.unwrap_err();
+        assert!(OutboxError::from(missing).to_string().contains("`create(true)`"));
+        sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await.unwrap();
+        sqlx::query("CREATE TABLE orders (id TEXT)").execute(&pool).await.unwrap();
+        let mut late = pool.begin().await.unwrap();
+        sqlx::query("SELECT id FROM orders").execute(&mut *late).await.unwrap();
+        sqlx::query("INSERT INTO orders VALUES ('1')").execute(&pool).await.unwrap();
+        let stale = sqlx::query("INSERT INTO orders VALUES ('secret')").execute(&mut *late).await.unwrap_err();
+        assert!(OutboxError::from(stale).to_string().contains("BEGIN IMMEDIATE"));
+        let wrong = sqlx::query("SELECT secret FROM orders").execute(&pool).await.unwrap_err();
+        let text = OutboxError::from(wrong).to_string();
+        assert_eq!(text, "the outbox's database refused it (code 1)");
     }
 }
 

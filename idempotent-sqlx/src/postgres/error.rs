@@ -11,7 +11,7 @@ pub(super) fn told(error: &dyn DatabaseError) -> Told {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let state = error.code().unwrap_or_default();
     let (kind, text) = match state.as_ref() {
-        "42P01" => (Schema, "table `{table}` is missing in {database}: run `idempotent migrate`, or open with create"),
+        "42P01" => (Schema, "table `{table}` is missing in {database}: open it once with `create(true)`"),
         "3F000" => (Schema, "the schema of table `{table}` is missing in {database}: make it, or name another"),
         "42703" | "42804" | "42883" | "22P02" | "23502" | "42P10" => (
             Foreign,

@@ -23,6 +23,8 @@ mod code {
     pub(super) const MISMATCH: u32 = 20;
     pub(super) const AUTH: u32 = 23;
     pub(super) const NOTADB: u32 = 26;
+    /// An extended one: of a transaction that read before somebody else wrote.
+    pub(super) const BUSY_SNAPSHOT: u32 = BUSY | 2 << 8;
 }
 
 /// What the texts name.
@@ -42,7 +44,7 @@ impl Place {
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
         let Self { file, table, busy_timeout, .. } = self;
         let (kind, because) = match primary(&error) {
-            Some(code) => (kind(code, &error), text(code, &error)),
+            Some(code) => (kind(code, &error), text(extended(&error).unwrap_or(code), &error)),
             None => match &error {
                 sqlx::Error::WorkerCrashed => (
                     StoreErrorKind::Ambiguous,
@@ -77,8 +79,11 @@ pub(super) fn is_lock(error: &StoreError) -> bool {
 }
 
 fn primary(error: &sqlx::Error) -> Option<u32> {
-    let code = error.as_database_error()?.code()?;
-    code.parse::<u32>().ok().map(|code| code & 0xff)
+    extended(error).map(|code| code & 0xff)
+}
+
+fn extended(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
 }
 
 fn message(error: &sqlx::Error) -> &str {
@@ -104,11 +109,15 @@ fn kind(code: u32, error: &sqlx::Error) -> StoreErrorKind {
     }
 }
 
-fn text(code: u32, error: &sqlx::Error) -> String {
-    match code {
+fn text(extended: u32, error: &sqlx::Error) -> String {
+    match extended & 0xff {
+        _ if extended == code::BUSY_SNAPSHOT => {
+            "`{file}` was written to by another connection after this transaction had begun to read, so it cannot write any \
+             more: begin it by `begin_with(\"BEGIN IMMEDIATE\")`, and try again"
+        }
         code::BUSY | code::LOCKED => {
-            "`{file}` is locked by another process for longer than busy_timeout ({busy}): raise busy_timeout, or find \
-             who holds a transaction open"
+            "`{file}` is locked by another process, or by another connection of this one, for longer than busy_timeout \
+             ({busy}): raise busy_timeout, or find who holds a transaction open"
         }
         code::READONLY => {
             "`{file}` is read-only: the file and its directory must be writable by this process, -wal and -shm beside \
@@ -125,11 +134,12 @@ fn text(code: u32, error: &sqlx::Error) -> String {
         code::CORRUPT => "`{file}` is damaged: run `PRAGMA integrity_check`, restore a backup",
         code::NOTADB => "`{file}` is not an SQLite database: give another path; the file is left as it is",
         code::ERROR if is_missing_table(error) => {
-            "table `{table}` is missing in `{file}`: run `idempotent migrate`, or open with create"
+            "table `{table}` is missing in `{file}`, or in the database of the transaction that was given, if it is another \
+             one: open it once with `create(true)`"
         }
         code::ERROR | code::SCHEMA | code::CONSTRAINT | code::MISMATCH => {
-            "table `{table}` in `{file}` has not the layout this version makes: run `idempotent migrate`, or set \
-             another `table`"
+            "table `{table}` in `{file}` has not the layout this version makes: open it once with `create(true)`, \
+             or set another `table`"
         }
         _ => "`{file}`: SQLite refused the statement",
     }

@@ -203,7 +203,7 @@ fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
     let shown = shown(path);
     if !create {
         return Err(refused(format!(
-            "the database file `{shown}` is missing: run `idempotent migrate`, or open with create"
+            "the database file `{shown}` is missing: open it once with `create(true)`"
         )));
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -20,7 +20,7 @@ pub(crate) fn refused<T: Debug>(result: Result<T, StoreError>, kind: StoreErrorK
 async fn n78_a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
     let place = Place::new();
     let open = ServerStore::builder(&place.url).table(&place.table).open().await;
-    refused(open, StoreErrorKind::Schema, &[&place.table, "missing", "idempotent migrate", "open with create"]);
+    refused(open, StoreErrorKind::Schema, &[&place.table, "missing", "open it once with `create(true)`"]);
     assert!(!place.has(&place.table));
 }
 
@@ -33,7 +33,7 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
     refused(
         claim,
         StoreErrorKind::Schema,
-        &[&format!("`{}` is missing", place.table), "idempotent migrate", place::NO_TABLE],
+        &[&format!("`{}` is missing", place.table), "`create(true)`", place::NO_TABLE],
     );
     refused(place.builder().open().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
 }
@@ -46,7 +46,7 @@ async fn n79_n80_another_version_of_the_schema_is_told_with_both_numbers() {
     refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
     sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
     let open = place.builder().create(false).open().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "idempotent migrate"]);
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
 }

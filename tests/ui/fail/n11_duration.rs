@@ -26,6 +26,11 @@ async fn wait(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
+#[idempotent(key = order, on_in_flight = wait(2))]
+async fn wait_for_a_number(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
 fn main() {
     let _ = (charge(1), number(1), suffix(1), no_unit(1), wait(1));
 }

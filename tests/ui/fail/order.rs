@@ -16,6 +16,11 @@ async fn without_a_time(number: u64) -> Result<u64, Rejection> {
     Ok(number)
 }
 
+#[idempotent(key = number, after = number - 1, on_broken_order = skip(600))]
+async fn without_a_unit(number: u64) -> Result<u64, Rejection> {
+    Ok(number)
+}
+
 #[idempotent(key = number, after = number - 1, on_broken_order = skp("10m"))]
 async fn misspelt(number: u64) -> Result<u64, Rejection> {
     Ok(number)
