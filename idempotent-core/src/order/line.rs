@@ -103,8 +103,8 @@ impl Line {
         Ok(true)
     }
 
-    /// Notes that a number's message was delivered and has to wait.
-    pub(crate) fn see(&mut self, number: u64, now: Micros) -> Result<(), Full> {
+    /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
+    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), Full> {
         if self.is_over(number) {
             return Ok(());
         }
@@ -117,6 +117,9 @@ impl Line {
         };
         if let Some(seen) = &mut stretch.seen {
             seen.last = seen.last.max(now);
+            if anew {
+                seen.first = now;
+            }
             return Ok(());
         }
         let whole = *stretch;

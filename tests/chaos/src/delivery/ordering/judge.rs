@@ -25,8 +25,10 @@ pub(super) struct Left {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) links: u64,
-    in_order: u64,
-    skipped: u64,
+    streams: u64,
+    /// Pairs of a chain, and of a stream.
+    in_order: [u64; 2],
+    skipped: [u64; 2],
     /// Deliveries of links whose turn had not come.
     put_off: u64,
     excused: u64,
@@ -67,6 +69,7 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
 impl Book {
     fn enter(&mut self, note: &Note) {
         match note {
+            Note::Registered { .. } => self.tally.streams += 1,
             Note::Intends(link) => drop(self.intended.insert(*link)),
             Note::Kept(link) => drop(self.kept.insert(*link)),
             Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
@@ -99,9 +102,16 @@ impl Book {
         for pair in links.windows(2).filter(|pair| pair[0].chain == pair[1].chain) {
             let [one, next] = [pair[0], pair[1]];
             let Some(second) = first.get(next.name().as_str()) else { continue };
+            let kind = usize::from(next.numbered);
             if one.poison {
-                self.tally.skipped += 1;
-                if self.patient(&next).is_none() {
+                self.tally.skipped[kind] += 1;
+                // A number that comes when a larger one was let in before waits for nobody; that one is judged by itself.
+                let is_late = next.numbered
+                    && links
+                        .iter()
+                        .filter(|link| link.chain == next.chain && link.number > next.number)
+                        .any(|larger| first.get(larger.name().as_str()).is_some_and(|place| place < second));
+                if !is_late && self.patient(&next).is_none() {
                     found.push(format!("R2: {} did without {} before its time", next.name(), one.name()));
                 }
                 // Others' effects between that of the link before the broken one and that of the one behind it.
@@ -113,7 +123,7 @@ impl Book {
                 continue;
             }
             match first.get(one.name().as_str()) {
-                Some(earlier) if earlier < second => self.tally.in_order += 1,
+                Some(earlier) if earlier < second => self.tally.in_order[kind] += 1,
                 // Lost, and found as that; or never sent, and skipped.
                 None => {}
                 Some(_) if self.is_excused(&one, &next) => self.tally.excused += 1,
@@ -161,8 +171,14 @@ impl Tally {
         verdict.tell("connections cut", stage.harms.cuts, some);
         verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
         verdict.tell("links", self.links, some * 20);
-        verdict.tell("pairs in order", self.in_order, some * 10);
-        verdict.tell("links whose predecessor was dead", self.skipped, u64::from(seconds >= 5));
+        verdict.tell("streams registered", self.streams, some);
+        let [chains, streams] = self.in_order;
+        verdict.tell("pairs in order", chains, some * 5);
+        verdict.tell("numbers in order", streams, some * 5);
+        let [links, numbers] = self.skipped;
+        verdict.tell("links whose predecessor was dead", links, u64::from(seconds >= 20));
+        verdict.tell("numbers whose predecessor was dead", numbers, u64::from(seconds >= 20));
+        verdict.tell("predecessors that were dead", links + numbers, u64::from(seconds >= 5));
         verdict.tell("put off", self.put_off, some * 10);
         verdict.tell("predecessors nobody had seen", self.excused, 0);
         verdict.tell("dead letters", self.dead, u64::from(seconds >= 5));
@@ -182,7 +198,7 @@ mod tests {
     use super::*;
 
     fn link(chain: u64, number: u64) -> Link {
-        Link { chain, number, poison: (chain, number) == (1, 2) }
+        Link { chain, number, numbered: false, poison: (chain, number) == (1, 2) }
     }
 
     fn sent() -> Vec<(u32, Note)> {
@@ -239,6 +255,22 @@ mod tests {
         assert_eq!(found(&waits(2, 1 + PATIENCE), &wrong), ["R2"]);
         let came = [(2, Note::Came { link: link(1, 3), at: late + 1 })];
         assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &came].concat(), &wrong), ["R2"]);
+    }
+
+    #[test]
+    fn a_number_that_comes_late_waits_for_nobody_and_a_link_that_does_not_wait_is_found() {
+        for (numbered, found) in [(true, &[][..]), (false, &["R2"])] {
+            let of = |number| Link { chain: 3, number, numbered, poison: number == 1 };
+            let all = [of(1), of(2), of(3)].map(|link| (1, Note::Intends(link)));
+            let came = |number, at| (2, Note::Came { link: of(number), at });
+            let runs = |number, at| (2, Note::Runs { link: of(number), at });
+            // The third has waited for the second in vain, which then comes, and runs at once.
+            let late = [came(3, 0), runs(3, PATIENCE), came(2, PATIENCE + 1), runs(2, PATIENCE + 2)];
+            let effects = [("3/3".to_owned(), 3), ("3/2".to_owned(), 2)].to_vec();
+            let left = Left { in_transaction: true, effects, dead: vec![of(1)] };
+            let told: Vec<_> = judge(&[&all[..], &late].concat(), &left).1;
+            assert_eq!(told.iter().map(|told| &told[..2]).collect::<Vec<_>>(), found, "{told:?}");
+        }
     }
 
     #[test]
