@@ -16,7 +16,12 @@ pub(crate) async fn comes(worker: &Worker, stream: &str, number: u64, job: &Arc<
     worker.deliver_call(numbered(stream, number), job).await.0
 }
 
-async fn begin(worker: &Worker, stream: &'static str, number: u64, job: &Arc<Job>) -> tokio::task::JoinHandle<Outcome> {
+pub(crate) async fn begin(
+    worker: &Worker,
+    stream: &'static str,
+    number: u64,
+    job: &Arc<Job>,
+) -> tokio::task::JoinHandle<Outcome> {
     let (worker, job) = (worker.clone(), job.clone());
     let clock = worker.clock.clone();
     let task = tokio::spawn(async move { comes(&worker, stream, number, &job).await });
@@ -39,8 +44,6 @@ on_all_stores! {
     b34_s0_30_what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone
     b34_s0_31_a_dead_2_holds_3_tells_of_it_and_lets_it_go_after_its_time
     b34_s0_31_a_number_that_was_registered_and_is_never_sent_does_likewise
-    a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
-    s0_31_a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
     s0_31_halted_numbers_die_one_after_the_other_without_a_run
     b34_s0_25_other_streams_are_not_delayed_nor_those_of_another_tenant
     s0_26_a_late_number_runs_behind_the_one_that_runs_and_is_told_of
@@ -145,41 +148,6 @@ async fn b34_s0_31_a_number_that_was_registered_and_is_never_sent_does_likewise(
     // It was sent after all, and sets its successor free.
     assert_eq!(comes(&held, "ann", 2, &job).await, Outcome::Ran);
     assert_eq!(comes(&held, "ann", 3, &job).await, Outcome::Ran);
-}
-
-async fn a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back(world: World) {
-    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
-    let job = Job::takes(ms(0));
-    register(&worker, "ann", &[1, 2, 3, 4]).await;
-    for number in [2, 3, 4] {
-        assert_waiting(&comes(&worker, "ann", number, &job).await);
-    }
-    // Nobody was delivered for long, and the last one comes back first.
-    world.clock.advance(secs(300)).await;
-    for number in [4, 3] {
-        assert_waiting(&comes(&worker, "ann", number, &job).await);
-    }
-    assert_eq!(job.runs(), 0);
-    for number in [2, 3, 4] {
-        assert_eq!(comes(&worker, "ann", number, &job).await, Outcome::Ran);
-    }
-    assert_eq!(worker.executor.counts().late(), 0);
-}
-
-async fn s0_31_a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
-    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
-    let job = Job::takes(ms(0));
-    register(&worker, "ann", &[1, 2, 3]).await;
-    for number in [2, 3] {
-        assert_waiting(&comes(&worker, "ann", number, &job).await);
-    }
-    for _ in 0..5 {
-        world.clock.advance(secs(15) - ms(1)).await;
-        assert_waiting(&comes(&worker, "ann", 3, &job).await);
-    }
-    // Its time, and a fourth part of it more: so exactly is it noted when a number is delivered.
-    world.clock.advance(ms(5)).await;
-    assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
 
 async fn s0_31_halted_numbers_die_one_after_the_other_without_a_run(world: World) {

@@ -65,6 +65,15 @@ struct Sight {
     settled: bool,
 }
 
+/// What a number waits for.
+struct Missed {
+    state: StateKind,
+    waited: Duration,
+    anew: bool,
+    /// Whose end lets it go on, where that has a name.
+    behind: Option<Key>,
+}
+
 impl Executor {
     pub(super) async fn in_line(
         &self,
@@ -166,34 +175,9 @@ impl Executor {
         let Lined { line: bytes, now } = self.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
         let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
         let (own, number) = (&prepared.request.key, place.number);
-        let patience = prepared.terms.on_broken_order.patience();
-        let mut behind = None;
-        // With the last sign of the one before, if there was one.
-        let (state, sign) = match line.before(number) {
-            Before::Nothing => (StateKind::Consumed, None),
-            Before::Expected(seen) => {
-                let there = seen.map(|last| Presence { first: last, last, now }.until(patience));
-                (StateKind::Absent, there)
-            }
-            Before::Last(key) => {
-                let (found, now) = self.seen(prepared, &key).await?;
-                let claims_until = line.inside.as_ref().filter(|inside| inside.key == key).map(|inside| inside.until);
-                behind = Some(key);
-                match found {
-                    // A run whose lease is over was killed: it is missing since then.
-                    Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => {
-                        (StateKind::Absent, Some(until))
-                    }
-                    Some(record) => (record.state.kind(), Some(record.updated_at)),
-                    None => (StateKind::Absent, claims_until),
-                }
-            }
-        };
         let noted = line.seen(number).map(|SeenAt { first, last }| Presence { first, last, now });
-        let (waited, anew) = match (state, noted, sign) {
-            (StateKind::Absent, Some(own), Some(sign)) => own.missed(sign, patience),
-            _ => (waited(noted, sign.unwrap_or_default()), false),
-        };
+        let Missed { state, waited, anew, mut behind } =
+            self.missed_in_line(prepared, &line, number, noted, now).await?;
         let late = line.is_late(number, own);
         let mut turn = match (late, prepared.terms.on_late) {
             (false, _) => turn(state, waited, prepared.terms.on_broken_order),
@@ -215,6 +199,62 @@ impl Executor {
     async fn is_settled(&self, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
         let found = self.seen(prepared, own).await?.0.map(|record| record.state.kind());
         Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
+    }
+
+    /// What a number waits for, and for how long it has missed that.
+    async fn missed_in_line(
+        &self,
+        prepared: &Prepared,
+        line: &Line,
+        number: u64,
+        noted: Option<Presence>,
+        now: Micros,
+    ) -> Result<Missed, StoreError> {
+        let patience = prepared.terms.on_broken_order.patience();
+        let missed = |(state, sign): (StateKind, Option<Micros>), behind| {
+            let (waited, anew) = match (state, noted, sign) {
+                (StateKind::Absent, Some(own), Some(sign)) => own.missed(sign, patience),
+                _ => (waited(noted, sign.unwrap_or_default()), false),
+            };
+            Missed { state, waited, anew, behind }
+        };
+        let seen = match line.before(number) {
+            Before::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
+            Before::Last(key) => return Ok(missed(self.sign_of(prepared, line, &key).await?, Some(key))),
+            Before::Expected(seen) => seen,
+        };
+        let there = seen.map(|last| Presence { first: last, last, now }.until(patience));
+        let all = missed((StateKind::Absent, there), None);
+        // Those are missing. But the one that was let in before them may come again.
+        let last = line.last.as_ref().filter(|last| all.waited >= patience && !last.done);
+        let Some(last) = last else { return Ok(all) };
+        let (state, sign) = self.sign_of(prepared, line, &last.key).await?;
+        Ok(match state {
+            StateKind::Consuming | StateKind::Vacant => missed((state, sign), Some(last.key.clone())),
+            _ => missed((StateKind::Absent, there.max(sign)), None),
+        })
+    }
+
+    /// What has become of the one that was let in last, and when there was a sign of it.
+    async fn sign_of(
+        &self,
+        prepared: &Prepared,
+        line: &Line,
+        key: &Key,
+    ) -> Result<(StateKind, Option<Micros>), StoreError> {
+        let (found, now) = self.seen(prepared, key).await?;
+        Ok(match found {
+            // A run whose lease is over was killed: it is missing since then.
+            Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => {
+                (StateKind::Absent, Some(until))
+            }
+            Some(record) => (record.state.kind(), Some(record.updated_at)),
+            // It was about to claim.
+            None => {
+                let inside = line.inside.as_ref().filter(|inside| inside.key == *key);
+                (StateKind::Absent, inside.map(|inside| inside.until))
+            }
+        })
     }
 
     async fn may_run(&self, prepared: &Prepared, inside: &Inside) -> Result<bool, StoreError> {

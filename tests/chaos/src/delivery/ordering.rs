@@ -8,7 +8,7 @@
 //! | | |
 //! |---|---|
 //! | R1 | a link that was accepted has no effect |
-//! | R2 | a link took effect before the one it comes after, which had been seen within its patience |
+//! | R2 | a link took effect before the one it comes after, which had been put off within its patience |
 //! | R3 | one took effect twice where that is one transaction with its record, or nobody sent it, or it always fails |
 //! | R4 | the dead letters are not the links that always fail |
 //! | R5 | no other chain went on while one was held up |
@@ -85,6 +85,12 @@ enum Note {
     /// A delivery of it; its turn may not have come.
     Came {
         link: Link,
+        at: u64,
+    },
+    /// That delivery was told that its turn has not come: the store knows that it was there.
+    PutOff {
+        link: Link,
+        came: u64,
         at: u64,
     },
     /// Its handler begins.

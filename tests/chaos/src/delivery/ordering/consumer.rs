@@ -17,14 +17,19 @@ const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 enum Failed {
-    /// It is not its turn, or somebody has it.
+    /// It is not its turn.
+    PutOff,
+    /// Somebody has it, or the store did not answer.
     Rejected,
     ByItself,
 }
 
 impl From<Rejection> for Failed {
-    fn from(_: Rejection) -> Self {
-        Self::Rejected
+    fn from(why: Rejection) -> Self {
+        match why {
+            Rejection::Waiting { .. } | Rejection::Held { .. } => Self::PutOff,
+            _ => Self::Rejected,
+        }
     }
 }
 
@@ -140,16 +145,22 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
 
 async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> Verdict {
     let link = message.body;
-    worker.hands.notes.write(&Note::Came { link, at: now().0 });
+    let came = now().0;
+    worker.hands.notes.write(&Note::Came { link, at: came });
     if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
         // In a task of its own: how it ends does not settle the message.
         let _ = tokio::spawn(async move { executor.scope(worker.handle(link)).await }).await;
         return Verdict::Done;
     }
     let answer = worker.handle(link).await;
+    if let Err(Failed::PutOff) = answer {
+        worker.hands.notes.write(&Note::PutOff { link, came, at: now().0 });
+    }
     worker.hands.may_die(Point::BeforeSettling);
     match answer {
         Ok(()) => Verdict::Done,
-        Err(Failed::Rejected | Failed::ByItself) => Verdict::Again { after: None, error: "it fails".into() },
+        Err(Failed::PutOff | Failed::Rejected | Failed::ByItself) => {
+            Verdict::Again { after: None, error: "it fails".into() }
+        }
     }
 }

@@ -43,6 +43,8 @@ struct Book {
     /// By name: when it was delivered, and when its handler began.
     came: BTreeMap<String, Vec<u64>>,
     runs: BTreeMap<String, Vec<u64>>,
+    /// When a delivery that was put off began and ended.
+    put_off: BTreeMap<String, Vec<(u64, u64)>>,
     tally: Tally,
 }
 
@@ -73,6 +75,7 @@ impl Book {
             Note::Intends(link) => drop(self.intended.insert(*link)),
             Note::Kept(link) => drop(self.kept.insert(*link)),
             Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
+            Note::PutOff { link, came, at } => self.put_off.entry(link.name()).or_default().push((*came, *at)),
             Note::Runs { link, at } => self.runs.entry(link.name()).or_default().push(*at),
             Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
         }
@@ -103,7 +106,7 @@ impl Book {
             let [one, next] = [pair[0], pair[1]];
             let Some(second) = first.get(next.name().as_str()) else { continue };
             let kind = usize::from(next.numbered);
-            if one.poison {
+            if one.poison && (next.numbered || one.number + 1 == next.number) {
                 self.tally.skipped[kind] += 1;
                 // A number that comes when a larger one was let in before waits for nobody; that one is judged by itself.
                 let is_late = next.numbered
@@ -119,6 +122,13 @@ impl Book {
                 if let Some(start) = start.and_then(|link| first.get(link.name().as_str())) {
                     held_up = true;
                     went_on |= second.saturating_sub(*start) > 1;
+                }
+                continue;
+            }
+            // The one that it names was never sent. Of those before that only a stream knows.
+            if !next.numbered && one.number + 1 != next.number {
+                if self.patient(&next).is_none() {
+                    found.push(format!("R2: {} did without what was never sent before its time", next.name()));
                 }
                 continue;
             }
@@ -143,11 +153,13 @@ impl Book {
         (came + PATIENCE <= ran).then_some(ran)
     }
 
-    /// Nobody had seen `one` for as long as `next` had to wait: that is what `skip` says.
+    /// `one` had not been put off for as long as `next` had to wait, when the delivery of that which ran it began: that is
+    /// what `skip` says. A delivery that died before it asked the store is nothing that anybody else can know of.
     fn is_excused(&self, one: &Link, next: &Link) -> bool {
         let Some(ran) = self.patient(next) else { return false };
-        let came = self.came.get(&one.name()).into_iter().flatten();
-        !came.into_iter().any(|at| (ran - PATIENCE..=ran).contains(at))
+        let came = self.came.get(&next.name()).into_iter().flatten().filter(|at| **at <= ran).max();
+        let put_off = self.put_off.get(&one.name()).into_iter().flatten();
+        !put_off.into_iter().any(|(from, to)| Some(to) <= came && from + PATIENCE > ran)
     }
 
     fn letters(&self, left: &Left) -> Vec<String> {
@@ -246,15 +258,41 @@ mod tests {
     #[test]
     fn a_link_that_nobody_had_seen_may_be_skipped_and_one_that_waited_may_not() {
         let wrong = left(&["1/1", "2/1", "1/4", "1/3"]);
-        let waits =
-            |from, to| [(2, Note::Came { link: link(1, 4), at: from }), (2, Note::Runs { link: link(1, 4), at: to })];
+        let came = |at| (2, Note::Came { link: link(1, 4), at });
+        let waits = |from, to| [came(from), came(to), (2, Note::Runs { link: link(1, 4), at: to })];
         let late = 3 * PATIENCE;
         assert_eq!(found(&waits(late, late + PATIENCE), &wrong), Vec::<String>::new());
         assert_eq!(found(&waits(late, late + PATIENCE - 1), &wrong), ["R2"]);
-        // The third came when the fourth had not waited for long enough without it.
-        assert_eq!(found(&waits(2, 1 + PATIENCE), &wrong), ["R2"]);
+        for (from, to, told) in [
+            (late + 1, late + 2, &["R2"][..]),
+            (late, late + 2, &[]),
+            // When the fourth had looked already.
+            (late + 1, late + PATIENCE + 1, &[]),
+        ] {
+            let third = [(2, Note::PutOff { link: link(1, 3), came: from, at: to })];
+            assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &third].concat(), &wrong), told, "{from} {to}");
+        }
+        // It came, and died before anybody could know.
         let came = [(2, Note::Came { link: link(1, 3), at: late + 1 })];
-        assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &came].concat(), &wrong), ["R2"]);
+        assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &came].concat(), &wrong), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_link_that_names_one_which_was_never_sent_waits_for_that_and_a_number_for_all() {
+        for (numbered, ran, found) in
+            [(false, PATIENCE, None), (false, PATIENCE - 1, Some("R2")), (true, PATIENCE, Some("R2"))]
+        {
+            let of = |number| Link { chain: 3, number, numbered, poison: false };
+            let sent = [of(1), of(2), of(4)].map(|link| (1, Note::Intends(link)));
+            let came = |number, at| (2, Note::Came { link: of(number), at });
+            let put_off = (2, Note::PutOff { link: of(2), came: 5, at: 6 });
+            let came = [came(4, 0), came(2, 5), put_off, came(4, ran), (2, Note::Runs { link: of(4), at: ran })];
+            let effects =
+                [(3, 1), (3, 4), (3, 2)].map(|(chain, number)| (format!("{chain}/{number}"), number)).to_vec();
+            let left = Left { in_transaction: true, effects, dead: Vec::new() };
+            let told = judge(&[&sent[..], &came].concat(), &left).1;
+            assert_eq!(told.first().map(|told| &told[..2]), found, "{told:?}");
+        }
     }
 
     #[test]
