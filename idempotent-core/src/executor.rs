@@ -18,6 +18,8 @@ mod heartbeat;
 mod judge;
 mod line;
 mod prepare;
+mod presence;
+
 mod producer;
 mod report;
 mod settle;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::line::MAX_LINE;
-pub(crate) use self::line::{Before, Full, Inside, Line, keep};
+pub(crate) use self::line::{Before, Full, Inside, Line, SeenAt, keep};
 pub(crate) use self::packed::{pack, unpack};
 pub(crate) use self::predecessor::Named;
 pub use self::predecessor::Predecessor;

@@ -1,13 +1,21 @@
 use super::*;
 use common::End;
 use idempotent::Store;
+use idempotent_testkit::Verb;
 
 const T: Duration = secs(60);
+/// Behind 1.
+const CHAIN: [(&str, &str); 3] = [("2", "1"), ("3", "2"), ("4", "3")];
 
 on_all_stores! {
     b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time
     b34_after_one_that_was_never_sent_likewise
     s0_31_those_behind_what_waits_itself_are_let_go_behind_it
+    a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
+    a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
+    s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
+    s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
+    b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
     s0_31_hold_is_the_default_and_has_no_end
     s0_31_halt_buries_it_and_those_after_it
     s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
@@ -64,6 +72,8 @@ async fn s0_31_those_behind_what_waits_itself_are_let_go_behind_it(world: World)
         assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
     }
     // One that waited and does not come again is missing once another patience is over.
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "b3", "b2", &job).await);
     world.clock.advance(T - ms(1)).await;
     assert_waiting(&deliver(&worker, "b3", "b2", &job).await);
     world.clock.advance(ms(1)).await;
@@ -144,4 +154,97 @@ async fn a_predecessor_that_is_put_right_lets_go_of_what_was_held(world: World) 
     assert_waiting(&deliver(&worker, "2", "1", &job).await);
     assert_eq!(worker.outcome("1", &job).await, Outcome::Ran);
     assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    for (key, before) in CHAIN {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral());
+    }
+    // Nobody was delivered for long, and the last one comes back first.
+    world.clock.advance(T * 5).await;
+    for (key, before) in [("4", "3"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    assert_eq!(job.runs(), 0);
+    for (key, before) in CHAIN {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+}
+
+async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T)).max_retries(9);
+    let worker = world.worker("a", policy);
+    let (fails, job) = (Job::ends(ms(0), End::Err), Job::takes(ms(0)));
+    for round in 0..10 {
+        worker.outcome("1", &fails).await;
+        // The last one first, and each of them again and again.
+        for (key, before) in CHAIN.into_iter().rev() {
+            assert!(deliver(&worker, key, before, &job).await.is_deferral(), "{key} in round {round}");
+        }
+        world.clock.advance(T / 3).await;
+    }
+    assert_eq!(state(&world, "1").await, StateKind::Dead);
+    world.clock.advance(T / 3).await;
+    for (key, before) in CHAIN.into_iter().rev() {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral(), "{key}");
+    }
+    world.clock.advance(T / 3).await;
+    for (key, before) in [("4", "3"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    assert_eq!(job.runs(), 0);
+    for (key, before) in CHAIN {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+}
+
+async fn s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    // Never sent, lost after this delivery, and one that comes again and again.
+    for (key, before) in [("2", "1"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    for _ in 0..5 {
+        world.clock.advance(T / 4 - ms(1)).await;
+        assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    }
+    assert_eq!(alerts.take(), []);
+    // Its time, and a fourth part of it more: so exactly is it noted when a call is delivered.
+    world.clock.advance(ms(5)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
+}
+
+async fn s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    for (key, before) in [("2", "1"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    world.clock.advance(T * 3).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T * 3).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+}
+
+async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    let killed = world.worker("killed", policy);
+    // It has claimed the note, and does not come to let it go.
+    killed.store.fail_before(Verb::Release, idempotent_testkit::FOREVER);
+    let outcome = deliver(&killed, "2", "1", &job).await;
+    assert!(matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
+    killed.store.kill();
+    let worker = world.worker("b", policy);
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran, "its time counts from the note that was begun");
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
 }

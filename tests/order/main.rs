@@ -12,6 +12,7 @@ mod broken;
 mod chain;
 mod crossed;
 mod sequence;
+mod skipping;
 mod unable;
 
 use std::sync::{Arc, Mutex};

@@ -16,7 +16,12 @@ pub(crate) async fn comes(worker: &Worker, stream: &str, number: u64, job: &Arc<
     worker.deliver_call(numbered(stream, number), job).await.0
 }
 
-async fn begin(worker: &Worker, stream: &'static str, number: u64, job: &Arc<Job>) -> tokio::task::JoinHandle<Outcome> {
+pub(crate) async fn begin(
+    worker: &Worker,
+    stream: &'static str,
+    number: u64,
+    job: &Arc<Job>,
+) -> tokio::task::JoinHandle<Outcome> {
     let (worker, job) = (worker.clone(), job.clone());
     let clock = worker.clock.clone();
     let task = tokio::spawn(async move { comes(&worker, stream, number, &job).await });
@@ -195,7 +200,10 @@ async fn s0_26_a_late_number_runs_behind_the_one_that_runs_and_is_told_of(world:
     world.clock.advance(secs(1)).await;
     assert_eq!(second.await.unwrap(), Outcome::Ran);
     assert_eq!(alerts.take(), [], "it has not run yet");
+    assert_eq!(worker.executor.counts().late(), 0);
     assert_eq!(comes(&worker, "ann", 1, &job).await, Outcome::Ran);
+    assert_eq!(worker.executor.counts().late(), 1);
+    assert!(format!("{:?}", worker.executor.counts()).contains(r#""late": 1"#));
     assert_eq!(alerts.take(), [("a larger number of its stream was let in before".to_owned(), true)]);
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
@@ -226,6 +234,7 @@ async fn a_late_number_is_refused_where_the_policy_says_so(world: World) {
     for _ in 0..2 {
         assert!(matches!(comes(&worker, "ann", 1, &job).await, Outcome::Dead { .. }));
     }
+    assert_eq!(worker.executor.counts().late(), 1, "its second delivery was a duplicate");
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Replayed, "it is not late, but done");
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran, "the stream goes on");
     assert_eq!(job.runs(), 2);

@@ -20,20 +20,18 @@ use super::attempt::Attempt;
 use super::claim::Turned;
 use super::drain::Phase;
 use super::prepare::{After, Prepared};
+use super::presence::{Presence, waited};
 use super::report::Report;
 use crate::clock::later;
-use crate::order::{Before, Inside, Line, Turn, keep, pack, turn, unpack};
+use crate::order::{Before, Inside, Line, SeenAt, Turn, keep, pack, turn, unpack};
 use crate::policy::OnInFlight;
 use crate::{
-    BrokenOrder, Event, InFlight, Key, Lined, Micros, OnLate, Order, PolicyError, Rejection, State, StateKind,
+    BrokenOrder, Event, InFlight, Key, Lined, Micros, OnLate, Order, PolicyError, Record, Rejection, State, StateKind,
     StoreError, StoreErrorKind, Watching,
 };
 
 /// So many times in a row others may be faster.
 pub(super) const MUCH_ASKED: usize = 64;
-
-/// A waiting number that is delivered again is noted no more often than this.
-const NOTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// A number of a stream.
 pub(super) struct InLine {
@@ -57,10 +55,23 @@ struct Sight {
     now: Micros,
     turn: Turn,
     waited: Duration,
+    /// When it was delivered before.
+    noted: Option<Presence>,
+    /// What it has waited counts from now on.
+    anew: bool,
     /// Whose end lets it go on, where that has a name.
     behind: Option<Key>,
     /// Its own key is settled: the claim has an answer.
     settled: bool,
+}
+
+/// What a number waits for.
+struct Missed {
+    state: StateKind,
+    waited: Duration,
+    anew: bool,
+    /// Whose end lets it go on, where that has a name.
+    behind: Option<Key>,
 }
 
 impl Executor {
@@ -135,7 +146,12 @@ impl Executor {
     }
 
     async fn do_as_seen(&self, prepared: &Prepared, report: &Report<'_>, sight: &Sight) -> Result<(), Turned> {
-        let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
+        let broken = |why, skipped| {
+            if why == BrokenOrder::Late {
+                self.0.counters.late();
+            }
+            report.event(&Event::OrderBroken { why, skipped });
+        };
         match sight.turn {
             Turn::Run => Ok(()),
             Turn::Skip(why) => {
@@ -159,32 +175,9 @@ impl Executor {
         let Lined { line: bytes, now } = self.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
         let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
         let (own, number) = (&prepared.request.key, place.number);
-        let (mut behind, mut since) = (None, Micros(0));
-        let state = match line.before(number) {
-            Before::Nothing => StateKind::Consumed,
-            Before::Expected(seen) => {
-                since = seen.unwrap_or_default();
-                StateKind::Absent
-            }
-            Before::Last(key) => {
-                let (found, now) = self.seen(prepared, &key).await?;
-                let claims_until = line.inside.as_ref().filter(|inside| inside.key == key).map(|inside| inside.until);
-                behind = Some(key);
-                match found.map(|record| record.state) {
-                    // A run whose lease is over was killed: it is missing since then.
-                    Some(State::Consuming { until, .. }) if until <= now => {
-                        since = until;
-                        StateKind::Absent
-                    }
-                    Some(state) => state.kind(),
-                    None => {
-                        since = claims_until.unwrap_or_default();
-                        StateKind::Absent
-                    }
-                }
-            }
-        };
-        let waited = line.seen(number).map_or(Duration::ZERO, |seen| now - seen.first.max(since));
+        let noted = line.seen(number).map(|SeenAt { first, last }| Presence { first, last, now });
+        let Missed { state, waited, anew, mut behind } =
+            self.missed_in_line(prepared, &line, number, noted, now).await?;
         let late = line.is_late(number, own);
         let mut turn = match (late, prepared.terms.on_late) {
             (false, _) => turn(state, waited, prepared.terms.on_broken_order),
@@ -199,13 +192,69 @@ impl Executor {
         {
             (turn, behind) = (Turn::Wait, Some(inside.key.clone()));
         }
-        Ok(Sight { line, bytes, now, turn, waited, behind, settled })
+        Ok(Sight { line, bytes, now, turn, waited, noted, anew, behind, settled })
     }
 
     /// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
     async fn is_settled(&self, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
         let found = self.seen(prepared, own).await?.0.map(|record| record.state.kind());
         Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
+    }
+
+    /// What a number waits for, and for how long it has missed that.
+    async fn missed_in_line(
+        &self,
+        prepared: &Prepared,
+        line: &Line,
+        number: u64,
+        noted: Option<Presence>,
+        now: Micros,
+    ) -> Result<Missed, StoreError> {
+        let patience = prepared.terms.on_broken_order.patience();
+        let missed = |(state, sign): (StateKind, Option<Micros>), behind| {
+            let (waited, anew) = match (state, noted, sign) {
+                (StateKind::Absent, Some(own), Some(sign)) => own.missed(sign, patience),
+                _ => (waited(noted, sign.unwrap_or_default()), false),
+            };
+            Missed { state, waited, anew, behind }
+        };
+        let seen = match line.before(number) {
+            Before::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
+            Before::Last(key) => return Ok(missed(self.sign_of(prepared, line, &key).await?, Some(key))),
+            Before::Expected(seen) => seen,
+        };
+        let there = seen.map(|last| Presence { first: last, last, now }.until(patience));
+        let all = missed((StateKind::Absent, there), None);
+        // Those are missing. But the one that was let in before them may come again.
+        let last = line.last.as_ref().filter(|last| all.waited >= patience && !last.done);
+        let Some(last) = last else { return Ok(all) };
+        let (state, sign) = self.sign_of(prepared, line, &last.key).await?;
+        Ok(match state {
+            StateKind::Consuming | StateKind::Vacant => missed((state, sign), Some(last.key.clone())),
+            _ => missed((StateKind::Absent, there.max(sign)), None),
+        })
+    }
+
+    /// What has become of the one that was let in last, and when there was a sign of it.
+    async fn sign_of(
+        &self,
+        prepared: &Prepared,
+        line: &Line,
+        key: &Key,
+    ) -> Result<(StateKind, Option<Micros>), StoreError> {
+        let (found, now) = self.seen(prepared, key).await?;
+        Ok(match found {
+            // A run whose lease is over was killed: it is missing since then.
+            Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => {
+                (StateKind::Absent, Some(until))
+            }
+            Some(record) => (record.state.kind(), Some(record.updated_at)),
+            // It was about to claim.
+            None => {
+                let inside = line.inside.as_ref().filter(|inside| inside.key == *key);
+                (StateKind::Absent, inside.map(|inside| inside.until))
+            }
+        })
     }
 
     async fn may_run(&self, prepared: &Prepared, inside: &Inside) -> Result<bool, StoreError> {
@@ -245,11 +294,12 @@ impl Executor {
         order: &dyn Order,
         sight: &Sight,
     ) -> Result<bool, StoreError> {
-        if sight.line.seen(place.number).is_some_and(|seen| sight.now - seen.last < NOTED_AGAIN) {
+        let patience = prepared.terms.on_broken_order.patience();
+        if !sight.anew && sight.noted.is_some_and(|noted| !noted.is_stale(patience)) {
             return Ok(true);
         }
         let mut next = sight.line.clone();
-        if next.see(place.number, sight.now).is_err() || next == sight.line {
+        if next.see(place.number, sight.now, sight.anew).is_err() || next == sight.line {
             return Ok(true);
         }
         self.redraw(prepared, place, order, sight.bytes.as_deref(), &pack(&next)).await

@@ -2,20 +2,19 @@
 //!
 //! Nothing is held while it waits, so a crash leaves nothing behind: wherever it happens, the broker delivers again and the
 //! next look decides anew. What a call has waited is counted from a note in the store, a record of its own beside the
-//! call's ([`waits`]), so that it is the same for every process and survives all of them:
+//! call's ([`Presence`]), so that it is the same for every process and survives all of them:
 //! - killed before the note: the next delivery writes it, and its time begins there;
 //! - killed after it: the next one finds it;
 //! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
 //! - killed while a call is buried: its key is free once the lease ends, and the next delivery looks and buries again.
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
 use super::Executor;
 use super::cancel::OnDrop;
 use super::claim::Turned;
 use super::drain::Phase;
 use super::prepare::{After, Prepared};
+use super::presence::{Presence, waited};
 use super::report::Report;
 use super::settle::release;
 use crate::backoff::delay;
@@ -23,9 +22,11 @@ use crate::clock::later;
 use crate::order::{Turn, turn};
 use crate::policy::OnInFlight;
 use crate::{
-    BrokenOrder, Claim, ClaimRequest, Completion, Event, Held, InFlight, Key, Micros, OnBrokenOrder, OnExpiry, Record,
-    Rejection, Settled, State, StateKind, StoreError, Verdict,
+    BrokenOrder, Claim, Event, InFlight, Key, Micros, Record, Rejection, Settled, State, StateKind, StoreError, Verdict,
 };
+
+/// The shortest hint.
+const AT_LEAST: Duration = Duration::from_millis(1);
 
 /// What was found, and how long the call has waited where that counts.
 struct Seen {
@@ -102,37 +103,55 @@ impl Executor {
 
     async fn look(&self, prepared: &Prepared, after: &Key) -> Result<Seen, StoreError> {
         let policy = prepared.terms.on_broken_order;
+        let at_once = Seen { turn: Turn::Run, waited: Duration::ZERO };
         let (found, now) = self.seen(prepared, after).await?;
         let unseen = found.is_none();
-        // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
-        let (state, since) = match found.map(|record| record.state) {
-            Some(State::Consuming { until, .. }) if until <= now => (StateKind::Absent, until),
-            Some(state) => (state.kind(), Micros(0)),
+        let (state, since) = match found {
+            // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
+            Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, until),
+            Some(record) => (record.state.kind(), record.updated_at),
             None => (StateKind::Absent, Micros(0)),
         };
         if state == StateKind::Consumed {
-            return Ok(Seen { turn: Turn::Run, waited: Duration::ZERO });
+            return Ok(at_once);
         }
         // A duplicate of what is settled gets its answer, whatever has become of the predecessor. One in flight may be a
         // call that is being buried, which is no sign that its turn had come.
         let own = self.seen(prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
         if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
-            return Ok(Seen { turn: Turn::Run, waited: Duration::ZERO });
+            return Ok(at_once);
         }
-        let counts = match state {
-            StateKind::Absent => true,
-            StateKind::Failed | StateKind::Dead => matches!(policy, OnBrokenOrder::Skip(_)),
-            _ => false,
+        let noted = self.presence(prepared, &prepared.request.key).await?;
+        let (waited, anew) = match state {
+            StateKind::Absent => self.missed(prepared, after, noted, since, unseen).await?,
+            StateKind::Failed | StateKind::Dead => (waited(noted, since), false),
+            _ => (Duration::ZERO, false),
         };
-        let mut waited = if counts { self.waited(prepared, since).await? } else { Duration::ZERO };
-        // One that waits itself is not missing: those behind it would run before it once both have waited for long enough.
-        if unseen
-            && waited >= policy.patience()
-            && let (Some(noted), now) = self.seen(prepared, &waits(after)).await?
-        {
-            waited = waited.min(now - (noted.first_seen + policy.patience()));
+        let turn = turn(state, waited, policy);
+        if matches!(turn, Turn::Wait | Turn::Hold(_)) {
+            self.note(prepared, noted, anew).await?;
         }
-        Ok(Seen { turn: turn(state, waited, policy), waited })
+        Ok(Seen { turn, waited })
+    }
+
+    /// For how long the call has waited for one that nobody runs, and whether that is to be counted anew.
+    async fn missed(
+        &self,
+        prepared: &Prepared,
+        after: &Key,
+        noted: Option<Presence>,
+        killed: Micros,
+        unseen: bool,
+    ) -> Result<(Duration, bool), StoreError> {
+        let patience = prepared.terms.on_broken_order.patience();
+        let so_far = waited(noted, killed);
+        let Some(own) = noted.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
+        // One that waits itself is not missing, as long as it is delivered.
+        let sign = match unseen {
+            true => self.presence(prepared, after).await?.map(|there| there.until(patience)),
+            false => Some(killed),
+        };
+        Ok(sign.map_or((so_far, false), |sign| own.missed(sign, patience)))
     }
 
     /// A record with the store's own time, as far as it tells.
@@ -147,33 +166,6 @@ impl Executor {
             }
         };
         self.in_time(prepared.terms.lease / 3, asked).await
-    }
-
-    /// How long the call has waited since it was first put off, and since `since`. The first time, that is noted.
-    async fn waited(&self, prepared: &Prepared, since: Micros) -> Result<Duration, StoreError> {
-        let note = waits(&prepared.request.key);
-        let (found, now) = self.seen(prepared, &note).await?;
-        if let Some(noted) = found {
-            return Ok(now - noted.first_seen.max(since));
-        }
-        let terms = &prepared.terms;
-        let retain = terms.memory.max(terms.on_broken_order.patience().saturating_mul(2));
-        let request = ClaimRequest {
-            key: note.clone(),
-            fingerprint: None,
-            max_attempts: 0,
-            on_expiry: OnExpiry::Takeover,
-            memory: retain,
-            display: None,
-            ..prepared.request.clone()
-        };
-        let patience = terms.lease / 3;
-        // Whoever else notes it at this moment notes the same.
-        if let Claim::Acquired(grant) = self.in_time(patience, self.0.store.claim(&request)).await? {
-            let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
-            self.in_time(patience, self.0.store.complete(&held, &Completion { value: None, retain })).await?;
-        }
-        Ok(Duration::ZERO)
     }
 
     /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
@@ -202,26 +194,19 @@ impl Executor {
         }))
     }
 
-    /// Grows with each time the call is put off, and is no later than the end of its patience.
+    /// Grows with each time the call is put off, and is no later than the end of its patience, nor than half of it.
     pub(super) fn look_again_in(&self, prepared: &Prepared, waited: Duration) -> Duration {
         let (terms, key) = (&prepared.terms, &prepared.request.key);
         let remembered = terms.in_flight_delay_max.saturating_mul(4);
         let times = self.0.deferrals.count(key, remembered, self.0.clock.now());
         let bits = self.0.entropy.bits().unwrap_or_default();
         let grown = delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, bits);
-        match terms.on_broken_order.patience().saturating_sub(waited) {
+        let patience = terms.on_broken_order.patience();
+        // Who is not delivered for so long counts as missing.
+        let grown = grown.min((patience / 2).max(AT_LEAST));
+        match patience.saturating_sub(waited) {
             Duration::ZERO => grown,
-            rest => grown.min(rest.max(Duration::from_millis(1))),
+            rest => grown.min(rest.max(AT_LEAST)),
         }
     }
-}
-
-/// Where it is noted since when a call waits: a record that no identity can name.
-fn waits(key: &Key) -> Key {
-    let mut hash = Sha256::new();
-    hash.update(b"idempotent: waits for its turn");
-    hash.update(key.hash().to_be_bytes());
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.finalize()[..16]);
-    Key::from_parts(key.name(), u128::from_be_bytes(short))
 }

@@ -53,6 +53,7 @@ outcomes! {
 #[repr(align(128))]
 pub(crate) struct Counters {
     deliveries: AtomicU64,
+    late: AtomicU64,
     ended: [AtomicU64; NAMES.len()],
 }
 
@@ -61,13 +62,18 @@ impl Counters {
         self.deliveries.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn ended(&self, outcome: &Outcome) {
         self.ended[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Counts {
         let ended = self.ended.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Counts { deliveries: self.deliveries.load(Ordering::Relaxed), ended }
+        let (deliveries, late) = (self.deliveries.load(Ordering::Relaxed), self.late.load(Ordering::Relaxed));
+        Counts { deliveries, late, ended }
     }
 }
 
@@ -76,6 +82,7 @@ impl Counters {
 #[derive(Clone, Eq, PartialEq)]
 pub struct Counts {
     deliveries: u64,
+    late: u64,
     ended: [u64; NAMES.len()],
 }
 
@@ -83,7 +90,8 @@ pub struct Counts {
 impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let happened = self.iter().filter(|(_, count)| *count > 0);
-        f.debug_map().entry(&"deliveries", &self.deliveries).entries(happened).finish()
+        let late = (self.late > 0).then_some(("late", self.late));
+        f.debug_map().entry(&"deliveries", &self.deliveries).entries(happened).entries(late).finish()
     }
 }
 
@@ -92,6 +100,13 @@ impl Counts {
     #[must_use]
     pub fn deliveries(&self) -> u64 {
         self.deliveries
+    }
+
+    /// Deliveries of [numbers](crate::Call::sequence) that came late: when a larger one of their stream was let in before.
+    /// Each ended in an outcome, too, and ran or is dead as [`on_late`](crate::Policy::on_late) says.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Calls that ended with an outcome of this [name](Outcome::name).

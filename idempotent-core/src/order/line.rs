@@ -63,7 +63,8 @@ pub(crate) enum Before {
     Nothing,
     /// The last that was let in, which is not known to be over.
     Last(Key),
-    /// One that was not let in yet, and when its message was delivered last.
+    /// Some that were not let in yet, and when a message of any of them was delivered last: whoever is let in before them
+    /// makes all of them late.
     Expected(Option<Micros>),
 }
 
@@ -103,8 +104,8 @@ impl Line {
         Ok(true)
     }
 
-    /// Notes that a number's message was delivered and has to wait.
-    pub(crate) fn see(&mut self, number: u64, now: Micros) -> Result<(), Full> {
+    /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
+    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), Full> {
         if self.is_over(number) {
             return Ok(());
         }
@@ -117,6 +118,9 @@ impl Line {
         };
         if let Some(seen) = &mut stretch.seen {
             seen.last = seen.last.max(now);
+            if anew {
+                seen.first = now;
+            }
             return Ok(());
         }
         let whole = *stretch;
@@ -163,10 +167,13 @@ impl Line {
             return Before::Nothing;
         }
         let at = self.waiting.partition_point(|stretch| stretch.from < number);
-        match (at.checked_sub(1).map(|below| self.waiting[below]), &self.last) {
-            (Some(below), _) => Before::Expected(below.seen.map(|seen| seen.last)),
-            (None, Some(last)) if !last.done => Before::Last(last.key.clone()),
-            (None, _) => Before::Nothing,
+        let below = &self.waiting[..at];
+        match &self.last {
+            _ if !below.is_empty() => {
+                Before::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
+            }
+            Some(last) if !last.done => Before::Last(last.key.clone()),
+            _ => Before::Nothing,
         }
     }
 

@@ -68,7 +68,7 @@ impl Plain {
 fn take(line: &mut Line, step: Step, now: u64) {
     match step {
         Step::Expect(number) => drop(line.expect(number).unwrap()),
-        Step::See(number) => line.see(number, Micros(now)).unwrap(),
+        Step::See(number) => line.see(number, Micros(now), false).unwrap(),
         Step::Enter(number) => line.enter(number, &key(number), Micros(now)),
         Step::Done(number) => drop(line.done(number, &key(number))),
     }
@@ -115,7 +115,7 @@ fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
     }
     let stretch = |from, to| Stretch { from, to, seen: None };
     assert_eq!(line.waiting, [stretch(0, 1_000_000), stretch(u64::MAX - 1, u64::MAX)]);
-    line.see(u64::MAX, Micros(1)).unwrap();
+    line.see(u64::MAX, Micros(1), false).unwrap();
     line.enter(u64::MAX, &key(1), Micros(0));
     assert_eq!(line.waiting, []);
     assert!(line.is_late(0, &key(2)));
@@ -129,9 +129,9 @@ fn a_full_line_takes_no_more_and_what_is_there_stays() {
     }
     let full = line.clone();
     assert_eq!(line.expect(1_000_000), Err(Full));
-    assert_eq!(line.see(0, Micros(1)), Err(Full));
+    assert_eq!(line.see(0, Micros(1), false), Err(Full));
     assert_eq!(line, full);
-    assert_eq!((line.expect(3), line.see(3, Micros(1))), (Ok(true), Ok(())), "what is known takes no room");
+    assert_eq!((line.expect(3), line.see(3, Micros(1), false)), (Ok(true), Ok(())), "what is known takes no room");
     assert_eq!(line.expect(2), Ok(true), "nor does what joins a stretch");
 }
 

@@ -21,6 +21,7 @@ mod handlers;
 mod inputs;
 mod order;
 mod partitions;
+mod points;
 mod sequence;
 mod storm;
 mod world;

@@ -25,7 +25,7 @@ record are one transaction; workers die at each crash point, connections are cut
 killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
 killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers on PostgreSQL, relays and
 consumers: what was committed takes effect once, what was rolled back not at all, and is sent in its order. With `ordering`
-chains of messages of which some links always fail: effects come in the order of their chain.
+chains of messages, by `after` and by `sequence`, of which some links always fail: effects come in the order of their chain.
 
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
                whose clock is set forward now and then, a cluster

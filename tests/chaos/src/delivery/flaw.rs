@@ -31,15 +31,21 @@ pub enum DeliveryFlaw {
     Unbound,
     /// The consumer answers, and then runs its handler.
     AnswersFirst,
-    /// No link waits for the one before it.
+    /// No link waits for the one it comes after.
     IgnoresOrder,
+    /// No number looks at the line of its stream.
+    IgnoresLine,
+    /// The producer registers every other number only.
+    ForgetsNumber,
+    /// The producer registers each number once it was sent.
+    RegistersLate,
     /// A link whose turn has not come is acknowledged.
     DropsWaiting,
 }
 
 impl DeliveryFlaw {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::TakesEarly,
         Self::CommitsFirst,
         Self::Unmarked,
@@ -53,6 +59,9 @@ impl DeliveryFlaw {
         Self::Unbound,
         Self::AnswersFirst,
         Self::IgnoresOrder,
+        Self::IgnoresLine,
+        Self::ForgetsNumber,
+        Self::RegistersLate,
         Self::DropsWaiting,
     ];
 
@@ -73,6 +82,9 @@ impl DeliveryFlaw {
             Self::Unbound => "unbound",
             Self::AnswersFirst => "answers-first",
             Self::IgnoresOrder => "ignores-order",
+            Self::IgnoresLine => "ignores-line",
+            Self::ForgetsNumber => "forgets-number",
+            Self::RegistersLate => "registers-late",
             Self::DropsWaiting => "drops-waiting",
         }
     }
@@ -82,7 +94,9 @@ impl DeliveryFlaw {
     pub fn play(self) -> Play {
         match self {
             Self::EnqueuesOutside | Self::SendsBackwards | Self::Unbound | Self::AnswersFirst => Play::Outbox,
-            Self::IgnoresOrder | Self::DropsWaiting => Play::Ordering,
+            Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate | Self::DropsWaiting => {
+                Play::Ordering
+            }
             _ => Play::Delay,
         }
     }
@@ -100,7 +114,7 @@ impl DeliveryFlaw {
             Self::SendsBackwards => "O4",
             Self::Unbound => "O2",
             Self::AnswersFirst => "O1",
-            Self::IgnoresOrder => "R2",
+            Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate => "R2",
             Self::DropsWaiting => "R1",
         }
     }

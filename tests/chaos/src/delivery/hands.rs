@@ -17,6 +17,7 @@ use crate::mortal::die;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Point {
+    Registering,
     BeforeSend,
     AtSending,
     AfterSend,

@@ -1,13 +1,14 @@
-//! Chains of messages: each link's handler comes `after` the one before it, whoever dies, and whatever order the broker (the
-//! delay queue on Redis) delivers them in. One link of some chains always fails, and is skipped after a while. Records are on
-//! Redis, or beside the effects in an SQLite file, in one transaction with them.
+//! Chains of messages: each link's handler comes `after` the one before it, or the links are the numbers of a stream that
+//! their producer registers before it sends them (`sequence`), every other chain so; whoever dies, and whatever order the
+//! broker (the delay queue on Redis) delivers them in. One link of some chains always fails, and is skipped after a while.
+//! Records are on Redis, or beside the effects in an SQLite file, in one transaction with them.
 //!
 //! Findings:
 //!
 //! | | |
 //! |---|---|
 //! | R1 | a link that was accepted has no effect |
-//! | R2 | a link took effect before the one it comes after, which had been seen within its patience |
+//! | R2 | a link took effect before the one it comes after, which had been put off within its patience |
 //! | R3 | one took effect twice where that is one transaction with its record, or nobody sent it, or it always fails |
 //! | R4 | the dead letters are not the links that always fail |
 //! | R5 | no other chain went on while one was held up |
@@ -23,6 +24,7 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::DeadLetters;
+use idempotent::{Executor, Policy, RedisStore, Scene, SqliteStore};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::RedisServer;
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ use tokio::time::{Instant, sleep};
 pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
 use super::crew::Crew;
-use super::hands::Point;
+use super::hands::{Hands, Point};
 use super::stage::Stage;
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
@@ -46,6 +48,9 @@ const VISIBILITY: Duration = Duration::from_millis(1_500);
 const SLOTS: u16 = 2;
 /// Links of a chain.
 const LENGTH: u64 = 8;
+const LEASE: Duration = Duration::from_secs(1);
+/// Of what always fails; what is killed counts, too.
+const RETRIES: u32 = 12;
 
 /// A link.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -53,6 +58,8 @@ struct Link {
     chain: u64,
     /// From 1 on.
     number: u64,
+    /// It is a number of a stream, and does not name the link it comes after.
+    numbered: bool,
     /// Its handler always fails.
     poison: bool,
 }
@@ -67,6 +74,10 @@ impl Link {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
+    /// All numbers of this chain are registered.
+    Registered {
+        chain: u64,
+    },
     /// It is about to be sent.
     Intends(Link),
     /// The broker has it.
@@ -74,6 +85,12 @@ enum Note {
     /// A delivery of it; its turn may not have come.
     Came {
         link: Link,
+        at: u64,
+    },
+    /// That delivery was told that its turn has not come: the store knows that it was there.
+    PutOff {
+        link: Link,
+        came: u64,
         at: u64,
     },
     /// Its handler begins.
@@ -143,6 +160,24 @@ async fn queue(url: &str) -> DelayQueue {
         match builder(url).connect().await {
             Ok(queue) => return queue,
             Err(error) => eprintln!("no queue: {error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Over where the records are, once that can be reached.
+async fn executor(hands: &Hands) -> anyhow::Result<Executor> {
+    let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
+    let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
+    let policy = policy.in_flight_delay(Duration::from_millis(40)).in_flight_delay_max(Duration::from_millis(200));
+    if hands.start.in_transaction {
+        let store = SqliteStore::open(&hands.start.database).await?;
+        return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?);
+    }
+    loop {
+        match RedisStore::connect(&hands.start.broker).await {
+            Ok(store) => return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?),
+            Err(error) => eprintln!("no store: {error}"),
         }
         sleep(Duration::from_millis(100)).await;
     }

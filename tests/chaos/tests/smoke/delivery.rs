@@ -28,7 +28,9 @@ fn what_was_committed_takes_effect_once_and_in_order_whatever_is_killed_stopped_
 #[test]
 fn chains_take_effect_in_their_order_whatever_is_killed_stopped_and_cut() {
     let closing = holds(&["ordering", "--store", "sqlite", "--seconds", "7", "--seed", "1"]);
-    for seen in ["kills", "pairs_in_order", "put_off", "dead_letters", "links_whose_predecessor_was_dead"] {
+    for seen in
+        ["kills", "pairs_in_order", "put_off", "numbers_in_order", "dead_letters", "predecessors_that_were_dead"]
+    {
         assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
     }
 }

@@ -1,32 +1,35 @@
-//! Annotated handlers that come after each other.
+//! Annotated handlers that come after each other, each after the one that it names.
+mod numbered;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
 use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
-use idempotent::{Executor, Policy, RedisStore, Rejection, Scene, SqliteStore, idempotent};
+use idempotent::{Executor, Rejection, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
-use tokio::time::sleep;
 
-use super::{Link, Note, queue};
+use super::{Link, Note, executor, queue};
 use crate::delivery::hands::{Hands, Point, Stop, now, stopped};
 use crate::delivery::{DeliveryFlaw, effects};
 
 const GRACE: Duration = Duration::from_secs(5);
-const LEASE: Duration = Duration::from_secs(1);
-/// Of what always fails; what is killed counts, too.
-const RETRIES: u32 = 12;
 
 #[derive(Debug)]
 enum Failed {
-    /// It is not its turn, or somebody has it.
+    /// It is not its turn.
+    PutOff,
+    /// Somebody has it, or the store did not answer.
     Rejected,
     ByItself,
 }
 
 impl From<Rejection> for Failed {
-    fn from(_: Rejection) -> Self {
-        Self::Rejected
+    fn from(why: Rejection) -> Self {
+        match why {
+            Rejection::Waiting { .. } | Rejection::Held { .. } => Self::PutOff,
+            _ => Self::Rejected,
+        }
     }
 }
 
@@ -53,10 +56,7 @@ fn before(link: &Link) -> Option<(u64, u64)> {
     on_broken_order = skip("5s"),
 )]
 async fn beside(worker: &Worker, link: Link) -> Result<(), Failed> {
-    worker.begins(link);
-    effects::put(&worker.pool, &link.name(), link.number).await?;
-    worker.hands.may_die(Point::AfterEffect);
-    Ok(())
+    worker.beside(link).await
 }
 
 #[idempotent(
@@ -67,11 +67,7 @@ async fn beside(worker: &Worker, link: Link) -> Result<(), Failed> {
     transaction = leased(tx),
 )]
 async fn within(worker: &Worker, link: Link, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
-    worker.begins(link);
-    let insert = sqlx::query(effects::INSERT).bind(link.name()).bind(link.number.cast_signed());
-    insert.execute(&mut **tx).await?;
-    worker.hands.may_die(Point::InTransaction);
-    Ok(())
+    worker.within(link, tx).await
 }
 
 /// What always fails, on either.
@@ -94,17 +90,37 @@ async fn at_once(worker: &Worker, link: Link) -> Result<(), Failed> {
 }
 
 impl Worker {
+    async fn beside(&self, link: Link) -> Result<(), Failed> {
+        self.begins(link);
+        effects::put(&self.pool, &link.name(), link.number).await?;
+        self.hands.may_die(Point::AfterEffect);
+        Ok(())
+    }
+
+    async fn within(&self, link: Link, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
+        self.begins(link);
+        let insert = sqlx::query(effects::INSERT).bind(link.name()).bind(link.number.cast_signed());
+        insert.execute(&mut **tx).await?;
+        self.hands.may_die(Point::InTransaction);
+        Ok(())
+    }
+
     fn begins(&self, link: Link) {
         self.hands.notes.write(&Note::Runs { link, at: now().0 });
         self.hands.may_die(Point::BeforeEffect);
     }
 
     async fn handle(&self, link: Link) -> Result<(), Failed> {
-        match self.hands.start.flaw {
-            _ if link.poison => broken(self, link).await,
-            Some(DeliveryFlaw::IgnoresOrder) => at_once(self, link).await,
-            _ if self.hands.start.in_transaction => within(self, link).await,
-            _ => beside(self, link).await,
+        match (self.hands.start.flaw, link.numbered) {
+            (_, true) if link.poison => numbered::broken(self, link).await,
+            (_, false) if link.poison => broken(self, link).await,
+            (Some(DeliveryFlaw::IgnoresLine), true) | (Some(DeliveryFlaw::IgnoresOrder), false) => {
+                at_once(self, link).await
+            }
+            (_, true) if self.hands.start.in_transaction => numbered::within(self, link).await,
+            (_, true) => numbered::beside(self, link).await,
+            (_, false) if self.hands.start.in_transaction => within(self, link).await,
+            (_, false) => beside(self, link).await,
         }
     }
 }
@@ -127,35 +143,24 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
     Ok(())
 }
 
-async fn executor(hands: &Hands) -> anyhow::Result<Executor> {
-    let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
-    let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
-    let policy = policy.in_flight_delay(Duration::from_millis(40)).in_flight_delay_max(Duration::from_millis(200));
-    if hands.start.in_transaction {
-        let store = SqliteStore::open(&hands.start.database).await?;
-        return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?);
-    }
-    loop {
-        match RedisStore::connect(&hands.start.broker).await {
-            Ok(store) => return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?),
-            Err(error) => eprintln!("no store: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> Verdict {
     let link = message.body;
-    worker.hands.notes.write(&Note::Came { link, at: now().0 });
+    let came = now().0;
+    worker.hands.notes.write(&Note::Came { link, at: came });
     if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
         // In a task of its own: how it ends does not settle the message.
         let _ = tokio::spawn(async move { executor.scope(worker.handle(link)).await }).await;
         return Verdict::Done;
     }
     let answer = worker.handle(link).await;
+    if let Err(Failed::PutOff) = answer {
+        worker.hands.notes.write(&Note::PutOff { link, came, at: now().0 });
+    }
     worker.hands.may_die(Point::BeforeSettling);
     match answer {
         Ok(()) => Verdict::Done,
-        Err(Failed::Rejected | Failed::ByItself) => Verdict::Again { after: None, error: "it fails".into() },
+        Err(Failed::PutOff | Failed::Rejected | Failed::ByItself) => {
+            Verdict::Again { after: None, error: "it fails".into() }
+        }
     }
 }

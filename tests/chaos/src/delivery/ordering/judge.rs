@@ -25,8 +25,10 @@ pub(super) struct Left {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) links: u64,
-    in_order: u64,
-    skipped: u64,
+    streams: u64,
+    /// Pairs of a chain, and of a stream.
+    in_order: [u64; 2],
+    skipped: [u64; 2],
     /// Deliveries of links whose turn had not come.
     put_off: u64,
     excused: u64,
@@ -41,6 +43,8 @@ struct Book {
     /// By name: when it was delivered, and when its handler began.
     came: BTreeMap<String, Vec<u64>>,
     runs: BTreeMap<String, Vec<u64>>,
+    /// When a delivery that was put off began and ended.
+    put_off: BTreeMap<String, Vec<(u64, u64)>>,
     tally: Tally,
 }
 
@@ -67,9 +71,11 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
 impl Book {
     fn enter(&mut self, note: &Note) {
         match note {
+            Note::Registered { .. } => self.tally.streams += 1,
             Note::Intends(link) => drop(self.intended.insert(*link)),
             Note::Kept(link) => drop(self.kept.insert(*link)),
             Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
+            Note::PutOff { link, came, at } => self.put_off.entry(link.name()).or_default().push((*came, *at)),
             Note::Runs { link, at } => self.runs.entry(link.name()).or_default().push(*at),
             Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
         }
@@ -99,9 +105,16 @@ impl Book {
         for pair in links.windows(2).filter(|pair| pair[0].chain == pair[1].chain) {
             let [one, next] = [pair[0], pair[1]];
             let Some(second) = first.get(next.name().as_str()) else { continue };
-            if one.poison {
-                self.tally.skipped += 1;
-                if self.patient(&next).is_none() {
+            let kind = usize::from(next.numbered);
+            if one.poison && (next.numbered || one.number + 1 == next.number) {
+                self.tally.skipped[kind] += 1;
+                // A number that comes when a larger one was let in before waits for nobody; that one is judged by itself.
+                let is_late = next.numbered
+                    && links
+                        .iter()
+                        .filter(|link| link.chain == next.chain && link.number > next.number)
+                        .any(|larger| first.get(larger.name().as_str()).is_some_and(|place| place < second));
+                if !is_late && self.patient(&next).is_none() {
                     found.push(format!("R2: {} did without {} before its time", next.name(), one.name()));
                 }
                 // Others' effects between that of the link before the broken one and that of the one behind it.
@@ -112,8 +125,15 @@ impl Book {
                 }
                 continue;
             }
+            // The one that it names was never sent. Of those before that only a stream knows.
+            if !next.numbered && one.number + 1 != next.number {
+                if self.patient(&next).is_none() {
+                    found.push(format!("R2: {} did without what was never sent before its time", next.name()));
+                }
+                continue;
+            }
             match first.get(one.name().as_str()) {
-                Some(earlier) if earlier < second => self.tally.in_order += 1,
+                Some(earlier) if earlier < second => self.tally.in_order[kind] += 1,
                 // Lost, and found as that; or never sent, and skipped.
                 None => {}
                 Some(_) if self.is_excused(&one, &next) => self.tally.excused += 1,
@@ -133,11 +153,13 @@ impl Book {
         (came + PATIENCE <= ran).then_some(ran)
     }
 
-    /// Nobody had seen `one` for as long as `next` had to wait: that is what `skip` says.
+    /// `one` had not been put off for as long as `next` had to wait, when the delivery of that which ran it began: that is
+    /// what `skip` says. A delivery that died before it asked the store is nothing that anybody else can know of.
     fn is_excused(&self, one: &Link, next: &Link) -> bool {
         let Some(ran) = self.patient(next) else { return false };
-        let came = self.came.get(&one.name()).into_iter().flatten();
-        !came.into_iter().any(|at| (ran - PATIENCE..=ran).contains(at))
+        let came = self.came.get(&next.name()).into_iter().flatten().filter(|at| **at <= ran).max();
+        let put_off = self.put_off.get(&one.name()).into_iter().flatten();
+        !put_off.into_iter().any(|(from, to)| Some(to) <= came && from + PATIENCE > ran)
     }
 
     fn letters(&self, left: &Left) -> Vec<String> {
@@ -161,8 +183,14 @@ impl Tally {
         verdict.tell("connections cut", stage.harms.cuts, some);
         verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
         verdict.tell("links", self.links, some * 20);
-        verdict.tell("pairs in order", self.in_order, some * 10);
-        verdict.tell("links whose predecessor was dead", self.skipped, u64::from(seconds >= 5));
+        verdict.tell("streams registered", self.streams, some);
+        let [chains, streams] = self.in_order;
+        verdict.tell("pairs in order", chains, some * 5);
+        verdict.tell("numbers in order", streams, some * 5);
+        let [links, numbers] = self.skipped;
+        verdict.tell("links whose predecessor was dead", links, u64::from(seconds >= 20));
+        verdict.tell("numbers whose predecessor was dead", numbers, u64::from(seconds >= 20));
+        verdict.tell("predecessors that were dead", links + numbers, u64::from(seconds >= 5));
         verdict.tell("put off", self.put_off, some * 10);
         verdict.tell("predecessors nobody had seen", self.excused, 0);
         verdict.tell("dead letters", self.dead, u64::from(seconds >= 5));
@@ -182,7 +210,7 @@ mod tests {
     use super::*;
 
     fn link(chain: u64, number: u64) -> Link {
-        Link { chain, number, poison: (chain, number) == (1, 2) }
+        Link { chain, number, numbered: false, poison: (chain, number) == (1, 2) }
     }
 
     fn sent() -> Vec<(u32, Note)> {
@@ -230,15 +258,57 @@ mod tests {
     #[test]
     fn a_link_that_nobody_had_seen_may_be_skipped_and_one_that_waited_may_not() {
         let wrong = left(&["1/1", "2/1", "1/4", "1/3"]);
-        let waits =
-            |from, to| [(2, Note::Came { link: link(1, 4), at: from }), (2, Note::Runs { link: link(1, 4), at: to })];
+        let came = |at| (2, Note::Came { link: link(1, 4), at });
+        let waits = |from, to| [came(from), came(to), (2, Note::Runs { link: link(1, 4), at: to })];
         let late = 3 * PATIENCE;
         assert_eq!(found(&waits(late, late + PATIENCE), &wrong), Vec::<String>::new());
         assert_eq!(found(&waits(late, late + PATIENCE - 1), &wrong), ["R2"]);
-        // The third came when the fourth had not waited for long enough without it.
-        assert_eq!(found(&waits(2, 1 + PATIENCE), &wrong), ["R2"]);
+        for (from, to, told) in [
+            (late + 1, late + 2, &["R2"][..]),
+            (late, late + 2, &[]),
+            // When the fourth had looked already.
+            (late + 1, late + PATIENCE + 1, &[]),
+        ] {
+            let third = [(2, Note::PutOff { link: link(1, 3), came: from, at: to })];
+            assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &third].concat(), &wrong), told, "{from} {to}");
+        }
+        // It came, and died before anybody could know.
         let came = [(2, Note::Came { link: link(1, 3), at: late + 1 })];
-        assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &came].concat(), &wrong), ["R2"]);
+        assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &came].concat(), &wrong), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_link_that_names_one_which_was_never_sent_waits_for_that_and_a_number_for_all() {
+        for (numbered, ran, found) in
+            [(false, PATIENCE, None), (false, PATIENCE - 1, Some("R2")), (true, PATIENCE, Some("R2"))]
+        {
+            let of = |number| Link { chain: 3, number, numbered, poison: false };
+            let sent = [of(1), of(2), of(4)].map(|link| (1, Note::Intends(link)));
+            let came = |number, at| (2, Note::Came { link: of(number), at });
+            let put_off = (2, Note::PutOff { link: of(2), came: 5, at: 6 });
+            let came = [came(4, 0), came(2, 5), put_off, came(4, ran), (2, Note::Runs { link: of(4), at: ran })];
+            let effects =
+                [(3, 1), (3, 4), (3, 2)].map(|(chain, number)| (format!("{chain}/{number}"), number)).to_vec();
+            let left = Left { in_transaction: true, effects, dead: Vec::new() };
+            let told = judge(&[&sent[..], &came].concat(), &left).1;
+            assert_eq!(told.first().map(|told| &told[..2]), found, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_comes_late_waits_for_nobody_and_a_link_that_does_not_wait_is_found() {
+        for (numbered, found) in [(true, &[][..]), (false, &["R2"])] {
+            let of = |number| Link { chain: 3, number, numbered, poison: number == 1 };
+            let all = [of(1), of(2), of(3)].map(|link| (1, Note::Intends(link)));
+            let came = |number, at| (2, Note::Came { link: of(number), at });
+            let runs = |number, at| (2, Note::Runs { link: of(number), at });
+            // The third has waited for the second in vain, which then comes, and runs at once.
+            let late = [came(3, 0), runs(3, PATIENCE), came(2, PATIENCE + 1), runs(2, PATIENCE + 2)];
+            let effects = [("3/3".to_owned(), 3), ("3/2".to_owned(), 2)].to_vec();
+            let left = Left { in_transaction: true, effects, dead: vec![of(1)] };
+            let told: Vec<_> = judge(&[&all[..], &late].concat(), &left).1;
+            assert_eq!(told.iter().map(|told| &told[..2]).collect::<Vec<_>>(), found, "{told:?}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Sends chains, each shuffled a little; one link of some always fails.
+//! Sends chains, each shuffled a little; one link of some always fails. Those that are streams it registers before.
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::{DelayMessage, DelayQueue};
+use idempotent::{Executor, Identity, Scene};
 use tokio::time::sleep;
 
-use super::{LENGTH, Link, Note, queue};
+use super::{LENGTH, Link, Note, executor, queue};
+use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point};
 
 /// A link comes so often.
@@ -15,19 +17,50 @@ const ABREAST: u64 = 6;
 /// In percent of the chains: one of its links always fails.
 const POISONED: u64 = 35;
 const REST: Duration = Duration::from_millis(50);
+const NUMBERS: [u64; LENGTH as usize] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Sends until there is peace; a chain that was begun is sent to its end.
 pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<()> {
     let queue = queue(&hands.start.broker).await;
+    let executor = executor(hands).await?;
     let mut chain = u64::from(hands.start.id) * 100_000;
     while !hands.is_peace() {
+        let flaw = hands.start.flaw;
+        for stream in (chain..chain + ABREAST).filter(|chain| is_stream(*chain)) {
+            match flaw {
+                Some(DeliveryFlaw::RegistersLate) => {}
+                Some(DeliveryFlaw::ForgetsNumber) => register(hands, &executor, stream, &[2, 4, 6, 8]).await,
+                _ => register(hands, &executor, stream, &NUMBERS).await,
+            }
+        }
         for link in links(hands, chain) {
             sleep(PACE).await;
             send(hands, &queue, link).await;
+            if link.numbered && flaw == Some(DeliveryFlaw::RegistersLate) {
+                register(hands, &executor, link.chain, &[link.number]).await;
+            }
         }
         chain += ABREAST;
     }
     Ok(())
+}
+
+/// Every other one.
+fn is_stream(chain: u64) -> bool {
+    chain % 2 == 1
+}
+
+async fn register(hands: &Hands, executor: &Executor, chain: u64, numbers: &[u64]) {
+    let stream = Identity::new(Scene::Mq, "streams", &chain);
+    loop {
+        let registered = executor.register(&stream, numbers.iter().copied());
+        match hands.may_die_in(Point::Registering, registered).await {
+            Ok(_) => return hands.notes.write(&Note::Registered { chain }),
+            // Said twice it is meant once.
+            Err(error) => eprintln!("not known to be registered: {error}"),
+        }
+        sleep(REST).await;
+    }
 }
 
 /// Those of some chains, in an order in which none is far from its place.
@@ -37,7 +70,7 @@ fn links(hands: &Hands, first: u64) -> Vec<Link> {
     for chain in first..first + ABREAST {
         // Not the first, so that there is one before it; not the last, so that there is one to skip it.
         let poison = dice.percent(POISONED).then(|| dice.range(2, LENGTH - 1));
-        let link = |number| Link { chain, number, poison: poison == Some(number) };
+        let link = |number| Link { chain, number, numbered: is_stream(chain), poison: poison == Some(number) };
         // By when: its number, and up to three later.
         links.extend((1..=LENGTH).map(|number| (number * 10 + dice.below(30), link(number))));
     }

@@ -1,0 +1,124 @@
+//! What is noted of a call that waits for its turn: since when, and when it was delivered last.
+//!
+//! One record beside the call's has both: it is first seen when the call is first put off, and updated by deliveries after
+//! that. It is claimed and let go at once, so a process that is killed in between leaves a claim that ends by itself, and
+//! the next delivery notes anew.
+//!
+//! By it those behind a call know that it waits itself. Else all of a chain would be past their patience once the first
+//! of them has waited for that long, and whichever is delivered first would run. And a call that was away itself, as all of
+//! them are while a broker is down, knows that it cannot tell who else was.
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::Executor;
+use super::prepare::Prepared;
+use super::settle::release;
+use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, StoreError, Verdict};
+
+/// A claim of a note that ends no sooner than a store answers.
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Since when a call waits, and when it was delivered last; as of `now`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Presence {
+    pub(super) first: Micros,
+    pub(super) last: Micros,
+    pub(super) now: Micros,
+}
+
+impl Presence {
+    /// Whether a delivery is worth a note.
+    pub(super) fn is_stale(self, patience: Duration) -> bool {
+        self.now - self.last >= noted_again(patience)
+    }
+
+    /// Until when its call was there at the latest, as far as the note tells.
+    pub(super) fn until(self, patience: Duration) -> Micros {
+        self.last + noted_again(patience)
+    }
+
+    /// For how long its call has missed the one it waits for, of which there was a sign at `sign`, and whether that is to
+    /// be counted anew.
+    ///
+    /// A call that was away itself for long cannot tell for how long the other one was. Only once after each sign: who is
+    /// delivered too seldom waits twice as long, not for ever.
+    pub(super) fn missed(self, sign: Micros, patience: Duration) -> (Duration, bool) {
+        let so_far = waited(Some(self), sign);
+        let was_away = self.now - self.last >= patience / 2;
+        match so_far >= patience && was_away && self.first < sign + patience {
+            true => (Duration::ZERO, true),
+            false => (so_far, false),
+        }
+    }
+}
+
+/// How long a call has waited since it was first put off, and since `since`.
+pub(super) fn waited(noted: Option<Presence>, since: Micros) -> Duration {
+    noted.map_or(Duration::ZERO, |noted| noted.now - noted.first.max(since))
+}
+
+/// A call that is delivered again and again is noted no more often than this.
+fn noted_again(patience: Duration) -> Duration {
+    patience / 4
+}
+
+impl Executor {
+    /// What is noted of the call of this key.
+    pub(super) async fn presence(&self, prepared: &Prepared, key: &Key) -> Result<Option<Presence>, StoreError> {
+        let (found, now) = self.seen(prepared, &waits(key)).await?;
+        Ok(found.map(|Record { first_seen, updated_at, .. }| Presence { first: first_seen, last: updated_at, now }))
+    }
+
+    /// Notes that the call was delivered and waits, unless that was noted just now; `anew`: from now on.
+    pub(super) async fn note(
+        &self,
+        prepared: &Prepared,
+        noted: Option<Presence>,
+        anew: bool,
+    ) -> Result<(), StoreError> {
+        let patience = prepared.terms.on_broken_order.patience();
+        if !anew && noted.is_some_and(|noted| !noted.is_stale(patience)) {
+            return Ok(());
+        }
+        if anew {
+            self.mark(prepared, Verdict::Delete).await?;
+        }
+        self.mark(prepared, Verdict::Vacate).await
+    }
+
+    async fn mark(&self, prepared: &Prepared, verdict: Verdict) -> Result<(), StoreError> {
+        let terms = &prepared.terms;
+        let patience = terms.on_broken_order.patience();
+        let note = waits(&prepared.request.key);
+        let memory = terms.memory.max(patience.saturating_mul(2));
+        let request = ClaimRequest {
+            key: note.clone(),
+            fingerprint: None,
+            lease: terms.lease.min(noted_again(patience).max(BRIEF)),
+            max_attempts: 0,
+            on_expiry: OnExpiry::Takeover,
+            memory,
+            display: None,
+            ..prepared.request.clone()
+        };
+        let most = terms.lease / 3;
+        // Whoever else notes it at this moment notes the same.
+        if let Claim::Acquired(grant) = self.in_time(most, self.0.store.claim(&request)).await? {
+            let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
+            let left = release(verdict, memory, "no run: notes that a call waits for its turn");
+            self.in_time(most, self.0.store.release(&held, &left)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Where it is noted: a record that no identity can name.
+fn waits(key: &Key) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(b"idempotent: is there, and waits for its turn");
+    hash.update(key.hash().to_be_bytes());
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    Key::from_parts(key.name(), u128::from_be_bytes(short))
+}
