@@ -139,7 +139,7 @@ pub mod delay {
 pub mod delay_queue {
     pub use idempotent_redis::{
         Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
-        DelaySource, DelayTag, RolledBack, Sent, Taken, Taker,
+        DelaySource, DelayTag, Next, RolledBack, Sent, Taken, Taker,
     };
 }
 #[cfg(feature = "redis-streams")]

@@ -43,7 +43,7 @@ pub use self::checkup::{Checkup, Finding, Severity};
 #[cfg(feature = "delay-queue")]
 pub use self::delay::{
     Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
-    DelaySource, DelayTag, RolledBack, Sent, Taken, Taker,
+    DelaySource, DelayTag, Next, RolledBack, Sent, Taken, Taker,
 };
 pub use self::durability::{Durability, RedisCounts};
 pub use self::store::RedisStore;

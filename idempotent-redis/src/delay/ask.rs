@@ -3,13 +3,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use idempotent_core::StoreError;
 use idempotent_mq::{Cancelled, DelayError};
 use redis::Value;
 
 use super::layout::Keys;
 use super::queue::{Closing, DelayQueue};
-use super::reply::Items;
+use super::reply::{Items, bytes};
 use super::scripts::Which;
 use super::servers::{Args, delay_error, strange};
 use super::taken::{Handed, Receipt, Taken};
@@ -17,6 +18,8 @@ use super::taken::{Handed, Receipt, Taken};
 /// What is brought by one question to a slot.
 pub(crate) struct Batch {
     pub(crate) taken: Vec<Taken>,
+    /// Of what was to be committed on the way.
+    pub(crate) committed: Result<Vec<Closing>, StoreError>,
     /// After which time it is worth asking again; nothing where only a new message makes it so.
     pub(crate) again: Option<Duration>,
 }
@@ -29,27 +32,65 @@ impl DelayQueue {
         0..self.0.settings.slots
     }
 
-    /// Asks one slot for what is due. `waits`: whether to be told of what becomes due earlier.
-    pub(crate) async fn take_from(&self, slot: u16, room: usize, waits: bool) -> Result<Batch, StoreError> {
+    /// Asks one slot for what is due, and commits before that what lies there, no more than [`MOST`]. `waits`: whether to
+    /// be told of what becomes due earlier.
+    pub(crate) async fn take_from(
+        &self,
+        slot: u16,
+        room: usize,
+        waits: bool,
+        done: &[&Receipt],
+    ) -> Result<Batch, StoreError> {
         let (keys, room) = (self.keys(slot), room.clamp(1, MOST));
         let args = Args::new().number(room as u64).number(micros(self.0.settings.visibility));
-        let args = args.number(self.0.settings.max_retries).number(u64::from(waits));
+        let mut args = args.number(self.0.settings.max_retries).number(u64::from(waits));
+        for receipt in done {
+            args = args.done(receipt);
+        }
         let said = self.0.servers.ask(Which::Take, keys, &args).await?;
-        let (handed, again, died) = read_batch(said, slot, keys).ok_or_else(|| strange("taking"))?;
-        if died > 0 {
-            let topic = &*self.0.topic.name;
+        let answer = read_batch(said, slot, keys).ok_or_else(|| strange("taking"))?;
+        let committed = closings(&answer.committed, done.len()).ok_or_else(|| strange("taking"))?;
+        if answer.died > 0 {
+            let (topic, died) = (&*self.0.topic.name, answer.died);
             tracing::warn!(target: "idempotent", topic, died, "messages that nobody settled in time were put aside");
         }
         // There may be more, and nobody was told that we sleep.
-        let again = if handed.len() >= room { Some(Duration::ZERO) } else { again };
-        let mut taken = Vec::with_capacity(handed.len());
-        for handed in handed {
+        let again = if answer.handed.len() >= room { Some(Duration::ZERO) } else { answer.again };
+        let mut taken = Vec::with_capacity(answer.handed.len());
+        for handed in answer.handed {
             match handed.decode() {
                 Ok(message) => taken.push(message),
                 Err(strange) => self.bury_unread(&strange).await?,
             }
         }
-        Ok(Batch { taken, again })
+        Ok(Batch { taken, committed: Ok(committed), again })
+    }
+
+    /// Commits these, and asks a slot for what is due: by one step where they lie there too, else side by side.
+    pub(crate) async fn commit_and_take_from(
+        &self,
+        slot: u16,
+        room: usize,
+        waits: bool,
+        done: &[Taken],
+    ) -> Result<Batch, StoreError> {
+        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        for (at, taken) in done.iter().enumerate() {
+            let is_here = Arc::ptr_eq(&taken.receipt.keys, self.keys(slot)) && here.len() < MOST;
+            if is_here { &mut here } else { &mut elsewhere }.push(at);
+        }
+        let receipts = |places: &[usize]| places.iter().map(|at| &done[*at].receipt).collect::<Vec<_>>();
+        let (committed_here, committed_elsewhere) = (receipts(&here), receipts(&elsewhere));
+        let committing = self.each(Which::Done, &committed_elsewhere, None);
+        let (others, asked) = join(committing, self.take_from(slot, room, waits, &committed_here)).await;
+        let mut batch = asked?;
+        // What was taken is told also where a commit failed.
+        batch.committed = batch.committed.and_then(|ours| Ok((ours, others?))).map(|(ours, others)| {
+            let mut all: Vec<_> = here.into_iter().zip(ours).chain(elsewhere.into_iter().zip(others)).collect();
+            all.sort_by_key(|(at, _)| *at);
+            all.into_iter().map(|(_, closing)| closing).collect()
+        });
+        Ok(batch)
     }
 
     /// A newer version wrote it, or somebody else: a person has to look at it.
@@ -79,34 +120,34 @@ impl DelayQueue {
         self.0.servers.ask(Which::Back, &receipt.keys, &args).await
     }
 
-    /// One script for those of each slot.
+    /// One script for those of each slot, side by side.
     pub(crate) async fn each(
         &self,
         which: Which,
         receipts: &[&Receipt],
         visible: Option<Duration>,
     ) -> Result<Vec<Closing>, StoreError> {
-        let mut closings = vec![Closing::Lost; receipts.len()];
         let mut places: Vec<usize> = (0..receipts.len()).collect();
         places.sort_by_key(|at| Arc::as_ptr(&receipts[*at].keys));
-        for group in places.chunk_by(|one, next| Arc::ptr_eq(&receipts[*one].keys, &receipts[*next].keys)) {
-            for some in group.chunks(MOST) {
-                let mut args = visible.map_or_else(Args::new, |time| Args::new().number(micros(time)));
-                for receipt in some.iter().map(|at| receipts[*at]) {
-                    args = args.text(&receipt.member).number(receipt.number);
-                    if which == Which::Done {
-                        args.push(&receipt.name);
-                    }
-                }
-                let said = self.0.servers.ask(which, &receipts[some[0]].keys, &args).await?;
-                let mut said = Items::of(said).ok_or_else(|| strange("settling"))?;
-                for at in some {
-                    let ours = said.number().ok_or_else(|| strange("settling"))? == 1;
-                    closings[*at] = if ours { Closing::Done } else { Closing::Lost };
-                }
+        let of_slots = places.chunk_by(|one, next| Arc::ptr_eq(&receipts[*one].keys, &receipts[*next].keys));
+        let steps = of_slots.flat_map(|slot| slot.chunks(MOST)).map(async |some| {
+            let mut args = visible.map_or_else(Args::new, |time| Args::new().number(micros(time)));
+            for receipt in some.iter().map(|at| receipts[*at]) {
+                args = if which == Which::Done { args.done(receipt) } else { args.held(receipt) };
+            }
+            let said = self.0.servers.ask(which, &receipts[some[0]].keys, &args).await?;
+            let said = bytes(said).and_then(|said| closings(&said, some.len()));
+            said.map(|said| (some, said)).ok_or_else(|| strange("settling"))
+        });
+        let mut all = vec![Closing::Lost; receipts.len()];
+        // All of them are heard: none is given up because another failed.
+        for settled in join_all(steps).await {
+            let (some, said) = settled?;
+            for (at, closing) in some.iter().zip(said) {
+                all[*at] = closing;
             }
         }
-        Ok(closings)
+        Ok(all)
     }
 
     pub(crate) fn keys(&self, slot: u16) -> &Arc<Keys> {
@@ -158,13 +199,31 @@ pub(crate) fn cancelled(said: &Value) -> Result<Cancelled, DelayError> {
     }
 }
 
-fn read_batch(said: Value, slot: u16, keys: &Arc<Keys>) -> Option<(Vec<Handed>, Option<Duration>, u64)> {
+/// What a take said.
+struct Answer {
+    again: Option<Duration>,
+    died: u64,
+    committed: Vec<u8>,
+    handed: Vec<Handed>,
+}
+
+fn read_batch(said: Value, slot: u16, keys: &Arc<Keys>) -> Option<Answer> {
     let mut items = Items::of(said)?;
     let (now, again, died) = (items.number()?, items.signed()?, items.number()?);
     let again = u64::try_from(again).ok().map(|at| Duration::from_micros(at.saturating_sub(now)));
-    let mut handed = Vec::new();
+    let (committed, mut handed) = (items.bytes()?, Vec::new());
     while !items.is_empty() {
-        handed.push(Handed::read(&mut items, slot, keys)?);
+        handed.push(Handed::read(&mut items, slot, keys, now)?);
     }
-    Some((handed, again, died))
+    Some(Answer { again, died, committed, handed })
+}
+
+/// One digit for each that was to be settled.
+fn closings(said: &[u8], count: usize) -> Option<Vec<Closing>> {
+    let closing = |digit: &u8| match digit {
+        b'1' => Some(Closing::Done),
+        b'0' => Some(Closing::Lost),
+        _ => None,
+    };
+    said.iter().map(closing).collect::<Option<Vec<_>>>().filter(|all| all.len() == count)
 }

@@ -11,11 +11,10 @@ use super::ask::{cancelled, count, items};
 use super::builder::DelayQueueBuilder;
 use super::counts::DelayCounts;
 use super::layout::Topic;
-use super::message::{DelayMessage, Sent, refuse, sized};
-use super::payload::Payload;
+use super::message::sized;
 use super::scripts::Which;
 use super::servers::{Args, Servers, delay_error, strange};
-use super::taken::{Taken, id_of, place_of};
+use super::taken::{Taken, place_of};
 use super::taker::Taker;
 
 /// A topic of a delay queue in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster.
@@ -26,8 +25,8 @@ use super::taker::Taker;
 /// somebody else's by then. After 16 retries, which are 17 deliveries, a message is put aside as a dead letter.
 ///
 /// The URL is that of [`RedisStore`](crate::RedisStore). An ACL user needs `~<namespace>:delay:* &idempotent:* +eval
-/// +evalsha +time +publish +subscribe +info +hget +hset +hdel +hlen +unlink +zadd +zcard +zcount +zrange
-/// +zrangebyscore +zrem +zscore` and those of a connection.
+/// +evalsha +time +publish +subscribe +info +exists +hget +hset +hdel +hlen +hmget +unlink +zadd +zcard +zcount +zmscore
+/// +zrange +zrangebyscore +zrem +zremrangebyrank +zscore` and those of a connection.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), idempotent_mq::DelayError> {
@@ -136,41 +135,6 @@ impl DelayQueue {
     #[must_use]
     pub fn topic(&self) -> &str {
         &self.0.topic.name
-    }
-
-    /// Keeps a message until it is due. What has an id or a merge key may be sent again when nobody knows whether it was
-    /// kept.
-    ///
-    /// # Errors
-    /// `Refused` for what cannot be: a `time_range` of 0 ms, a priority up to 16, a fixed time that is past. Others by
-    /// [`kind`](DelayError::kind).
-    ///
-    /// # Cancellation
-    /// Nobody knows whether it is kept.
-    pub async fn send(&self, message: &DelayMessage) -> Result<Sent, DelayError> {
-        let (kind, given) = message.given()?;
-        if let Some(basis) = &message.basis {
-            sized("the slot basis", basis)?;
-        }
-        let slot = self.slot_for(message.basis());
-        let name = message.name();
-        let payload = Payload::encode(message.business_key.as_deref(), &message.headers, &message.body);
-        let args = Args::new().text(kind).number(given).text(&name).text(payload);
-        let args = args.number(u64::from(message.takes_past()));
-        let said = self.ask(Which::Send, slot, &args, "sending").await?;
-        let mut items = items(said, "sending")?;
-        let read = (|| match items.number()? {
-            0 => Some(Err(items.number()?)),
-            kept => Some(Ok(Sent { id: id_of(&name, slot, &items.text()?), at: items.micros()?, is_new: kept == 1 })),
-        })();
-        match read.ok_or_else(|| delay_error("sending", strange("sending")))? {
-            Ok(sent) => Ok(sent),
-            Err(now) => refuse(format!(
-                "fixed_time is {} µs after the server's {now}: it has to be in the future; what may be past is \
-                 `DelayMessage::due`",
-                i128::from(given) - i128::from(now)
-            )),
-        }
     }
 
     /// To take messages with.

@@ -1,5 +1,4 @@
 //! What the scripts answered.
-use idempotent_core::Micros;
 use redis::Value;
 
 /// Of one array, from its first item on.
@@ -18,11 +17,7 @@ impl Items {
     }
 
     pub(crate) fn bytes(&mut self) -> Option<Vec<u8>> {
-        match self.0.next()? {
-            Value::BulkString(bytes) => Some(bytes),
-            Value::SimpleString(text) => Some(text.into_bytes()),
-            _ => None,
-        }
+        bytes(self.0.next()?)
     }
 
     pub(crate) fn text(&mut self) -> Option<String> {
@@ -41,13 +36,13 @@ impl Items {
     pub(crate) fn number(&mut self) -> Option<u64> {
         self.signed()?.try_into().ok()
     }
+}
 
-    pub(crate) fn small(&mut self) -> Option<u32> {
-        self.number()?.try_into().ok()
-    }
-
-    pub(crate) fn micros(&mut self) -> Option<Micros> {
-        self.number().map(Micros)
+pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::layout::Keys;
 use super::scripts::{Scripts, Which};
+use super::taken::Receipt;
 use crate::failure::{Failure, FailureKind};
 use crate::hub::Hub;
 use crate::lane::Lane;
@@ -57,7 +58,17 @@ impl Args {
         self
     }
 
-    pub(crate) fn push(&mut self, text: impl AsRef<[u8]>) {
+    /// A delivery, as what is to be kept.
+    pub(crate) fn held(self, receipt: &Receipt) -> Self {
+        self.text(&receipt.member).number(receipt.number)
+    }
+
+    /// A delivery, as what is to be ended for good.
+    pub(crate) fn done(self, receipt: &Receipt) -> Self {
+        self.held(receipt).text(&receipt.name)
+    }
+
+    fn push(&mut self, text: impl AsRef<[u8]>) {
         self.0.push(text.as_ref().to_vec());
     }
 }
@@ -106,8 +117,9 @@ impl Trip for Ask<'_> {
     }
 }
 
-/// What a producer may conclude.
-pub(crate) fn delay_error(doing: &str, error: StoreError) -> DelayError {
+/// What a producer may conclude. Those that went together share the error.
+pub(crate) fn delay_error(doing: &str, error: impl Into<Arc<StoreError>>) -> DelayError {
+    let error = error.into();
     let kind = match error.kind() {
         StoreErrorKind::NotApplied => DelayErrorKind::NotApplied,
         StoreErrorKind::Ambiguous => DelayErrorKind::Ambiguous,

@@ -50,7 +50,7 @@ impl DelaySource {
                 None => {
                     let slot = self.taker.next().await;
                     let queue = self.taker.queue().clone();
-                    let asking = tokio::spawn(async move { queue.take_from(slot, room, true).await });
+                    let asking = tokio::spawn(async move { queue.take_from(slot, room, true, &[]).await });
                     self.asking = Some((slot, asking));
                     continue;
                 }

@@ -59,13 +59,20 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    pub(crate) fn read(items: &mut Items, slot: u16, keys: &Arc<Keys>) -> Option<Self> {
-        let member = items.text()?;
-        let (number, mark, used, deaths) = (items.small()?, items.small()?, items.small()?, items.small()?);
-        let (first_at, why, value) = (items.micros()?, items.bytes()?, items.bytes()?);
+    /// `now`: when it was handed out.
+    pub(crate) fn read(items: &mut Items, slot: u16, keys: &Arc<Keys>, now: u64) -> Option<Self> {
+        let (member, mut state, value) = (items.text()?, items.bytes()?, items.bytes()?);
+        if state.is_empty() {
+            state = format!("1 1 0 0 {now} ").into_bytes();
+        }
+        let mut words = state.splitn(6, |byte| *byte == b' ');
+        let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
+        let mut small = || u32::try_from(number()?).ok();
+        let (taken, mark, used, deaths) = (small()?, small()?, small()?, small()?);
+        let (first_at, why) = (Micros(number()?), words.next()?);
         let name = kept(&value).map(|(name, _)| name).unwrap_or_default();
-        let receipt = Receipt { keys: keys.clone(), member, name, number, mark };
-        let why = String::from_utf8_lossy(&why).into_owned();
+        let receipt = Receipt { keys: keys.clone(), member, name, number: taken, mark };
+        let why = String::from_utf8_lossy(why).into_owned();
         Some(Self { receipt, deaths, first_at, slot, used, why, value })
     }
 

@@ -67,7 +67,7 @@ impl Taker {
     pub async fn take(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
         loop {
             let slot = self.next().await;
-            let asked = self.queue.take_from(slot, room, true).await;
+            let asked = self.queue.take_from(slot, room, true, &[]).await;
             self.told(slot, &asked);
             let batch = asked.map_err(|error| delay_error("taking", error))?;
             if !batch.taken.is_empty() {
@@ -84,25 +84,38 @@ impl Taker {
     /// # Cancellation
     /// As [`take`](Self::take).
     pub async fn take_now(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
-        let room = room.min(super::ask::MOST);
-        let mut taken = Vec::new();
-        for _ in 0..self.slots.len() {
-            if taken.len() >= room {
-                break;
-            }
-            let slot = self.turns();
-            let batch = self.queue.take_from(slot, room - taken.len(), false).await;
-            taken.extend(batch.map_err(|error| delay_error("taking", error))?.taken);
-        }
-        Ok(taken)
+        self.more(Vec::new(), room, 0).await
     }
 
     pub(crate) fn queue(&self) -> &DelayQueue {
         &self.queue
     }
 
+    /// Adds what is due in slots that were not asked yet. What is there already is not lost to an error: that is told by
+    /// the next question.
+    pub(crate) async fn more(
+        &mut self,
+        mut taken: Vec<Taken>,
+        room: usize,
+        asked: usize,
+    ) -> Result<Vec<Taken>, DelayError> {
+        let room = room.min(super::ask::MOST);
+        for _ in asked..self.slots.len() {
+            if taken.len() >= room {
+                break;
+            }
+            let slot = self.turns();
+            match self.queue.take_from(slot, room - taken.len(), false, &[]).await {
+                Ok(batch) => taken.extend(batch.taken),
+                Err(error) if taken.is_empty() => return Err(delay_error("taking", error)),
+                Err(_) => break,
+            }
+        }
+        Ok(taken)
+    }
+
     /// The slot whose turn it is.
-    fn turns(&mut self) -> u16 {
+    pub(crate) fn turns(&mut self) -> u16 {
         let slot = self.turn % self.slots.len();
         self.turn = slot + 1;
         u16::try_from(slot).unwrap_or_default()
@@ -111,20 +124,28 @@ impl Taker {
     /// The next slot that is worth asking, once there is one. Dropped, nothing is lost.
     pub(crate) async fn next(&mut self) -> u16 {
         loop {
-            let now = Instant::now();
-            for _ in 0..self.slots.len() {
-                let slot = self.turns();
-                if self.slots[usize::from(slot)].next <= now {
-                    return slot;
-                }
+            if let Some(slot) = self.next_now() {
+                return slot;
             }
-            let first = self.slots.iter().map(|slot| slot.next).min().unwrap_or(now);
+            let first = self.slots.iter().map(|slot| slot.next).min().unwrap_or_else(Instant::now);
             let bells = select_all(self.slots.iter_mut().map(|slot| slot.bell.as_mut()));
             tokio::select! {
                 ((), rung, _) = bells => self.rung(rung),
                 () = tokio::time::sleep_until(first) => {}
             }
         }
+    }
+
+    /// The next slot that is worth asking.
+    pub(crate) fn next_now(&mut self) -> Option<u16> {
+        let now = Instant::now();
+        for _ in 0..self.slots.len() {
+            let slot = self.turns();
+            if self.slots[usize::from(slot)].next <= now {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     fn rung(&mut self, slot: usize) {

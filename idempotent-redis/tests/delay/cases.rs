@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::world::{Place, World};
-use crate::{dead, kinds, retries, wake};
+use crate::{dead, kinds, next, retries, wake};
 
 pub(crate) type Case = for<'w> fn(&'w World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
 
@@ -59,10 +59,23 @@ macro_rules! each_case {
             dead::of_several_priorities_and_times_the_oldest_is_told
             dead::a_topic_is_purged_whole_and_its_numbers_go_on
             dead::no_number_is_given_twice_when_the_clock_stands_still_or_goes_back
+            next::s4_6_what_is_done_is_committed_and_the_next_is_taken_by_one_step
+            next::s4_8_a_commit_that_comes_too_late_is_lost_and_the_next_are_taken_all_the_same
+            next::what_is_late_and_nobody_elses_is_committed_before_it_is_handed_out_again
+            next::what_is_named_twice_is_done_once
+            next::s4_10_commits_of_all_slots_go_with_a_take_of_one
+            next::s4_11_many_are_sent_taken_and_committed_in_their_order_by_few_steps
+            next::of_many_that_are_sent_each_has_its_own_answer
+            next::many_that_come_back_and_new_ones_are_taken_together
+            next::what_has_lost_when_it_was_first_delivered_has_it_from_its_next_delivery
+            next::s4_8_a_name_that_another_message_has_by_now_stays_its_own
+            next::when_it_was_first_delivered_is_known_whatever_time_its_taker_had
             wake::a_waiting_taker_is_woken_by_what_is_due_earlier_and_asks_nothing_meanwhile
             wake::a_waiting_taker_is_woken_by_what_comes_back_and_by_what_is_put_back
             wake::who_does_not_wait_is_not_told
             wake::a_taker_is_told_when_to_ask_again
+            next::commits_do_not_wait_for_what_is_due_later
+            next::a_waiting_taker_is_woken_once_by_the_earliest_of_many
         }
     };
 }

@@ -6,6 +6,7 @@ mod cost;
 mod dead;
 mod kinds;
 mod laws;
+mod next;
 mod retries;
 mod servers;
 mod wake;

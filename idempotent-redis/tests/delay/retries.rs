@@ -309,6 +309,12 @@ pub(crate) async fn one_whose_body_is_gone_is_passed_over(world: &World) {
     assert_eq!(due(&mut taker).await, ["there"]);
     assert_eq!(world.look("ZCARD", "due", &[]).integer(), Some(0));
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(1));
+    // One that had come back leaves no state behind.
+    new(queue.send(&DelayMessage::after(ms(0), "back")).await.unwrap());
+    queue.rollback(&one(&mut taker).await, Back::Immediate, "").await.unwrap();
+    world.look("DEL", "msg", &[]);
+    assert!(due(&mut taker).await.is_empty());
+    assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
 }
 
 pub(crate) async fn n143_what_cannot_be_read_is_put_aside_with_its_bytes(world: &World) {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use idempotent_mq::{DelayErrorKind, Redrive};
 use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder};
+use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 
 use crate::world::{MINUTE, bodies, ms, new, until};
@@ -123,6 +124,47 @@ async fn a_waiting_taker_outlasts_a_server_that_is_restarted() {
     })
     .await;
     assert_eq!(bodies(&taken), ["m"]);
+}
+
+#[tokio::test]
+async fn s4_7_of_a_step_whose_reply_is_lost_the_commits_are_done_and_what_was_taken_comes_again() {
+    let server = RedisServer::start();
+    for (fault, is_applied) in [(Fault::CutBeforeSend, false), (Fault::CutAfterApply, true), (Fault::CutMidReply, true)]
+    {
+        let between = Proxy::start(&server.address()).await;
+        let queue = DelayQueue::builder(between.url(), "orders").visibility(ms(1_000)).connect().await.unwrap();
+        let mut taker = queue.taker();
+        for sent in queue.send_all(&["first", "next"].map(|body| DelayMessage::after(ms(0), body))).await {
+            new(sent.unwrap());
+        }
+        let first = taker.take(1).await.unwrap();
+        between.fail_next_with("EVALSHA", fault);
+        let lost = taker.commit_and_take(&first, 1).await.unwrap_err();
+        assert_eq!((lost.kind(), between.met()), (DelayErrorKind::Ambiguous, 1), "{lost}");
+        let closing = if is_applied { Closing::Lost } else { Closing::Done };
+        assert_eq!(queue.commit(&first[0]).await.unwrap(), closing, "{fault:?}");
+        let next = tokio::time::timeout(MINUTE, taker.take(1)).await.unwrap().unwrap();
+        assert_eq!(
+            (bodies(&next), next[0].delivered),
+            (vec!["next".to_owned()], 1 + u32::from(is_applied)),
+            "{fault:?}"
+        );
+        queue.purge().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn s4_11_behind_a_step_that_failed_no_more_is_sent_to_its_slot() {
+    let server = RedisServer::start();
+    let between = Proxy::start(&server.address()).await;
+    let queue = DelayQueue::builder(between.url(), "orders").connect().await.unwrap();
+    new(queue.send(&DelayMessage::after(ms(0), "so that the script is known")).await.unwrap());
+    let messages: Vec<_> = (0..300).map(|number| DelayMessage::after(ms(0), number.to_string())).collect();
+    between.fail_next_with("EVALSHA", Fault::CutAfterApply);
+    let kinds: Vec<_> = queue.send_all(&messages).await.into_iter().map(|sent| sent.unwrap_err().kind()).collect();
+    assert_eq!(kinds[..256], [DelayErrorKind::Ambiguous; 256]);
+    assert_eq!(kinds[256..], [DelayErrorKind::NotApplied; 44]);
+    assert_eq!(queue.counts().await.unwrap().ready, 257);
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ mod dead;
 mod kinds;
 #[path = "../mutants/lua.rs"]
 mod lua;
+#[path = "../delay/next.rs"]
+mod next;
 #[path = "../delay/retries.rs"]
 mod retries;
 #[path = "../delay/wake.rs"]
@@ -70,6 +72,9 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("common", "`redis.replicate_commands` always", "for Redis 6.2; newer ones have it and do nothing"),
     ("common", "`name ~= ''` always true", "no message goes by no name; it saves a command"),
     ("send", "`name ~= ''` always true", "likewise"),
+    ("common", "`first` always false, in `if first then`", "it only saves asking for scores"),
+    ("common", "`not first` always true, in `if not first then`", "there is nothing to remove"),
+    ("take", "`all ~= ARGV[2]` always true, in `if all ~=", "it is that already; it saves a command"),
 ];
 
 thread_local! {

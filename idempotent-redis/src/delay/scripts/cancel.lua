@@ -7,7 +7,7 @@ if not value then return 0 end
 local said = 1
 if call('ZREM', held, m) == 1 then said = 2 end
 local _, name = parts(value)
-free(m, name)
+free({m}, {name})
 call('ZREM', due, m)
 call('ZREM', rank, m)
 call('HDEL', state, m)

@@ -17,14 +17,13 @@ end
 
 -- Of a message: deliveries, attempt, retries of the queue's own that are used up, deaths, when it was first delivered,
 -- why it came back last.
-local function read(m)
-  local taken, attempt, used, deaths, first, why =
-    string.match(call('HGET', state, m) or '0 1 0 0 0 ', '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+local function parse(kept)
+  local taken, attempt, used, deaths, first, why = string.match(kept, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   return {tonumber(taken), tonumber(attempt), tonumber(used), tonumber(deaths), tonumber(first), why}
 end
-local function write(m, s)
-  call('HSET', state, m, table.concat({s[1], s[2], s[3], s[4], text(s[5]), s[6]}, ' '))
-end
+local function written(s) return table.concat({s[1], s[2], s[3], s[4], text(s[5]), s[6]}, ' ') end
+local function read(m) return parse(call('HGET', state, m) or '0 1 0 0 0 ') end
+local function write(m, s) call('HSET', state, m, written(s)) end
 
 -- When it is due or its priority, the name it goes by in `ids`, and where the payload begins.
 local function parts(value)
@@ -32,16 +31,100 @@ local function parts(value)
   size = tonumber(size)
   return tonumber(given), string.sub(value, at, at + size - 1), at + size
 end
-local function free(m, name)
-  if name ~= '' and call('HGET', ids, name) == m then call('HDEL', ids, name) end
+-- Frees the names of those messages that still go by them.
+local function free(members, names)
+  local asked, by, gone = {}, {}, {}
+  for nth, name in ipairs(names) do
+    if name ~= '' then asked[#asked + 1], by[#by + 1] = name, members[nth] end
+  end
+  if #asked == 0 then return end
+  for nth, m in ipairs(call('HMGET', ids, unpack(asked))) do
+    if m == by[nth] then gone[#gone + 1] = asked[nth] end
+  end
+  if #gone > 0 then call('HDEL', ids, unpack(gone)) end
 end
 
+-- What is kept of a message that is held until then. Without a state it is its first delivery, and `visible` in `meta` is
+-- the time that all of those were given: it began so much earlier.
+local function of_held(m, till)
+  local kept = call('HGET', state, m)
+  if kept then return parse(kept) end
+  return {1, 1, 0, 0, till + 1 - (call('HGET', meta, 'visible') or 0), ''}
+end
 -- Whether this delivery, by its number, is the one that holds the message.
 local function mine(m, taken)
-  if not call('ZSCORE', held, m) then return false end
-  local s = read(m)
+  local till = call('ZSCORE', held, m)
+  if not till then return false end
+  local s = of_held(m, till)
   if s[1] ~= tonumber(taken) then return false end
   return s
+end
+
+-- What the arguments name from one on, each by its member, its number and what makes so many words: the members, their
+-- states, and whether all of them are first deliveries and have none.
+local function named(from, words)
+  local members, first = {}, true
+  for at = from, #ARGV, words do
+    members[#members + 1] = ARGV[at]
+    if ARGV[at + 1] ~= '1' then first = false end
+  end
+  if #members == 0 then return members end
+  local states = call('HMGET', state, unpack(members))
+  for nth = 1, #members do
+    if states[nth] then first = false end
+  end
+  return members, states, first
+end
+
+-- Those of them whose delivery this is, where they stand among the arguments, and of all 1, or 0 if it is not this
+-- delivery's any more. `there`: whether each is held by anybody.
+local function ours_of(from, words, members, states, there)
+  local ours, places, told, seen = {}, {}, {}, {}
+  for nth, m in ipairs(members) do
+    local at = from + (nth - 1) * words
+    told[nth] = '0'
+    if there[nth] and string.match(states[nth] or '1', '^%d+') == ARGV[at + 1] and not seen[m] then
+      ours[#ours + 1] = m
+      places[#ours] = at
+      told[nth] = '1'
+      seen[m] = true
+    end
+  end
+  return ours, places, table.concat(told)
+end
+
+-- Ends deliveries for good: member, deliveries, name of each.
+local function finish(from)
+  local members, states, first = named(from, 3)
+  if #members == 0 then return '' end
+  local there = members
+  if first then
+    -- What was delivered, and has no state, is held as long as it is there.
+    if call('ZREM', held, unpack(members)) < #members then there = call('HMGET', msg, unpack(members)) end
+  else
+    there = call('ZMSCORE', held, unpack(members))
+  end
+  local ours, places, told = ours_of(from, 3, members, states, there)
+  if #ours == 0 then return told end
+  if not first then
+    call('ZREM', held, unpack(ours))
+    call('HDEL', state, unpack(ours))
+  end
+  local by, names = {}, {}
+  for nth, at in ipairs(places) do
+    -- What is merged goes by no name since it was taken.
+    if string.byte(ARGV[at + 2]) == 107 then
+      names[#names + 1] = ARGV[at + 2]
+      by[#names] = ours[nth]
+    end
+  end
+  -- Another one goes by its name only where it has been dead, and has a state, or where its body was lost.
+  if call('HDEL', msg, unpack(ours)) < #ours or not first then
+    free(by, names)
+  elseif #names > 0 then
+    call('HDEL', ids, unpack(names))
+  end
+  return told
 end
 
 -- Those that came back rank behind all new ones, by the retries that are left to them.
@@ -56,7 +139,7 @@ local function bury(m, written, name)
   call('ZADD', dead, text(now), m)
   call('HSET', letter, m, written)
   call('ZREM', held, m)
-  free(m, name)
+  free({m}, {name})
 end
 -- Its retries are used up, the delivery that ended just now included.
 local function exhausted(m, s)

@@ -1,12 +1,13 @@
 -- Counts the time to settle anew, from now: member, deliveries of each. Of each 1, or 0 if it is not this delivery's any
 -- more.
-local said = {}
-for at = 2, #ARGV, 2 do
-  local ours = 0
-  if mine(ARGV[at], ARGV[at + 1]) then
-    call('ZADD', held, text(now + tonumber(ARGV[1]) - 1), ARGV[at])
-    ours = 1
-  end
-  said[#said + 1] = ours
+local members, states = named(2, 2)
+if #members == 0 then return '' end
+local tills = call('ZMSCORE', held, unpack(members))
+local ours, places, told = ours_of(2, 2, members, states, tills)
+local till = text(now + tonumber(ARGV[1]) - 1)
+for nth, m in ipairs(ours) do
+  -- By the time that it is held until nobody can tell any more when it was delivered.
+  write(m, of_held(m, tills[places[nth] / 2]))
+  call('ZADD', held, till, m)
 end
-return said
+return told

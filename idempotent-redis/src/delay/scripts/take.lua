@@ -1,67 +1,109 @@
--- Hands out what is due: {now, when to ask again or -1, how many died just now, then of each: member, deliveries, attempt,
--- used, deaths, first, why, what is kept}.
+-- Commits what is named behind the first four arguments, as `done` does, and hands out what is due: {now, when to ask again
+-- or -1, how many died just now, what `done` says, then of each: member, its state or
+-- nothing where this is its first delivery, what is kept}.
 local room, visible, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local passed = '(' .. text(now)
-local died, out = 0, {}
+local died, out = 0, {text(now), '-1', 0, finish(5)}
 
 -- Nobody settled these in time.
 for _, m in ipairs(call('ZRANGEBYSCORE', held, '-inf', passed, 'LIMIT', 0, 100)) do
-  local s = read(m)
+  local till = call('ZSCORE', held, m)
+  local s = of_held(m, till)
   s[3], s[6] = s[3] + 1, 'nobody settled it in time'
   if s[3] > most then
     exhausted(m, s)
     died = died + 1
   else
     write(m, s)
-    call('ZADD', due, call('ZSCORE', held, m), m)
+    call('ZADD', due, till, m)
     call('ZREM', held, m)
   end
 end
 
-local count = 0
-local function hand(m)
-  local value = call('HGET', msg, m)
-  -- Its body is gone: there is nothing to hand out.
-  if not value then return call('HDEL', state, m) end
-  local s = read(m)
-  s[1] = s[1] + 1
-  if s[5] == 0 then s[5] = now end
-  call('ZADD', held, text(now + visible - 1), m)
-  write(m, s)
-  -- What is sent from now on is not merged into it.
-  if string.sub(m, 1, 1) == 'm' then
-    local _, name = parts(value)
-    free(m, name)
+-- First deliveries have no state of their own where all that are held without one were given the same time.
+local all = call('HGET', meta, 'visible')
+if all ~= ARGV[2] and call('EXISTS', held) == 0 then
+  call('HSET', meta, 'visible', ARGV[2])
+  all = ARGV[2]
+end
+
+local count, till = 0, text(now + visible - 1)
+-- All of them by one command of each kind.
+local function hand(members)
+  if #members == 0 then return end
+  local values, states = call('HMGET', msg, unpack(members)), call('HMGET', state, unpack(members))
+  local taken, holds, writes, merged, names, gone, last = {}, {}, {}, {}, {}, {}, #out
+  for nth, m in ipairs(members) do
+    local value, kept = values[nth], states[nth]
+    if value then
+      if kept or all ~= ARGV[2] then
+        local s = parse(kept or '0 1 0 0 0 ')
+        s[1] = s[1] + 1
+        if s[5] == 0 then s[5] = now end
+        kept = written(s)
+        writes[#writes + 1] = m
+        writes[#writes + 1] = kept
+      end
+      taken[#taken + 1] = m
+      -- What is sent from now on is not merged into it.
+      if string.byte(m) == 109 then
+        local _, name = parts(value)
+        merged[#merged + 1] = m
+        names[#merged] = name
+      end
+      out[last + 1] = m
+      out[last + 2] = kept or ''
+      out[last + 3] = value
+      last = last + 3
+      count = count + 1
+    else
+      -- Its body is gone: there is nothing to hand out.
+      gone[#gone + 1] = m
+    end
   end
-  for _, part in ipairs({m, s[1], s[2], s[3], s[4], text(s[5]), s[6], value}) do out[#out + 1] = part end
-  count = count + 1
+  -- The last first: a small set is a list, which is searched from its front.
+  for nth = #taken, 1, -1 do
+    holds[#holds + 1] = till
+    holds[#holds + 1] = taken[nth]
+  end
+  if #holds > 0 then call('ZADD', held, unpack(holds)) end
+  if #writes > 0 then call('HSET', state, unpack(writes)) end
+  if #gone > 0 then call('HDEL', state, unpack(gone)) end
+  free(merged, names)
 end
 
 local looked, ready = 0, nil
 repeat
   ready = call('ZRANGEBYSCORE', due, '-inf', passed, 'LIMIT', 0, room - count)
+  local timed = {}
   for _, m in ipairs(ready) do
-    looked = looked + 1
     -- What has come back ranks again.
-    if string.sub(m, 1, 1) == 'p' then place(m, read(m), most) else hand(m) end
+    if string.byte(m) == 112 then place(m, read(m), most) else timed[#timed + 1] = m end
   end
-  if #ready > 0 then call('ZREM', due, unpack(ready)) end
+  hand(timed)
+  looked = looked + #ready
+  -- They stand lowest.
+  if #ready > 0 then call('ZREMRANGEBYRANK', due, 0, #ready - 1) end
 until #ready == 0 or count >= room or looked >= 256
 if count < room then
-  local ready = call('ZRANGE', rank, 0, room - count - 1)
-  for _, m in ipairs(ready) do hand(m) end
-  if #ready > 0 then call('ZREM', rank, unpack(ready)) end
+  ready = call('ZRANGE', rank, 0, room - count - 1)
+  hand(ready)
+  if #ready > 0 then call('ZREMRANGEBYRANK', rank, 0, #ready - 1) end
 end
 
-local again = -1
-for _, key in ipairs({due, held}) do
-  local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-  if first and (again < 0 or first + 1 < again) then again = first + 1 end
-end
 -- Nothing is left that is ready: who asks sleeps until then, unless it is told of something earlier.
-if count < room and ARGV[4] == '1' then
-  local waits = again
-  if again < 0 then waits = 9000000000000000 end
-  call('HSET', meta, 'waits', text(waits))
+if count < room then
+  local again = -1
+  for _, key in ipairs({due, held}) do
+    local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+    if first and (again < 0 or first + 1 < again) then again = first + 1 end
+  end
+  if ARGV[4] == '1' then
+    local waits = again
+    if again < 0 then waits = 9000000000000000 end
+    call('HSET', meta, 'waits', text(waits))
+  end
+  out[2] = text(again)
 end
-return {text(now), text(again), died, unpack(out)}
+out[3] = died
+return out
