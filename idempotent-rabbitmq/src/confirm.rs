@@ -1,10 +1,14 @@
 //! Publishing, and knowing what became of it.
 //!
-//! One channel has one message under way. The client tells a message that was returned by the next confirm that comes
-//! in, and the broker confirms several messages of a channel at once and in any order: with two of them under way, the
-//! one that was returned could be taken for the one that was not, and be lost.
+//! The client tells a message that was returned by the next confirm that comes in, and the broker confirms several messages
+//! of a channel at once and in any order: the one that was returned could be taken for the one that was not, and be lost. So
+//! a channel has one message under way; or several at a time, of which none is believed before all are answered, since a
+//! message is returned before it is confirmed. Which ones were returned is then told by their ids.
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::try_join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
@@ -17,6 +21,15 @@ pub(crate) struct Confirming {
     places: Semaphore,
     /// Channels with nothing under way.
     idle: Mutex<Vec<Channel>>,
+}
+
+/// One of several messages that share a channel; their ids differ.
+#[derive(Debug)]
+pub(crate) struct Parcel<'a> {
+    pub(crate) exchange: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: &'a [u8],
 }
 
 /// Why a message is not known to be in a queue.
@@ -70,6 +83,43 @@ impl Confirming {
         answer
     }
 
+    /// Publishes these one behind the other, and returns once all are answered: of each, whether it is in a queue. `sent` is
+    /// set before the first leaves.
+    ///
+    /// # Errors
+    /// Not all were answered, and nothing is known of any that left.
+    ///
+    /// # Cancellation
+    /// Any of them may have been published. The channel is not used again.
+    pub(crate) async fn publish_all(
+        &self,
+        parcels: &[Parcel<'_>],
+        sent: &AtomicBool,
+    ) -> lapin::Result<Vec<Result<(), Unsent>>> {
+        // Never closed.
+        let _place = self.places.acquire().await;
+        let channel = self.channel().await?;
+        sent.store(true, SeqCst);
+        let mut confirms = Vec::with_capacity(parcels.len());
+        for parcel in parcels {
+            let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+            let (exchange, key) = (ShortString::from(parcel.exchange), ShortString::from(parcel.key));
+            let properties = parcel.properties.clone();
+            confirms.push(channel.basic_publish(exchange, key, options, parcel.body, properties).await?);
+        }
+        let answers = try_join_all(confirms).await?;
+        self.idle().push(channel);
+        let returned: HashSet<_> = answers.iter().filter_map(returned_id).collect();
+        let told = answers.iter().zip(parcels).map(|(answer, parcel)| match answer {
+            Confirmation::Ack(_) if id(&parcel.properties).is_some_and(|id| returned.contains(id)) => {
+                Err(Unsent::Unroutable)
+            }
+            Confirmation::Ack(_) => Ok(()),
+            Confirmation::Nack(_) | Confirmation::NotRequested => Err(Unsent::Nacked),
+        });
+        Ok(told.collect())
+    }
+
     async fn channel(&self) -> lapin::Result<Channel> {
         let idle = self.idle().pop();
         if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
@@ -83,4 +133,16 @@ impl Confirming {
     fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Of the message that came back with this confirm, which may be another's.
+fn returned_id(answer: &Confirmation) -> Option<&str> {
+    match answer {
+        Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => id(&returned.delivery.properties),
+        _ => None,
+    }
+}
+
+fn id(properties: &BasicProperties) -> Option<&str> {
+    properties.message_id().as_ref().map(ShortString::as_str)
 }

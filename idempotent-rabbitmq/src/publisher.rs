@@ -2,9 +2,11 @@
 mod attempt;
 mod error;
 mod outbox;
+mod together;
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idempotent_core::__backoff::delay;
@@ -50,6 +52,8 @@ struct Inner {
     confirm_within: Duration,
     give_up_after: Duration,
     connection: Mutex<Option<Arc<Confirming>>>,
+    /// Exchanges that a message has got through: others may follow it on one channel.
+    proven: std::sync::Mutex<HashSet<String>>,
 }
 
 /// Sets up a [`Publisher`].
@@ -66,10 +70,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Channels of one connection, by the broker's default.
 const MOST_IN_FLIGHT: usize = 2047;
+const MOST_PROVEN: usize = 1_000;
 
 impl PublisherBuilder {
-    /// How many messages are under way at most; [`publish`](Publisher::publish) waits for its turn. Each has a channel of
-    /// its own.
+    /// How many channels are in use at most; [`publish`](Publisher::publish) waits for its turn. Each of its messages has one of
+    /// its own; those of an outbox share some, up to 128 on each.
     ///
     /// # Default
     /// 32
@@ -108,7 +113,7 @@ impl PublisherBuilder {
         if confirm_within.is_zero() || give_up_after < confirm_within {
             return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
         }
-        let (places, connection) = (Semaphore::new(in_flight), Mutex::new(None));
+        let (places, connection, proven) = (Semaphore::new(in_flight), Mutex::new(None), std::sync::Mutex::default());
         Ok(Publisher(Arc::new(Inner {
             address: address?,
             in_flight,
@@ -116,6 +121,7 @@ impl PublisherBuilder {
             confirm_within,
             give_up_after,
             connection,
+            proven,
         })))
     }
 }
@@ -141,6 +147,11 @@ impl Publisher {
     /// # Cancellation
     /// Nobody knows whether it was published, unless it still waited for its turn.
     pub async fn publish(&self, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
+        self.publish_after(Knowledge::default(), to, message).await
+    }
+
+    /// Behind a try, if anything is known of one.
+    async fn publish_after(&self, mut known: Knowledge, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
         let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
         let Some(properties) = properties else {
             return Err(PublishError::refused("an id, a header's name or the route is longer than 255 bytes"));
@@ -148,11 +159,18 @@ impl Publisher {
         // Never closed.
         let _place = self.0.places.acquire().await;
         let end = Instant::now() + self.0.give_up_after;
-        let mut known = Knowledge::default();
+        if known.is_some() {
+            tokio::time::sleep(FIRST_PAUSE).await;
+        }
         for tries in 1.. {
             let attempt = Attempt { to, properties: properties.clone(), body: message.body() };
             let cause = match known.learn(self.0.attempt(attempt, end).await) {
-                Some(answer) => return answer,
+                Some(answer) => {
+                    if answer.is_ok() {
+                        self.0.prove(&to.exchange);
+                    }
+                    return answer;
+                }
                 None => known.last(),
             };
             // Without randomness there is no jitter.
@@ -177,6 +195,21 @@ impl Inner {
         let made = self.address.connect("idempotent: publisher").await?;
         debug!(target: "idempotent", broker = %self.address, "connected");
         Ok(held.insert(Arc::new(Confirming::new(made, self.in_flight))).clone())
+    }
+
+    fn proven(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prove(&self, exchange: &str) {
+        let mut proven = self.proven();
+        if !proven.contains(exchange) {
+            // Names that producers make up must not stay for ever.
+            if proven.len() >= MOST_PROVEN {
+                proven.clear();
+            }
+            proven.insert(exchange.to_owned());
+        }
     }
 
     /// What is silent is not used again.

@@ -81,6 +81,22 @@ impl Knowledge {
         None
     }
 
+    /// Of a try that it shared with others: what refused one of them says nothing of the rest.
+    pub(super) fn shared(sent: bool, error: Option<lapin::Error>) -> Self {
+        Self { unsure: sent, last: error, text: "not all that were sent with it were confirmed" }
+    }
+
+    /// Of a try that was not accepted for now.
+    pub(super) fn nacked() -> Self {
+        let mut known = Self::default();
+        let _: Option<_> = known.learn(End::Unsent(Unsent::Nacked));
+        known
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        !self.text.is_empty()
+    }
+
     pub(super) fn last(&self) -> &'static str {
         self.text
     }

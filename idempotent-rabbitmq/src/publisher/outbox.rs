@@ -1,6 +1,6 @@
 //! The publisher as an outbox's relay uses it.
 use async_trait::async_trait;
-use idempotent_mq::{Outbound, Publish, Published, publish_each};
+use idempotent_mq::{Outbound, Publish, PublishError as Untold, Published};
 
 use super::{PublishError, PublishErrorKind, Publisher};
 use crate::{Field, Outgoing, Route};
@@ -8,32 +8,28 @@ use crate::{Field, Outgoing, Route};
 /// The topic is a queue, or `EXCHANGE/ROUTING KEY`: what stands before the first `/` is the exchange. A broker of RabbitMQ does
 /// not say where in its queue a message lies.
 ///
+/// Messages of different aggregates, and of none, go one behind the other by few channels, to exchanges that a message of this
+/// publisher has got through before. If not all of those on one channel are confirmed in time, each is sent again by itself: it may
+/// lie in its queue twice, under one id. What is larger than 256 KiB goes by itself.
+///
 /// A message is given up, as unconfirmed, [`give_up_after`](super::PublisherBuilder::give_up_after) its turn has come. A
 /// [`business_key`](Outbound::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
 /// message that has two is refused.
 #[async_trait]
 impl Publish for Publisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, idempotent_mq::PublishError>> {
-        publish_each(messages, |message| self.send(message)).await
+    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {
+        self.publish_together(messages).await
     }
 }
 
-impl Publisher {
-    async fn send(&self, message: &Outbound) -> Result<Published, idempotent_mq::PublishError> {
-        let outgoing = outgoing(message).map_err(told)?;
-        Self::publish(self, &route(&message.topic), &outgoing).await.map_err(told)?;
-        Ok(Published::somewhere())
-    }
-}
-
-fn route(topic: &str) -> Route {
+pub(super) fn route(topic: &str) -> Route {
     match topic.split_once('/') {
         Some((exchange, key)) => Route::exchange(exchange, key),
         None => Route::queue(topic),
     }
 }
 
-fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
+pub(super) fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
     let mut outgoing = Outgoing::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
         if message.headers.all(name).count() > 1 {
@@ -49,13 +45,13 @@ fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
     })
 }
 
-fn told(error: PublishError) -> idempotent_mq::PublishError {
+pub(super) fn told(error: PublishError) -> Untold {
     let kind = match error.kind() {
         PublishErrorKind::Unroutable | PublishErrorKind::Refused => idempotent_mq::PublishErrorKind::Refused,
         PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
     };
-    idempotent_mq::PublishError::new(kind, error.to_string()).with_cause(error)
+    Untold::new(kind, error.to_string()).with_cause(error)
 }
 
 #[cfg(test)]

@@ -8,4 +8,5 @@ mod redrive;
 mod refusals;
 mod retries;
 mod runtime;
+mod together;
 mod world;

@@ -1,19 +1,18 @@
 //! Sending what is in the outbox.
 mod round;
+mod running;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
-use idempotent_core::{Clock, Entropy, OsEntropy, SystemClock};
+use idempotent_core::{Clock, SystemClock};
 use idempotent_mq::Publish;
-use tracing::{debug, info, warn};
 
+use self::running::EAGER;
 use super::desk::OutboxDb;
-use super::{Alert, LogAlert, Outbox, OutboxError, Resends};
+use super::{Alert, LogAlert, Outbox, Resends};
 
 /// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
 ///
@@ -69,11 +68,6 @@ pub struct Round {
     pub given_up: usize,
 }
 
-const FIRST_REST: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_secs(30);
-/// After a message was written: its transaction may commit in a moment.
-const EAGER: Duration = Duration::from_millis(2);
-
 impl<Db: OutboxDb> Relay<Db> {
     /// A relay of this outbox to this broker.
     pub fn new(outbox: &Outbox<Db>, publisher: Arc<dyn Publish>) -> Self {
@@ -110,7 +104,8 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// How many messages are leased and sent together at most: 1 to 1,000.
+    /// How many messages are leased and sent together at most: 1 to 1,000. [`run`](Self::run) has up to three times as many under
+    /// way, and in memory.
     ///
     /// # Default
     /// 100
@@ -157,94 +152,6 @@ impl<Db: OutboxDb> Relay<Db> {
         let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         RelayCounts { sent: of(&self.sums.sent), failed: of(&self.sums.failed), given_up: of(&self.sums.given_up) }
     }
-
-    /// Sends until `stop` ends; then it finishes the round it is in, within the [lease](Self::lease). A database or a broker that
-    /// is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the log has one
-    /// warning, and a line once it is back.
-    ///
-    /// # Cancellation
-    /// Dropped, it leaves what it was just sending to its lease: others send it again then.
-    pub async fn run(&self, stop: impl Future<Output = ()>) -> RelayCounts {
-        let mut stop = std::pin::pin!(stop);
-        let mut pace = Pace::default();
-        loop {
-            let mut round = std::pin::pin!(self.round());
-            let (came_to, stopped) = tokio::select! {
-                biased;
-                () = &mut stop => (round.await, true),
-                came_to = &mut round => (came_to, false),
-            };
-            let rest = self.rest(&mut pace, came_to);
-            if stopped {
-                break;
-            }
-            let Some(rest) = rest else { continue };
-            let written = self.outbox.0.written.notified();
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                () = written, if pace.failures == 0 => pace.eager = Some(EAGER),
-                () = self.clock.sleep_until(self.clock.now() + rest) => {}
-            }
-        }
-        let counts = self.counts();
-        info!(target: "idempotent", outbox = self.outbox.0.table, ?counts, "relay stopped");
-        counts
-    }
-
-    /// How long to wait behind a round; not at all while there is something to do.
-    fn rest(&self, pace: &mut Pace, round: Result<Round, OutboxError>) -> Option<Duration> {
-        let bits = OsEntropy.bits().unwrap_or_default();
-        let failed = match &round {
-            Err(error) => {
-                let error = error as &(dyn std::error::Error + 'static);
-                // Told once: an outage may be long.
-                match pace.is_away {
-                    false => warn!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay could not work"),
-                    true => {
-                        debug!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay cannot work yet")
-                    }
-                }
-                pace.is_away = true;
-                true
-            }
-            // Each of them is tried again in its own time; but there is no use in trying all others, too.
-            Ok(round) => round.failed > 0 && round.sent == 0,
-        };
-        if pace.is_away && round.is_ok() {
-            pace.is_away = false;
-            info!(target: "idempotent", outbox = self.outbox.0.table, "a relay works again");
-        }
-        if failed {
-            pace.failures = pace.failures.saturating_add(1);
-            return Some(delay(FIRST_REST, LONGEST_REST, pace.failures - 1, 20, bits));
-        }
-        pace.failures = 0;
-        if round.is_ok_and(|round| round.looked_at > 0) {
-            return None;
-        }
-        match pace.eager {
-            Some(eager) if eager < self.poll => {
-                pace.eager = Some(eager * 2);
-                Some(eager)
-            }
-            _ => {
-                pace.eager = None;
-                Some(delay(self.poll, self.poll, 0, 20, bits))
-            }
-        }
-    }
-}
-
-/// How soon it looks again.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Rounds in a row that came to nothing, for want of a database or a broker.
-    failures: u32,
-    /// The last of them for want of a database.
-    is_away: bool,
-    /// A message was written in this process; its transaction may be open.
-    eager: Option<Duration>,
 }
 
 impl<Db: OutboxDb> fmt::Debug for Relay<Db> {

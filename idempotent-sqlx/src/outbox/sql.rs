@@ -182,7 +182,17 @@ impl Texts {
                 Kind::MySql => {
                     format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
                 }
-                _ => format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?"),
+                // One list: as many subqueries as rows would each be planned and begun.
+                Kind::Postgres => {
+                    let rows = vec!["(?,?,?,?,?,?,?,?,?)"; rows].join(",");
+                    let names = "v(seq,accepted,sends,failures,status,queue,place,rest,error)";
+                    format!(
+                        "UPDATE {table} AS t SET {set} FROM (VALUES {rows}) {names} WHERE t.seq=v.seq AND t.lease_by=?"
+                    )
+                }
+                Kind::Sqlite => {
+                    format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?")
+                }
             },
         )
     }

@@ -10,3 +10,4 @@ mod postgres;
 mod sqlite;
 #[path = "../support/mod.rs"]
 mod support;
+mod told;

@@ -10,7 +10,7 @@ use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published};
 use super::{Relay, Round};
 use crate::outbox::decide::Verdict;
 use crate::outbox::desk::OutboxDb;
-use crate::outbox::lease::{Leased, Line};
+use crate::outbox::lease::{Leased, Line, Owner};
 use crate::outbox::place::{place_of, queue_of};
 use crate::outbox::stub::Status;
 use crate::outbox::{Alarm, OutboxError, OutboxErrorKind};
@@ -22,6 +22,12 @@ const LAST_TRY: Duration = Duration::from_secs(5 * 60);
 const TELLING: Duration = Duration::from_secs(10);
 /// Between tries to write down what was sent.
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
+
+/// What one round has leased.
+pub(super) struct Batch {
+    owner: Owner,
+    pub(super) leased: Vec<Leased>,
+}
 
 /// What was leased, parted by what is to be done with it.
 #[derive(Default)]
@@ -40,11 +46,21 @@ impl<Db: OutboxDb> Relay<Db> {
     /// # Cancellation
     /// What it was just sending is left to its lease.
     pub async fn round(&self) -> Result<Round, OutboxError> {
+        match self.take().await? {
+            Some(batch) => self.work(batch).await,
+            None => Ok(Round::default()),
+        }
+    }
+
+    /// Leases what is due, if anything is.
+    pub(super) async fn take(&self) -> Result<Option<Batch>, OutboxError> {
         let owner = owner()?;
         let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
-        if leased.is_empty() {
-            return Ok(Round::default());
-        }
+        Ok((!leased.is_empty()).then_some(Batch { owner, leased }))
+    }
+
+    /// Sends what is to be sent of it, and writes down what became of each.
+    pub(super) async fn work(&self, Batch { owner, leased }: Batch) -> Result<Round, OutboxError> {
         let mut round = Round { looked_at: leased.len(), ..Round::default() };
         let parted = self.part(leased).await?;
         let mut lines = parted.lines;
@@ -140,7 +156,7 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 
     /// Insists for a third of the lease: what is not written down is sent again.
-    async fn write_down(&self, owner: &[u8; 16], lines: &[Line]) -> Result<(), OutboxError> {
+    async fn write_down(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
         let until = self.clock.now() + self.lease / 3;
         loop {
             match self.outbox.record(owner, lines).await {
@@ -155,7 +171,7 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 }
 
-fn owner() -> Result<[u8; 16], OutboxError> {
+fn owner() -> Result<Owner, OutboxError> {
     let bits = OsEntropy.bits();
     bits.map(u128::to_be_bytes).map_err(|error| OutboxError::new(OutboxErrorKind::Invalid, error.to_string()))
 }

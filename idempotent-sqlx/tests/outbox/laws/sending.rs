@@ -1,12 +1,13 @@
 //! Who sends, when, and what is left where it stops.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_mq::PublishErrorKind;
 use idempotent_sqlx::Relay;
 use tokio::sync::oneshot;
 
-use super::world::{LEASE, World, message};
+use super::world::{LEASE, World, message, of};
 use crate::broker::Says;
 
 #[tokio::test]
@@ -189,6 +190,39 @@ async fn a_running_relay_sends_what_is_written_in_its_process_and_ends_its_round
     assert_eq!((counts.sent, counts.failed), (4, 0));
     assert_eq!(world.broker.ids(), ["1", "2", "3", "last"]);
     assert_eq!(world.stub("last").await.sends, 1);
+}
+
+/// Its poll is an hour away: what looks again is the end of a round.
+#[tokio::test]
+async fn s3_10_a_running_relay_leases_while_it_sends_and_what_stands_behind_one_that_is_under_way_waits() {
+    let world = World::new().await;
+    world.broker.gate.forget_permits(usize::MAX);
+    world.put(&[of("a1", "a"), of("a2", "a"), message("b"), of("a3", "a")]).await;
+    world.statements();
+    let relay = world.relay().batch(1).poll(Duration::from_secs(3_600));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let looks = AtomicU32::new(0);
+    let sending = async {
+        world.broker.called(2).await;
+        // It has looked a third time, and found nothing that may go.
+        while looks.load(SeqCst) < 3 {
+            let plans = world.statements().into_iter().find(|(name, _)| *name == "plan").map_or(0, |(_, times)| times);
+            looks.fetch_add(plans, SeqCst);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.rows("outbox WHERE lease_until > 0").await, 2, "a1 and b are under way");
+        world.broker.gate.add_permits(1_000);
+        world.broker.called(4).await;
+        stop.send(()).unwrap();
+    };
+    let (counts, ()) = tokio::join!(relay.run(async { drop(stopped.await) }), sending);
+    assert_eq!((counts.sent, counts.failed), (4, 0));
+    let ids = world.broker.ids();
+    let place = |id: &str| ids.iter().position(|sent| sent == id).unwrap();
+    assert!(place("a1") < place("a2") && place("a2") < place("a3"), "{ids:?}");
+    for id in ["a1", "a2", "a3", "b"] {
+        assert_eq!(world.stub(id).await.sends, 1);
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! On MariaDB.
+mod away;
 #[path = "../laws/consuming.rs"]
 #[allow(clippy::duplicate_mod, reason = "the same for each database")]
 mod consuming;

@@ -1,6 +1,5 @@
 //! A relay whose database is away, and is back again [B29].
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idempotent_mq::Outbound;
@@ -9,73 +8,9 @@ use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::PostgresServer;
 use sqlx::PgPool;
 use tokio::sync::oneshot;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::broker::Broker;
-
-/// Counts what operators are told.
-#[derive(Clone, Default)]
-struct Told {
-    warnings: Arc<AtomicUsize>,
-    recoveries: Arc<AtomicUsize>,
-}
-
-impl Subscriber for Told {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "idempotent"
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        struct Text(String);
-        impl Visit for Text {
-            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "message" {
-                    self.0 = format!("{value:?}");
-                }
-            }
-        }
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        if *event.metadata().level() == Level::WARN && text.0.contains("could not work") {
-            self.warnings.fetch_add(1, Ordering::SeqCst);
-        }
-        if text.0.contains("works again") {
-            self.recoveries.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-impl Told {
-    fn counts(&self) -> (usize, usize) {
-        (self.warnings.load(Ordering::SeqCst), self.recoveries.load(Ordering::SeqCst))
-    }
-
-    async fn comes_to(&self, counts: (usize, usize)) {
-        until(async || self.counts() == counts, &format!("{counts:?}")).await;
-    }
-}
-
-async fn until(so: impl AsyncFn() -> bool, what: &str) {
-    let waiting = async {
-        while !so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(120), waiting).await.unwrap_or_else(|_| panic!("still not: {what}"));
-}
+use crate::told::{Told, until};
 
 /// Of a pool that gives up soon.
 async fn pool(url: &str) -> PgPool {
