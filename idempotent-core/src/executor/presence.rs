@@ -122,3 +122,41 @@ fn waits(key: &Key) -> Key {
     short.copy_from_slice(&hash.finalize()[..16]);
     Key::from_parts(key.name(), u128::from_be_bytes(short))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(60);
+
+    fn at(secs: u64) -> Micros {
+        Micros(secs * 1_000_000)
+    }
+
+    fn there(first: u64, last: u64, now: u64) -> Presence {
+        Presence { first: at(first), last: at(last), now: at(now) }
+    }
+
+    #[test]
+    fn s0_31_one_is_missed_from_its_last_sign_on() {
+        assert_eq!(waited(None, at(0)), Duration::ZERO);
+        assert_eq!(waited(Some(there(10, 50, 70)), at(0)), T);
+        assert_eq!(there(0, 99, 100).missed(at(40), T), (T, false));
+        assert_eq!(there(0, 99, 100).missed(at(41), T), (T - Duration::from_secs(1), false));
+        // It was noted up to a quarter of the time before it was delivered last.
+        assert_eq!((there(0, 40, 54).is_stale(T), there(0, 40, 55).is_stale(T)), (false, true));
+        assert_eq!(there(0, 40, 54).until(T), at(55));
+    }
+
+    #[test]
+    fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
+        let anew = (Duration::ZERO, true);
+        assert_eq!(there(0, 5, 300).missed(at(15), T), anew);
+        assert_eq!(there(0, 271, 300).missed(at(15), T).1, false, "for less than half of its time");
+        assert_eq!(there(0, 270, 300).missed(at(15), T), anew);
+        // Counted anew from 75 on, when that was missing already; or a sign has come since.
+        assert_eq!(there(75, 75, 300).missed(at(15), T), (Duration::from_secs(225), false));
+        assert_eq!(there(75, 75, 300).missed(at(16), T), anew);
+        assert_eq!(there(0, 0, 59).missed(at(0), T).1, false, "its time is not over");
+    }
+}

@@ -57,10 +57,11 @@ impl Plain {
         if self.is_over(number) {
             return Before::Nothing;
         }
-        match (self.waiting.range(..number).next_back(), self.last) {
-            (Some((_, seen)), _) => Before::Expected(seen.map(|(_, last)| Micros(last))),
-            (None, Some((last, false))) => Before::Last(key(last)),
-            (None, _) => Before::Nothing,
+        let below: Vec<_> = self.waiting.range(..number).map(|(_, seen)| *seen).collect();
+        match self.last {
+            _ if !below.is_empty() => Before::Expected(below.into_iter().flatten().map(|(_, last)| Micros(last)).max()),
+            Some((last, false)) => Before::Last(key(last)),
+            _ => Before::Nothing,
         }
     }
 }
@@ -162,4 +163,13 @@ fn each_letting_in_makes_another_line_also_of_the_same_number() {
     assert!(line.done(1, &key(1)) && !line.done(1, &key(1)));
     // The same number under another key is no other first.
     assert!(line.is_late(1, &key(2)) && !line.is_late(1, &key(1)));
+}
+
+#[test]
+fn a_number_that_is_seen_anew_waits_from_then_on() {
+    let mut line = Line::default();
+    for (now, anew, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
+        line.see(3, Micros(now), anew).unwrap();
+        assert_eq!(line.seen(3), Some(SeenAt { first: Micros(first), last: Micros(now) }));
+    }
 }
