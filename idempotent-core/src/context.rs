@@ -24,6 +24,8 @@ pub(crate) struct Frame {
     pub(crate) around: Option<Arc<[Lease]>>,
     /// How the broker redelivers what is handled here.
     pub(crate) redelivery: Option<Arc<Redelivery>>,
+    /// Which attempt the delivery that is handled here is, by its own mark.
+    pub(crate) delivered: Option<u32>,
 }
 
 impl Frame {
@@ -81,6 +83,17 @@ impl Executor {
     pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
         let redelivery = Some(redelivery);
         Frame { executor: Some(self.clone()), redelivery, ..Frame::current() }.enter(future).await
+    }
+
+    /// As [`scope`](Self::scope), for the handler of a delivery that says which attempt it is, the first being 1: a run whose
+    /// record is rolled back with its transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)) leaves no count behind, so it
+    /// goes by this one. Where the record counts more, that stands; where records outlive a failure, they alone count. Not for
+    /// a run inside another one.
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
+        Frame { executor: Some(self.clone()), delivered: Some(attempt), ..Frame::current() }.enter(future).await
     }
 
     /// The executor in scope, else the installed one.

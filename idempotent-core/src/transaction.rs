@@ -17,8 +17,9 @@ use crate::{Call, Executor, Held, Rejection, Settled, StepRecord, Store, StoreEr
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClaimMode {
     /// In the transaction, as its first statement: one more trip at most, and no trace of a run that was rolled back.
-    /// So there is no lease, and attempts are not counted: a retry limit is the broker's. Others are told that the key is
-    /// busy.
+    /// So there is no lease, and the record counts no attempts: under a consumer the mark on the delivery does, where its
+    /// broker has room for one ([`Executor::scope_of_attempt`]); crashes are the broker's to count. Others are told that the
+    /// key is busy.
     #[default]
     Inside,
     /// By a lease before it, as everywhere: others see at once that the key is in flight, and attempts are counted. The
@@ -187,7 +188,7 @@ pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<
 /// The store a call brings for its run, or why there is none.
 #[derive(Clone, Debug)]
 pub(crate) enum Via {
-    Own(Arc<dyn OneRun>),
+    Own(Arc<dyn OneRun>, ClaimMode),
     /// The transaction that was wanted, and who has none such.
     Missing {
         wanted: &'static str,
@@ -199,7 +200,7 @@ impl Via {
     /// The store, told of the terms of its run. There is no running without it: the handler needs its transaction.
     pub(crate) fn under(self, terms: &mut Terms) -> Result<Arc<dyn OneRun>, Rejection> {
         match self {
-            Self::Own(own) => {
+            Self::Own(own, _) => {
                 own.retains(terms.retain);
                 terms.on_store_error = OnStoreError::Fail;
                 Ok(own)
@@ -208,10 +209,15 @@ impl Via {
         }
     }
 
+    /// Whether its record, and the count in it, is rolled back with it.
+    pub(crate) fn forgets_attempts(&self) -> bool {
+        matches!(self, Self::Own(_, ClaimMode::Inside))
+    }
+
     /// A batch is one handler for many keys: whose transaction should it be given?
     pub(crate) fn in_a_batch(self) -> Self {
         let wanted = match self {
-            Self::Own(_) => "transaction",
+            Self::Own(..) => "transaction",
             Self::Missing { wanted, .. } => wanted,
         };
         Self::Missing { wanted, store: "asked for a whole batch at once".into() }
@@ -230,7 +236,7 @@ impl Call {
         let transact = store.abilities().transact;
         let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
         let (via, lender) = match own {
-            Some(own) => (Via::Own((*own).clone()), Lender(Some(*own))),
+            Some(own) => (Via::Own((*own).clone(), mode), Lender(Some(*own))),
             None => (Via::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
         };
         self.via = Some(via);

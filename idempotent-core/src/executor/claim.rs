@@ -112,6 +112,7 @@ impl Executor {
             Ok(Claim::Acquired(mut grant)) => {
                 // The first attempt of a token was its issue.
                 grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
+                grant.attempt = grant.attempt.max(prepared.marked.unwrap_or_default());
                 guard.granted(grant.fencing);
                 // An observer is told, and may take its time: the clock is read when it has.
                 report.granted(&grant);

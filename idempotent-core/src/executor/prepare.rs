@@ -8,7 +8,7 @@ use super::{Call, Executor};
 use crate::context::Frame;
 use crate::order::{Comes, Named};
 use crate::policy::Terms;
-use crate::transaction::OneRun;
+use crate::transaction::{OneRun, Via};
 use crate::{
     ClaimRequest, Fencing, Held, Identity, Key, KeyError, OnConsumed, OnStoreError, OwnerToken, PolicyError, Rejection,
     Scene, Store,
@@ -27,6 +27,8 @@ pub(super) struct Prepared {
     pub(super) comes: Option<Box<After>>,
     /// A store of its own, whose steps are those of its transaction.
     pub(super) via: Option<Arc<dyn OneRun>>,
+    /// Which attempt it is by the delivery's mark, where the record's count is rolled back with its transaction.
+    pub(super) marked: Option<u32>,
 }
 
 /// What a call comes after, by its key.
@@ -82,6 +84,7 @@ impl Executor {
         if comes.is_some() {
             terms.on_store_error = OnStoreError::Fail;
         }
+        let marked = frame.delivered.filter(|_| via.as_ref().is_some_and(Via::forgets_attempts) && !frame.is_inside());
         let via = via.map(|via| via.under(&mut terms)).transpose()?;
         if let Some(scope) = frame.runs(&key) {
             return Err(Rejection::Nested { scope: scope.into() });
@@ -102,7 +105,7 @@ impl Executor {
             // Its issue is on record as an attempt.
             request.max_attempts = request.max_attempts.saturating_add(1);
         }
-        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, comes, via }))
+        Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, comes, via, marked }))
     }
 }
 

@@ -29,12 +29,9 @@ pub(super) async fn obituary<Tag>(
         Some(Outcome::Dead { fencing }) => Some(*fencing),
         _ => record.as_ref().map(|record| record.fencing),
     };
-    let attempts = [
-        record.as_ref().map(|record| record.attempt),
-        of.and_then(|captured| captured.attempt),
-        delivery.attempt,
-        delivery.delivered,
-    ];
+    // Of a run whose transaction was rolled back the record knows no attempts but the last one.
+    let record_or_run = record.as_ref().map(|record| record.attempt).max(of.and_then(|captured| captured.attempt));
+    let attempts = [record_or_run, delivery.attempt, delivery.delivered];
     let first_at = delivery.first_at.or(record.as_ref().map(|record| record.first_seen));
     DeadLetter {
         id: key.zip(fencing).map(|(key, fencing)| format!("{key}:{fencing}")),
@@ -42,7 +39,7 @@ pub(super) async fn obituary<Tag>(
         first_at: first_at.unwrap_or(delivery.received_at).min(delivery.received_at),
         last_at: shared.clock().wall(),
         deaths: delivery.deaths.saturating_add(1),
-        reason: record.as_ref().and_then(last_words).map_or(reason, Cow::Owned),
+        reason: record.as_ref().and_then(|record| last_words(record, record_or_run)).map_or(reason, Cow::Owned),
     }
 }
 
@@ -57,9 +54,9 @@ async fn recorded<Tag>(shared: &Shared<Tag>, key: &Key) -> Option<Record> {
 }
 
 /// Why the key is dead. A failure for good has its reason from the handler that said so.
-fn last_words(record: &Record) -> Option<String> {
+fn last_words(record: &Record, runs: Option<u32>) -> Option<String> {
     match &record.state {
-        State::Dead { error } => Some(format!("given up after {} runs: {error}", record.attempt)),
+        State::Dead { error } => Some(format!("given up after {} runs: {error}", runs.unwrap_or(record.attempt))),
         _ => None,
     }
 }

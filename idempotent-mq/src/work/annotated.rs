@@ -23,6 +23,7 @@ where
     Fut: Future<Output: Answer> + Send + 'static,
 {
     fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
+        let attempt = delivery.attempt;
         let (message, lane) = self.reading.read(desk, delivery)?;
         let (handler, executor, redelivery) = (self.handler.clone(), desk.executor.clone(), desk.redelivery.clone());
         let run = move |begun: Begun| {
@@ -31,9 +32,15 @@ where
                 begun.set();
                 let handled = alone(async move { handler(message).await.verdict() });
                 let handled = Outcome::capture_run(handled);
-                let (verdict, captured) = match redelivery {
-                    Some(redelivery) => executor.scope_of_delivery(redelivery, handled).await,
-                    None => executor.scope(handled).await,
+                let handled = async {
+                    match redelivery {
+                        Some(redelivery) => executor.scope_of_delivery(redelivery, handled).await,
+                        None => executor.scope(handled).await,
+                    }
+                };
+                let (verdict, captured) = match attempt {
+                    Some(attempt) => executor.scope_of_attempt(attempt, handled).await,
+                    None => handled.await,
                 };
                 Ended { captured, verdict, rejection: None }
             }

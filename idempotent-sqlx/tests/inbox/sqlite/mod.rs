@@ -1,4 +1,5 @@
 //! On SQLite.
+mod attempts;
 #[path = "../laws.rs"]
 #[allow(clippy::duplicate_mod, reason = "the same laws for each database")]
 mod laws;
