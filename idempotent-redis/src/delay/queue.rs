@@ -211,7 +211,7 @@ impl DelayQueue {
         }
     }
 
-    /// Calls a message off, by its id. One with a [slot basis](DelayMessage::slot_basis) of its own is called off by
+    /// Calls a message off, by its id. One with a [slot basis](crate::DelayMessage::slot_basis) of its own is called off by
     /// [`cancel_in`](Self::cancel_in).
     ///
     /// # Errors

@@ -73,7 +73,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("common", "`name ~= ''` always true", "no message goes by no name; it saves a command"),
     ("send", "`name ~= ''` always true", "likewise"),
     ("common", "`first` always false, in `if first then`", "it only saves asking for scores"),
+    ("common", "`states[nth]` always true, in `if states[nth] then first = false", "likewise"),
     ("common", "`not first` always true, in `if not first then`", "there is nothing to remove"),
+    (
+        "take",
+        "`#ready > 0` always true, in `if #ready > 0 then call('ZREMRANGEBYRANK', rank",
+        "none are left there then",
+    ),
     ("take", "`all ~= ARGV[2]` always true, in `if all ~=", "it is that already; it saves a command"),
 ];
 

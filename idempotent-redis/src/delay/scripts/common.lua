@@ -61,13 +61,10 @@ local function mine(m, taken)
 end
 
 -- What the arguments name from one on, each by its member, its number and what makes so many words: the members, their
--- states, and whether all of them are first deliveries and have none.
+-- states, and whether none of them has one: these are first deliveries.
 local function named(from, words)
   local members, first = {}, true
-  for at = from, #ARGV, words do
-    members[#members + 1] = ARGV[at]
-    if ARGV[at + 1] ~= '1' then first = false end
-  end
+  for at = from, #ARGV, words do members[#members + 1] = ARGV[at] end
   if #members == 0 then return members end
   local states = call('HMGET', state, unpack(members))
   for nth = 1, #members do

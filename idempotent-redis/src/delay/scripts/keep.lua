@@ -1,7 +1,6 @@
 -- Counts the time to settle anew, from now: member, deliveries of each. Of each 1, or 0 if it is not this delivery's any
 -- more.
 local members, states = named(2, 2)
-if #members == 0 then return '' end
 local tills = call('ZMSCORE', held, unpack(members))
 local ours, places, told = ours_of(2, 2, members, states, tills)
 local till = text(now + tonumber(ARGV[1]) - 1)
