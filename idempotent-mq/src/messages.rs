@@ -2,6 +2,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use idempotent_core::{BatchItem, Policy};
 use serde::de::DeserializeOwned;
@@ -68,12 +69,14 @@ impl<T: Send + 'static> Messages<T> {
     ///
     /// The key, the scope and the policy are those of the attribute: the consumer's group is no part of them. Where two
     /// groups run one function on the same messages give each a scope of its own.
+    ///
+    /// Where a message runs and no attribute claims a key, the log says so once: the attribute was forgotten, perhaps.
     pub fn annotated<F, Fut>(self, handler: F) -> Handling
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: Answer> + Send + 'static,
     {
-        Handling(Arc::new(Calling { reading: self.reading(), handler: Arc::new(handler) }))
+        self.calling(handler, Some(Arc::default()))
     }
 
     /// A handler whose effect may happen twice: it runs for every delivery. What it returns settles the message. There is
@@ -83,7 +86,15 @@ impl<T: Send + 'static> Messages<T> {
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: Answer> + Send + 'static,
     {
-        self.annotated(handler)
+        self.calling(handler, None)
+    }
+
+    fn calling<F, Fut>(self, handler: F, told: Option<Arc<AtomicBool>>) -> Handling
+    where
+        F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: Answer> + Send + 'static,
+    {
+        Handling(Arc::new(Calling { reading: self.reading(), handler: Arc::new(handler), told }))
     }
 
     fn reading(self) -> Reading<T> {

@@ -107,9 +107,9 @@ pub(crate) fn needed(found: &Found, applied: usize, known: usize, table: &Table)
         Found::Nothing => {
             format!("table `{name}` is missing: open it once with `create(true)`")
         }
-        _ => format!(
-            "table `{name}` has schema version {applied}, needed is {known}: open it once with `create(true)`"
-        ),
+        _ => {
+            format!("table `{name}` has schema version {applied}, needed is {known}: open it once with `create(true)`")
+        }
     })
 }
 

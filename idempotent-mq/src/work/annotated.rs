@@ -3,17 +3,25 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use idempotent_core::{Outcome, Policy};
+use tracing::warn;
 
 use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work};
 use crate::{Answer, Delivery, Message, Verdict};
+
+/// Told once.
+const FORGOTTEN: &str = "a handler given to `annotated` ran without a key, so a duplicate runs, too: has the function it \
+                         calls `#[idempotent]`? Where all messages may run twice say `unprotected`";
 
 /// A handler of annotated functions, or of none.
 pub(crate) struct Calling<T, F> {
     pub(crate) reading: Reading<T>,
     pub(crate) handler: Arc<F>,
+    /// Whether somebody was told that it claims no key; nothing where it is said to be unprotected.
+    pub(crate) told: Option<Arc<AtomicBool>>,
 }
 
 impl<T, F, Fut> Work for Calling<T, F>
@@ -26,6 +34,7 @@ where
         let attempt = delivery.attempt;
         let (message, lane) = self.reading.read(desk, delivery)?;
         let (handler, executor, redelivery) = (self.handler.clone(), desk.executor.clone(), desk.redelivery.clone());
+        let (told, group) = (self.told.clone(), desk.group.clone());
         let run = move |begun: Begun| {
             async move {
                 // Where in it a key is claimed, and when, is not to be seen from here.
@@ -42,6 +51,9 @@ where
                     Some(attempt) => executor.scope_of_attempt(attempt, handled).await,
                     None => handled.await,
                 };
+                if captured.is_none() && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
+                    warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
+                }
                 Ended { captured, verdict, rejection: None }
             }
             .boxed()

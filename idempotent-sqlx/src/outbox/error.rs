@@ -54,9 +54,11 @@ fn context(cause: &sqlx::Error) -> String {
         "42P01" | "42S02" => MISSING.into(),
         _ if error.message().starts_with("no such table") => MISSING.into(),
         // SQLite's BUSY_SNAPSHOT.
-        "517" => "another connection wrote after this transaction had begun to read, so it cannot write any more: begin it \
+        "517" => {
+            "another connection wrote after this transaction had begun to read, so it cannot write any more: begin it \
                   by `begin_with(\"BEGIN IMMEDIATE\")`, and try again"
-            .into(),
+                .into()
+        }
         code => format!("the outbox's database refused it (code {code})"),
     }
 }

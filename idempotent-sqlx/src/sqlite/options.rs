@@ -202,9 +202,7 @@ fn shown(path: &Path) -> Box<str> {
 fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
     let shown = shown(path);
     if !create {
-        return Err(refused(format!(
-            "the database file `{shown}` is missing: open it once with `create(true)`"
-        )));
+        return Err(refused(format!("the database file `{shown}` is missing: open it once with `create(true)`")));
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
