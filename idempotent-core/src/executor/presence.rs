@@ -152,11 +152,11 @@ mod tests {
     fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
         let anew = (Duration::ZERO, true);
         assert_eq!(there(0, 5, 300).missed(at(15), T), anew);
-        assert_eq!(there(0, 271, 300).missed(at(15), T).1, false, "for less than half of its time");
+        assert!(!there(0, 271, 300).missed(at(15), T).1, "for less than half of its time");
         assert_eq!(there(0, 270, 300).missed(at(15), T), anew);
         // Counted anew from 75 on, when that was missing already; or a sign has come since.
         assert_eq!(there(75, 75, 300).missed(at(15), T), (Duration::from_secs(225), false));
         assert_eq!(there(75, 75, 300).missed(at(16), T), anew);
-        assert_eq!(there(0, 0, 59).missed(at(0), T).1, false, "its time is not over");
+        assert!(!there(0, 0, 59).missed(at(0), T).1, "its time is not over");
     }
 }
