@@ -1,9 +1,10 @@
 //! What delivery costs: `cargo xtask bench delivery`.
 //!
-//! The delay queue's take and commit, as two steps and as one, beside `ZPOPMIN n` and `HGET` (`HMGET` of n where n is more than
-//! 1) on the same server, which lose what their process dies with; how late messages are that have a time, while many wait; what the outbox adds to a transaction; and its relay beside a client
-//! of RabbitMQ that publishes the same messages in batches by hand. Each figure and its floor are taken in turns.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+//! The delay queue's take and commit, as two steps and as one, beside `ZPOPMIN n` and `HGET` (`HMGET` where n is larger than one)
+//! on the same server, which lose what their process dies with; how late messages are that have a time, while many wait; what
+//! the outbox adds to a transaction; and its relay beside a client of RabbitMQ that publishes the same messages in batches by
+//! hand. Each figure and its floor are taken in turns.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 mod by_hand;
 mod outbox;
