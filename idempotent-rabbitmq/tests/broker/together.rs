@@ -93,7 +93,7 @@ async fn b29_an_exchange_that_is_missing_refuses_its_own_messages_and_no_others(
     world.declare("apart").await;
     let publisher = publisher(&SERVER.url()).build().unwrap();
     proven(&publisher, "apart").await;
-    let topic = |n: u32| if n % 4 == 0 { "apart.missing/key" } else { "apart" };
+    let topic = |n: u32| if n.is_multiple_of(4) { "apart.missing/key" } else { "apart" };
     let messages: Vec<_> = (0..40).map(|n| Outbound::new(topic(n), format!("m{n}"), "{}")).collect();
     for _ in 0..2 {
         let told = kinds(&within("all answers", Publish::publish(&publisher, &messages)).await);
