@@ -40,7 +40,7 @@ async fn b29_s0_17_of_many_on_one_channel_those_that_nobody_takes_are_told_and_n
     let mut sent = 1;
     for round in 0..20 {
         let message = |n: u32| {
-            let there = (n + round) % 3 != 0;
+            let there = !(n + round).is_multiple_of(3);
             Outbound::new(if there { "together" } else { "together.missing" }, format!("{round}-{n}"), "{}")
         };
         // More than go on one channel at a time.
