@@ -18,7 +18,10 @@ use crate::{Failure, call, released};
 
 /// A queue that delivers again at once what is to be tried again, with its mark.
 #[derive(Clone)]
-struct Queue(Arc<(Mutex<VecDeque<Delivery>>, watch::Sender<Vec<Settlement>>)>);
+struct Queue(Arc<Kept>);
+
+/// What waits, and how those before were settled.
+type Kept = (Mutex<VecDeque<Delivery>>, watch::Sender<Vec<Settlement>>);
 
 #[async_trait]
 impl Source for Queue {
