@@ -88,7 +88,8 @@ impl Executor {
     /// As [`scope`](Self::scope), for the handler of a delivery that says which attempt it is, the first being 1: a run whose
     /// record is rolled back with its transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)) leaves no count behind, so it
     /// goes by this one. Where the record counts more, that stands; where records outlive a failure, they alone count. Not for
-    /// a run inside another one.
+    /// a run inside another one. A handler with several such runs, one behind the other, has one number for all of them: it is
+    /// the message that is tried again.
     ///
     /// # Cancellation
     /// Dropping it drops `future`.

@@ -16,6 +16,7 @@ on_all_stores! {
     s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
     s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
     b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
+    b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing
     s0_31_hold_is_the_default_and_has_no_end
     s0_31_halt_buries_it_and_those_after_it
     s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
@@ -247,4 +248,25 @@ async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_del
     assert_waiting(&deliver(&worker, "3", "2", &job).await);
     assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran, "its time counts from the note that was begun");
     assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+}
+
+async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
+    for (verb, chain) in [(Verb::Claim, ["0", "1", "2", "3"]), (Verb::Release, ["a", "b", "c", "d"])] {
+        let chain = chain.windows(2).map(|pair| (pair[1], pair[0])).collect::<Vec<_>>();
+        for (key, before) in &chain {
+            assert_waiting(&deliver(&worker, key, before, &job).await);
+        }
+        // All of them were away. The second counts anew, and its process does not get any further.
+        world.clock.advance(T * 5).await;
+        let killed = world.worker("killed", policy);
+        killed.store.pass(verb, u32::from(verb == Verb::Claim));
+        killed.store.fail_before(verb, idempotent_testkit::FOREVER);
+        let outcome = deliver(&killed, chain[1].0, chain[1].1, &job).await;
+        assert!(outcome.is_deferral() || matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
+        killed.store.kill();
+        assert_waiting(&deliver(&worker, chain[2].0, chain[2].1, &job).await);
+        assert_eq!(job.runs(), 0);
+    }
 }

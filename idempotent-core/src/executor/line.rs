@@ -124,7 +124,7 @@ impl Executor {
                     let rest = deadline.saturating_duration_since(self.0.clock.now());
                     let named = sight.behind.is_some();
                     let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
-                    self.settled(settled, rest, deadline, until).await;
+                    self.settled(settled, rest, self.noted_until(prepared, deadline), until).await;
                 }
                 watched = Some((behind.clone(), self.watch(behind)));
                 continue;
@@ -188,7 +188,7 @@ impl Executor {
         let settled = (late || again || turn != Turn::Run) && self.is_settled(prepared, own).await?;
         if let (Turn::Run | Turn::Skip(_), Some(inside), false) = (turn, &line.inside, settled)
             && inside.key != *own
-            && self.may_run(prepared, inside).await?
+            && self.may_run(prepared, inside, now).await?
         {
             (turn, behind) = (Turn::Wait, Some(inside.key.clone()));
         }
@@ -257,8 +257,10 @@ impl Executor {
         })
     }
 
-    async fn may_run(&self, prepared: &Prepared, inside: &Inside) -> Result<bool, StoreError> {
+    /// `lined`: when the line was read, by the store's clock, which a record that is not there does not tell.
+    async fn may_run(&self, prepared: &Prepared, inside: &Inside, lined: Micros) -> Result<bool, StoreError> {
         let (found, now) = self.seen(prepared, &inside.key).await?;
+        let now = if found.is_some() { now } else { lined };
         Ok(inside.may_run(found.as_ref().map(|record| &record.state), now))
     }
 

@@ -1,7 +1,7 @@
 //! What is noted of a call that waits for its turn: since when, and when it was delivered last.
 //!
-//! One record beside the call's has both: it is first seen when the call is first put off, and updated by deliveries after
-//! that. It is claimed and let go at once, so a process that is killed in between leaves a claim that ends by itself, and
+//! One record beside the call's has both: it is first seen when the call is first put off, or says since when it counts, and
+//! is updated by deliveries after that. It is claimed and let go at once, so a process that is killed in between leaves a claim that ends by itself, and
 //! the next delivery notes anew.
 //!
 //! By it those behind a call know that it waits itself. Else all of a chain would be past their patience once the first
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::Executor;
 use super::prepare::Prepared;
 use super::settle::release;
-use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, StoreError, Verdict};
+use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
 
 /// A claim of a note that ends no sooner than a store answers.
 const BRIEF: Duration = Duration::from_millis(100);
@@ -58,8 +58,8 @@ pub(super) fn waited(noted: Option<Presence>, since: Micros) -> Duration {
     noted.map_or(Duration::ZERO, |noted| noted.now - noted.first.max(since))
 }
 
-/// A call that is delivered again and again is noted no more often than this.
-fn noted_again(patience: Duration) -> Duration {
+/// A call that is delivered again and again, or waits in place, is noted no more often than this.
+pub(super) fn noted_again(patience: Duration) -> Duration {
     patience / 4
 }
 
@@ -67,7 +67,14 @@ impl Executor {
     /// What is noted of the call of this key.
     pub(super) async fn presence(&self, prepared: &Prepared, key: &Key) -> Result<Option<Presence>, StoreError> {
         let (found, now) = self.seen(prepared, &waits(key)).await?;
-        Ok(found.map(|Record { first_seen, updated_at, .. }| Presence { first: first_seen, last: updated_at, now }))
+        Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
+            let first = match state {
+                State::Vacant { error, .. } => since(&error).map_or(first_seen, |since| since.max(first_seen)),
+                // It is being noted, or who did that was killed: nobody knows whether it was counted anew.
+                _ => updated_at,
+            };
+            Presence { first, last: updated_at, now }
+        }))
     }
 
     /// Notes that the call was delivered and waits, unless that was noted just now; `anew`: from now on.
@@ -81,13 +88,11 @@ impl Executor {
         if !anew && noted.is_some_and(|noted| !noted.is_stale(patience)) {
             return Ok(());
         }
-        if anew {
-            self.mark(prepared, Verdict::Delete).await?;
-        }
-        self.mark(prepared, Verdict::Vacate).await
+        let since = noted.map(|noted| if anew { noted.now } else { noted.first });
+        self.mark(prepared, since).await
     }
 
-    async fn mark(&self, prepared: &Prepared, verdict: Verdict) -> Result<(), StoreError> {
+    async fn mark(&self, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
         let terms = &prepared.terms;
         let patience = terms.on_broken_order.patience();
         let note = waits(&prepared.request.key);
@@ -106,11 +111,24 @@ impl Executor {
         // Whoever else notes it at this moment notes the same.
         if let Claim::Acquired(grant) = self.in_time(most, self.0.store.claim(&request)).await? {
             let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
-            let left = release(verdict, memory, "no run: notes that a call waits for its turn");
+            // Never deleted, not even to begin anew: without a note it would be taken for missing in between.
+            let left = release(Verdict::Vacate, memory, &text(since));
             self.in_time(most, self.0.store.release(&held, &left)).await?;
         }
         Ok(())
     }
+}
+
+const WAITS: &str = "no run: waits for its turn";
+const SINCE: &str = " since ";
+
+/// What stands in a note: since when, in µs of the store's clock, where that is not when it was first seen.
+fn text(since: Option<Micros>) -> String {
+    since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
+}
+
+fn since(text: &str) -> Option<Micros> {
+    text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
 }
 
 /// Where it is noted: a record that no identity can name.
@@ -135,6 +153,13 @@ mod tests {
 
     fn there(first: u64, last: u64, now: u64) -> Presence {
         Presence { first: at(first), last: at(last), now: at(now) }
+    }
+
+    #[test]
+    fn a_note_says_since_when_it_counts() {
+        assert_eq!(since(&text(Some(at(17)))), Some(at(17)));
+        assert_eq!(since(&text(None)), None);
+        assert_eq!(since("no stock since 17"), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::cancel::OnDrop;
 use super::claim::Turned;
 use super::drain::Phase;
 use super::prepare::{After, Prepared};
-use super::presence::{Presence, waited};
+use super::presence::{Presence, noted_again, waited};
 use super::report::Report;
 use super::settle::release;
 use crate::backoff::delay;
@@ -73,11 +73,17 @@ impl Executor {
             match (seen.turn, settled) {
                 (Turn::Wait | Turn::Hold(_), Some(settled)) if !over => {
                     let rest = InFlight::Leased { rest: deadline.saturating_duration_since(self.0.clock.now()) };
-                    self.settled(settled, rest, deadline, until).await;
+                    self.settled(settled, rest, self.noted_until(prepared, deadline), until).await;
                 }
                 _ => return self.act(prepared, report, &seen).await,
             }
         }
+    }
+
+    /// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
+    pub(super) fn noted_until(&self, prepared: &Prepared, deadline: Instant) -> Instant {
+        let again = noted_again(prepared.terms.on_broken_order.patience()).max(Duration::from_millis(1));
+        deadline.min(later(self.0.clock.now(), again))
     }
 
     async fn act(&self, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), Turned> {
