@@ -63,6 +63,9 @@ macro_rules! each_case {
             next::s4_8_a_commit_that_comes_too_late_is_lost_and_the_next_are_taken_all_the_same
             next::what_is_late_and_nobody_elses_is_committed_before_it_is_handed_out_again
             next::what_is_named_twice_is_done_once
+            next::a_late_delivery_whose_state_redis_has_lost_is_lost_and_comes_again
+            next::what_was_prolonged_leaves_nothing_behind
+            next::a_duplicate_of_a_priority_is_due_now
             next::s4_10_commits_of_all_slots_go_with_a_take_of_one
             next::s4_11_many_are_sent_taken_and_committed_in_their_order_by_few_steps
             next::of_many_that_are_sent_each_has_its_own_answer

@@ -61,6 +61,38 @@ pub(crate) async fn what_is_late_and_nobody_elses_is_committed_before_it_is_hand
     assert_eq!((next.committed.unwrap(), next.taken.len()), (vec![Closing::Done], 0));
 }
 
+pub(crate) async fn a_late_delivery_whose_state_redis_has_lost_is_lost_and_comes_again(world: &World) {
+    let queue = world.queue().await;
+    let mut taker = queue.taker();
+    some(&queue, 1).await;
+    queue.rollback(&only(taker.take_now(1).await.unwrap()), Back::Immediate, "").await.unwrap();
+    let second = taker.take_now(1).await.unwrap();
+    world.look("DEL", "state", &[]);
+    assert_eq!(queue.commit_all(&second).await.unwrap(), [Closing::Lost]);
+    world.at(70_000);
+    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["0"]);
+}
+
+pub(crate) async fn what_was_prolonged_leaves_nothing_behind(world: &World) {
+    let queue = world.queue().await;
+    let mut taker = queue.taker();
+    some(&queue, 1).await;
+    let taken = taker.take_now(1).await.unwrap();
+    assert_eq!(queue.extend(&taken[0]).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit_all(&taken).await.unwrap(), [Closing::Done]);
+    assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
+}
+
+pub(crate) async fn a_duplicate_of_a_priority_is_due_now(world: &World) {
+    let queue = world.queue().await;
+    world.at(5);
+    let urgent = DelayMessage::priority(100, "x").id("urgent");
+    new(queue.send(&urgent).await.unwrap());
+    world.at(9);
+    let again = queue.send(&urgent).await.unwrap();
+    assert_eq!((again.is_new, again.at), (false, time(9)));
+}
+
 pub(crate) async fn commits_do_not_wait_for_what_is_due_later(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();

@@ -73,7 +73,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("common", "`name ~= ''` always true", "no message goes by no name; it saves a command"),
     ("send", "`name ~= ''` always true", "likewise"),
     ("common", "`first` always false, in `if first then`", "it only saves asking for scores"),
-    ("common", "`states[nth]` always true, in `if states[nth] then first = false", "likewise"),
     ("common", "`not first` always true, in `if not first then`", "there is nothing to remove"),
     (
         "take",

@@ -61,14 +61,14 @@ local function mine(m, taken)
 end
 
 -- What the arguments name from one on, each by its member, its number and what makes so many words: the members, their
--- states, and whether none of them has one: these are first deliveries.
+-- states, and whether all are first deliveries: none has a state, nor had one that Redis has lost.
 local function named(from, words)
   local members, first = {}, true
   for at = from, #ARGV, words do members[#members + 1] = ARGV[at] end
   if #members == 0 then return members end
   local states = call('HMGET', state, unpack(members))
   for nth = 1, #members do
-    if states[nth] then first = false end
+    if states[nth] or ARGV[from + (nth - 1) * words + 1] ~= '1' then first = false end
   end
   return members, states, first
 end

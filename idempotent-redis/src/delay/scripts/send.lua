@@ -13,6 +13,8 @@ local function keep(m, kind, given, name, payload, past)
     local there = call('HGET', ids, name)
     local value = there and call('HGET', msg, there)
     if value then
+      -- A priority is no time: it is due now, as long as it is there.
+      if string.byte(there) == 112 then return 2, there, now end
       return 2, there, (parts(value))
     end
   end
