@@ -147,18 +147,23 @@ impl Publisher {
     /// # Cancellation
     /// Nobody knows whether it was published, unless it still waited for its turn.
     pub async fn publish(&self, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
-        self.publish_after(Knowledge::default(), to, message).await
+        // Its time begins with its turn.
+        let _place = self.0.places.acquire().await;
+        self.publish_after(Knowledge::default(), to, message, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Behind a try, if anything is known of one.
-    async fn publish_after(&self, mut known: Knowledge, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
+    /// Behind a try, if anything is known of one, with a place.
+    async fn publish_after(
+        &self,
+        mut known: Knowledge,
+        to: &Route,
+        message: &Outgoing,
+        end: Instant,
+    ) -> Result<(), PublishError> {
         let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
         let Some(properties) = properties else {
             return Err(PublishError::refused("an id, a header's name or the route is longer than 255 bytes"));
         };
-        // Never closed.
-        let _place = self.0.places.acquire().await;
-        let end = Instant::now() + self.0.give_up_after;
         if known.is_some() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }

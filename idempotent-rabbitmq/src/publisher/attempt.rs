@@ -103,7 +103,8 @@ impl Knowledge {
 
     pub(super) fn given_up(self) -> PublishError {
         let kind = if self.unsure { PublishErrorKind::Unconfirmed } else { PublishErrorKind::NotSent };
-        PublishError::new(kind, self.text, self.last)
+        let text = if self.text.is_empty() { "no turn came in time" } else { self.text };
+        PublishError::new(kind, text, self.last)
     }
 
     /// A word on this try says nothing of those before it.

@@ -12,7 +12,8 @@ use crate::{Field, Outgoing, Route};
 /// publisher has got through before. If not all of those on one channel are confirmed in time, each is sent again by itself: it may
 /// lie in its queue twice, under one id. What is larger than 256 KiB goes by itself.
 ///
-/// A message is given up, as unconfirmed, [`give_up_after`](super::PublisherBuilder::give_up_after) its turn has come. A
+/// Messages are given up [`give_up_after`](super::PublisherBuilder::give_up_after) they were handed over, all of them: let that be
+/// shorter than two thirds of a relay's lease, as it is by default. A
 /// [`business_key`](Outbound::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
 /// message that has two is refused.
 #[async_trait]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use futures_util::future::join_all;
 use idempotent_mq::{Outbound, PublishError as Untold, Published, chains};
 use lapin::BasicProperties;
-use tokio::time::{Instant, timeout};
+use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::attempt::Knowledge;
@@ -17,6 +18,8 @@ use crate::outgoing::LONGEST;
 
 /// Messages of one channel at a time: a confirm that stays out has as many sent again.
 const MOST: usize = 128;
+/// Bytes of one channel at a time, likewise: so many are confirmed in time by a slow line, too.
+const HEAVIEST: usize = 1 << 20;
 /// Bytes of one that may share a channel: more may be too much for the broker, which then closes it.
 const LARGEST: usize = 256 << 10;
 
@@ -38,7 +41,11 @@ type Told = Result<Published, Untold>;
 
 impl Publisher {
     /// Waves of the first of each chain, as long as they get through; then each chain by itself.
+    ///
+    /// One time for all of it, the waiting for places included: who publishes for an outbox gives up as a whole, and must
+    /// be told before what is not sent, or an outage would use resends up.
     pub(super) async fn publish_together(&self, messages: &[Outbound]) -> Vec<Told> {
+        let end = Instant::now() + self.0.give_up_after;
         let ready: Vec<_> = messages.iter().map(Ready::of).collect();
         let mut answers: Vec<Option<Told>> = Vec::new();
         answers.resize_with(messages.len(), || None);
@@ -59,14 +66,14 @@ impl Publisher {
                 break;
             }
             let ended;
-            (going, ended) = self.wave(wave, &ready, &mut answers).await;
+            (going, ended) = self.wave(wave, &ready, &mut answers, end).await;
             gets_through = ended.is_empty();
             slow.extend(ended);
             if !gets_through {
                 slow.append(&mut going);
             }
         }
-        join_all(slow.into_iter().map(|chain| self.one_by_one(chain, messages)))
+        join_all(slow.into_iter().map(|chain| self.one_by_one(chain, messages, end)))
             .await
             .into_iter()
             .flatten()
@@ -81,10 +88,11 @@ impl Publisher {
         wave: Vec<Chain>,
         ready: &[Option<Ready<'_>>],
         answers: &mut [Option<Told>],
+        end: Instant,
     ) -> (Vec<Chain>, Vec<Chain>) {
         let first = |chain: &Chain| chain.left.front().and_then(|at| ready[*at].as_ref());
-        let groups: Vec<Vec<_>> = wave.chunks(MOST).map(|part| part.iter().filter_map(first).collect()).collect();
-        let ends = join_all(groups.iter().map(|group| self.0.together(group))).await;
+        let groups = groups(wave.iter().filter_map(first));
+        let ends = join_all(groups.iter().map(|group| self.0.together(group, end))).await;
         let (mut going, mut again) = (Vec::new(), Vec::new());
         let ends = ends.into_iter().zip(&groups).flat_map(|(end, group)| match end {
             Ok(each) => each.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -112,15 +120,16 @@ impl Publisher {
     }
 
     /// Until one is not accepted.
-    async fn one_by_one(&self, chain: Chain, messages: &[Outbound]) -> Vec<(usize, Told)> {
+    async fn one_by_one(&self, chain: Chain, messages: &[Outbound], end: Instant) -> Vec<(usize, Told)> {
         let Chain { left, mut known } = chain;
         let mut answers = Vec::with_capacity(left.len());
         for at in left {
             let message = &messages[at];
             let known = std::mem::take(&mut known);
-            let sent = match outgoing(message) {
-                Ok(outgoing) => self.publish_after(known, &route(&message.topic), &outgoing).await,
-                Err(error) => Err(error),
+            let sent = match (outgoing(message), self.0.place(end).await) {
+                (Ok(outgoing), Some(_place)) => self.publish_after(known, &route(&message.topic), &outgoing, end).await,
+                (Ok(_), None) => Err(known.given_up()),
+                (Err(error), _) => Err(error),
             };
             let failed = sent.is_err();
             answers.push((at, sent.map(|()| Published::somewhere()).map_err(told)));
@@ -130,6 +139,23 @@ impl Publisher {
         }
         answers
     }
+}
+
+/// In their order, and of no more than may go by one channel at a time.
+fn groups<'a>(all: impl Iterator<Item = &'a Ready<'a>>) -> Vec<Vec<&'a Ready<'a>>> {
+    let mut groups: Vec<Vec<&Ready<'_>>> = Vec::new();
+    let mut bytes = 0;
+    for ready in all {
+        bytes += ready.body.len();
+        match groups.last_mut().filter(|group| group.len() < MOST && bytes <= HEAVIEST) {
+            Some(group) => group.push(ready),
+            None => {
+                bytes = ready.body.len();
+                groups.push(vec![ready]);
+            }
+        }
+    }
+    groups
 }
 
 impl<'a> Ready<'a> {
@@ -153,14 +179,22 @@ impl Inner {
         ready.body.len() <= LARGEST && self.proven().contains(&ready.to.exchange)
     }
 
+    /// Nothing, where none was free in time.
+    async fn place(&self, end: Instant) -> Option<SemaphorePermit<'_>> {
+        // Never closed.
+        timeout_at(end, self.places.acquire()).await.ok()?.ok()
+    }
+
     /// One try of several by one channel.
     ///
     /// # Errors
     /// Not all were answered: whether any was sent, and why.
-    async fn together(&self, group: &[&Ready<'_>]) -> Result<Vec<Result<(), Unsent>>, (bool, Option<lapin::Error>)> {
-        // Never closed.
-        let _place = self.places.acquire().await;
-        let end = Instant::now() + self.give_up_after;
+    async fn together(
+        &self,
+        group: &[&Ready<'_>],
+        end: Instant,
+    ) -> Result<Vec<Result<(), Unsent>>, (bool, Option<lapin::Error>)> {
+        let Some(_place) = self.place(end).await else { return Err((false, None)) };
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection()).await {
             Ok(connected) => connected.map_err(|error| (false, Some(error)))?,
