@@ -1,8 +1,9 @@
 //! One round: lease, decide, send, write down.
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use idempotent_core::__backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
 use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published};
@@ -26,6 +27,8 @@ const WRITE_AGAIN: Duration = Duration::from_millis(200);
 /// What one round has leased.
 pub(super) struct Batch {
     owner: Owner,
+    /// Its lease counts from here, or a little later.
+    since: Instant,
     pub(super) leased: Vec<Leased>,
 }
 
@@ -54,23 +57,22 @@ impl<Db: OutboxDb> Relay<Db> {
 
     /// Leases what is due, if anything is.
     pub(super) async fn take(&self) -> Result<Option<Batch>, OutboxError> {
-        let owner = owner()?;
+        let (owner, since) = (owner()?, self.clock.now());
         let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
-        Ok((!leased.is_empty()).then_some(Batch { owner, leased }))
+        Ok((!leased.is_empty()).then_some(Batch { owner, since, leased }))
     }
 
     /// Sends what is to be sent of it, and writes down what became of each.
-    pub(super) async fn work(&self, Batch { owner, leased }: Batch) -> Result<Round, OutboxError> {
+    pub(super) async fn work(&self, Batch { owner, since, leased }: Batch) -> Result<Round, OutboxError> {
         let mut round = Round { looked_at: leased.len(), ..Round::default() };
         let parted = self.part(leased).await?;
         let mut lines = parted.lines;
-        for (alarm, line) in parted.given_up {
-            // Before it is marked: told twice rather than never.
-            let _ = tokio::time::timeout(TELLING, self.alert.raise(&alarm)).await;
-            lines.push(line);
-            round.given_up += 1;
-        }
-        self.send(parted.send, &mut lines, &mut round).await;
+        let (alarms, given_up): (Vec<_>, Vec<_>) = parted.given_up.into_iter().unzip();
+        // Before they are marked: told twice rather than never. All at once: however many there are, the lease lasts.
+        let _ = tokio::time::timeout(TELLING, join_all(alarms.iter().map(|alarm| self.alert.raise(alarm)))).await;
+        round.given_up = given_up.len();
+        lines.extend(given_up);
+        self.send(parted.send, since, &mut lines, &mut round).await;
         self.write_down(&owner, &lines).await?;
         self.sums.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
         self.sums.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
@@ -121,12 +123,15 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    async fn send(&self, send: Vec<(Leased, Outbound)>, lines: &mut Vec<Line>, round: &mut Round) {
-        if send.is_empty() {
+    async fn send(&self, send: Vec<(Leased, Outbound)>, since: Instant, lines: &mut Vec<Line>, round: &mut Round) {
+        let left = (self.lease * 2 / 3).saturating_sub(self.clock.now().saturating_duration_since(since));
+        if send.is_empty() || left.is_zero() {
+            // Its lease may be over before it is written down.
+            lines.extend(send.iter().map(|(leased, _)| leased.put_off(FIRST_TRY)));
             return;
         }
         let (leased, messages): (Vec<_>, Vec<_>) = send.into_iter().unzip();
-        let answers = tokio::time::timeout(self.lease * 2 / 3, self.publisher.publish(&messages)).await;
+        let answers = tokio::time::timeout(left, self.publisher.publish(&messages)).await;
         let mut answers = answers.unwrap_or_default().into_iter();
         let mut held_back = HashMap::new();
         for (leased, message) in leased.into_iter().zip(&messages) {

@@ -47,6 +47,11 @@ struct Pace {
     is_away: bool,
     /// A message was written in this process; its transaction may be open.
     eager: Option<Duration>,
+    /// Whether the last look was taken while a round was under way.
+    beside: bool,
+    /// Such a look found nothing: what is left stands behind what is under way, perhaps, and to find that out costs more the
+    /// more there is. So one round at a time, until a look does not find as many as it may.
+    alone: bool,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
@@ -63,8 +68,9 @@ impl<Db: OutboxDb> Relay<Db> {
         let (mut pace, mut look, mut stopped) = (Pace::default(), Look::Now, false);
         while !stopped || !steps.is_empty() {
             // One at a time finds out whether the database and the broker are back.
-            let most = if pace.failures == 0 { SIDE_BY_SIDE } else { 1 };
+            let most = if pace.failures == 0 && !pace.alone { SIDE_BY_SIDE } else { 1 };
             if matches!(look, Look::Now) && !stopped && steps.len() < most {
+                pace.beside = !steps.is_empty();
                 steps.push(Box::pin(async { Step::Taken(self.take().await) }));
                 look = Look::Looking { again: false };
             }
@@ -103,11 +109,13 @@ impl<Db: OutboxDb> Relay<Db> {
             Step::Taken(Ok(None)) => {
                 self.back(pace);
                 pace.failures = 0;
+                pace.alone = pace.beside;
                 (if again { Look::Now } else { self.idle(pace) }, None)
             }
             Step::Taken(Ok(Some(batch))) => {
                 // There may be more; else what is written next says so, or the end of this round.
                 let is_full = u32::try_from(batch.leased.len()).is_ok_and(|leased| leased >= self.batch);
+                pace.alone &= is_full;
                 (if is_full || again || pace.failures > 0 { Look::Now } else { self.idle(pace) }, Some(batch))
             }
             Step::Worked(worked) => {

@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::Relay;
-use tokio::sync::oneshot;
+use idempotent_sqlx::{Alarm, Alert, Relay};
+use tokio::sync::{Barrier, oneshot};
 
 use super::world::{LEASE, World, message, of};
 use crate::broker::Says;
@@ -223,6 +224,35 @@ async fn s3_10_a_running_relay_leases_while_it_sends_and_what_stands_behind_one_
     for id in ["a1", "a2", "a3", "b"] {
         assert_eq!(world.stub(id).await.sends, 1);
     }
+}
+
+/// Told only when so many are told of at a time.
+#[derive(Debug)]
+struct Meeting(Barrier, AtomicU32);
+
+#[async_trait]
+impl Alert for Meeting {
+    async fn raise(&self, _: &Alarm) {
+        self.0.wait().await;
+        self.1.fetch_add(1, SeqCst);
+    }
+}
+
+/// One behind the other they would outlast the lease, and another round would begin with all of them.
+#[tokio::test]
+async fn s3_12_several_that_are_given_up_are_told_of_at_a_time() {
+    let world = World::new().await;
+    world.put(&["a", "b", "c"].map(message)).await;
+    for id in ["a", "b", "c"] {
+        world.broker.say_of(id, Says::Fails(PublishErrorKind::Refused));
+    }
+    for _ in 0..3 {
+        assert_eq!(world.round().await.failed, 3);
+        world.pass(10);
+    }
+    let meeting = Arc::new(Meeting(Barrier::new(3), AtomicU32::new(0)));
+    assert_eq!(world.relay().alert(meeting.clone()).round().await.unwrap().given_up, 3);
+    assert_eq!(meeting.1.load(SeqCst), 3);
 }
 
 #[tokio::test]
