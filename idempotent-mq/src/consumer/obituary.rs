@@ -31,6 +31,7 @@ pub(super) async fn obituary<Tag>(
     };
     // Of a run whose transaction was rolled back the record knows no attempts but the last one.
     let record_or_run = record.as_ref().map(|record| record.attempt).max(of.and_then(|captured| captured.attempt));
+    let record_or_run = record_or_run.map(|attempts| attempts.max(delivery.attempt.unwrap_or_default()));
     let attempts = [record_or_run, delivery.attempt, delivery.delivered];
     let first_at = delivery.first_at.or(record.as_ref().map(|record| record.first_seen));
     DeadLetter {

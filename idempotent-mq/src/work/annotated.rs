@@ -51,7 +51,10 @@ where
                     Some(attempt) => executor.scope_of_attempt(attempt, handled).await,
                     None => handled.await,
                 };
-                if captured.is_none() && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed)) {
+                if captured.is_none()
+                    && matches!(verdict, Verdict::Done)
+                    && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))
+                {
                     warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
                 }
                 Ended { captured, verdict, rejection: None }
