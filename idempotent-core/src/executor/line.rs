@@ -13,14 +13,12 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
 use super::Executor;
 use super::attempt::Attempt;
 use super::claim::Turned;
 use super::drain::Phase;
 use super::prepare::{After, Prepared};
-use super::presence::{Presence, waited};
+use super::presence::{Presence, beside, waited};
 use super::report::Report;
 use crate::clock::later;
 use crate::order::{Before, Inside, Line, SeenAt, Turn, keep, pack, turn, unpack};
@@ -361,10 +359,5 @@ pub(super) fn much_asked() -> StoreError {
 
 /// Where the line of a stream lies: a place that no identity can name.
 pub(super) fn line_of(stream: &Key) -> Key {
-    let mut hash = Sha256::new();
-    hash.update(b"idempotent: the line of a stream");
-    hash.update(stream.hash().to_be_bytes());
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.finalize()[..16]);
-    Key::from_parts(stream.name(), u128::from_be_bytes(short))
+    beside(stream, b"idempotent: the line of a stream")
 }

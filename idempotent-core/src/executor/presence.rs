@@ -1,8 +1,8 @@
 //! What is noted of a call that waits for its turn: since when, and when it was delivered last.
 //!
 //! One record beside the call's has both: it is first seen when the call is first put off, or says since when it counts, and
-//! is updated by deliveries after that. It is claimed and let go at once, so a process that is killed in between leaves a claim that ends by itself, and
-//! the next delivery notes anew.
+//! is updated by deliveries after that. It is claimed and let go at once, so a process that is killed in between leaves a
+//! claim that ends by itself, and the next delivery notes anew.
 //!
 //! By it those behind a call know that it waits itself. Else all of a chain would be past their patience once the first
 //! of them has waited for that long, and whichever is delivered first would run. And a call that was away itself, as all of
@@ -133,8 +133,13 @@ fn since(text: &str) -> Option<Micros> {
 
 /// Where it is noted: a record that no identity can name.
 fn waits(key: &Key) -> Key {
+    beside(key, b"idempotent: is there, and waits for its turn")
+}
+
+/// A key of the same name that no identity has, for `what` is kept beside the key's own record.
+pub(super) fn beside(key: &Key, what: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    hash.update(b"idempotent: is there, and waits for its turn");
+    hash.update(what);
     hash.update(key.hash().to_be_bytes());
     let mut short = [0; 16];
     short.copy_from_slice(&hash.finalize()[..16]);

@@ -25,7 +25,7 @@ use crate::{
     BrokenOrder, Claim, Event, InFlight, Key, Micros, Record, Rejection, Settled, State, StateKind, StoreError, Verdict,
 };
 
-/// The shortest hint.
+/// The shortest hint, and the shortest wait in place.
 const AT_LEAST: Duration = Duration::from_millis(1);
 
 /// What was found, and how long the call has waited where that counts.
@@ -82,7 +82,7 @@ impl Executor {
 
     /// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
     pub(super) fn noted_until(&self, prepared: &Prepared, deadline: Instant) -> Instant {
-        let again = noted_again(prepared.terms.on_broken_order.patience()).max(Duration::from_millis(1));
+        let again = noted_again(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
         deadline.min(later(self.0.clock.now(), again))
     }
 

@@ -86,11 +86,7 @@ async fn s0_12_messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run
             process.until("it is delayed", |counts| counts.retried == 1).await;
         }
     }
-    let kill = || {
-        SERVER.sync();
-        SERVER.kill();
-    };
-    tokio::task::spawn_blocking(kill).await.unwrap();
+    world.kill_broker().await;
     open.notify_one();
     process.until("the broker is missed", |counts| counts.source_errors > 0).await;
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();

@@ -26,14 +26,6 @@ async fn proxied() -> (Proxy, Publisher) {
     (proxy, publisher(&url))
 }
 
-async fn ids(world: &World) -> BTreeMap<String, u32> {
-    let mut ids = BTreeMap::new();
-    while let Some(message) = world.take(&world.queue).await {
-        *ids.entry(message.properties.message_id().as_ref().unwrap().to_string()).or_default() += 1;
-    }
-    ids
-}
-
 #[tokio::test]
 async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
     let world = World::new("published").await;
@@ -88,7 +80,7 @@ async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
         proxy.fail_next_with(PUBLISH, fault);
         within("a confirm", publisher.publish(&to, &Outgoing::new("second", "{}"))).await.unwrap();
         assert_eq!(proxy.met(), 1);
-        assert_eq!(ids(&world).await, BTreeMap::from([("first".to_owned(), 1), ("second".to_owned(), 1)]));
+        assert_eq!(world.ids().await, BTreeMap::from([("first".to_owned(), 1), ("second".to_owned(), 1)]));
     }
 }
 
@@ -175,11 +167,7 @@ async fn b29_a_publisher_outlives_its_broker() {
     // Longer than a broker takes to come back on a machine that is busy.
     let patient = Publisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
     patient.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
-    let kill = || {
-        SERVER.sync();
-        SERVER.kill();
-    };
-    tokio::task::spawn_blocking(kill).await.unwrap();
+    world.kill_broker().await;
     let refused = Arc::new(AtomicU32::new(0));
     let meanwhile = tokio::spawn({
         let refused = refused.clone();
@@ -208,6 +196,6 @@ async fn b29_a_publisher_outlives_its_broker() {
     };
     assert!(matches!(sent, Ok(Ok(()))), "{sent:?}: {}", told());
     world.reconnect().await;
-    let ids = ids(&world).await;
+    let ids = world.ids().await;
     assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", told());
 }

@@ -1,5 +1,4 @@
 //! Many messages at once, as an outbox's relay sends them.
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_mq::{Outbound, Publish, PublishError, PublishErrorKind, Published};
@@ -20,14 +19,6 @@ async fn proven(publisher: &Publisher, queue: &str) {
 
 fn kinds(told: &[Result<Published, PublishError>]) -> Vec<Option<PublishErrorKind>> {
     told.iter().map(|told| told.as_ref().err().map(PublishError::kind)).collect()
-}
-
-async fn ids(world: &World) -> BTreeMap<String, u32> {
-    let mut ids = BTreeMap::new();
-    while let Some(message) = world.take(&world.queue).await {
-        *ids.entry(message.properties.message_id().as_ref().unwrap().to_string()).or_default() += 1;
-    }
-    ids
 }
 
 /// The client tells returned messages by the wrong confirms, as `publisher` says of 20 of 680.
@@ -52,7 +43,7 @@ async fn b29_s0_17_of_many_on_one_channel_those_that_nobody_takes_are_told_and_n
             sent += u32::from(there);
         }
     }
-    let ids = ids(&world).await;
+    let ids = world.ids().await;
     assert!(ids.values().all(|times| *times == 1), "none was sent again");
     assert_eq!(u32::try_from(ids.len()), Ok(sent));
 }
@@ -102,7 +93,7 @@ async fn b29_an_exchange_that_is_missing_refuses_its_own_messages_and_no_others(
             assert_eq!(told, refused, "{} to {}", message.id, message.topic);
         }
     }
-    let ids = ids(&world).await;
+    let ids = world.ids().await;
     assert!(ids.len() == 31 && ids.iter().all(|(id, times)| *times == if id == "first" { 1 } else { 2 }), "{ids:?}");
 }
 
@@ -119,7 +110,7 @@ async fn b29_s0_16_what_was_not_confirmed_together_is_sent_again_one_by_one_unde
         let told = within("all answers", Publish::publish(&publisher, &messages)).await;
         assert!(told.iter().all(Result::is_ok), "{fault:?}: {:?}", kinds(&told));
         within("the fault", proxy.until_met(1)).await;
-        let ids = ids(&world).await;
+        let ids = world.ids().await;
         assert_eq!(ids.len(), 51, "{fault:?}");
         assert!(ids.values().all(|times| *times <= 2), "{fault:?}: {ids:?}");
     }

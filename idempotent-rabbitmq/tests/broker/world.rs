@@ -1,4 +1,5 @@
 //! One broker for all tests of this binary; each has queues of its own.
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -132,6 +133,24 @@ impl World {
 
     pub async fn take(&self, queue: &str) -> Option<BasicGetMessage> {
         self.admin.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+    }
+
+    /// Takes all that lie in its queue: how often each id does.
+    pub async fn ids(&self) -> BTreeMap<String, u32> {
+        let mut ids = BTreeMap::new();
+        while let Some(message) = self.take(&self.queue).await {
+            *ids.entry(message.properties.message_id().as_ref().unwrap().to_string()).or_default() += 1;
+        }
+        ids
+    }
+
+    /// With SIGKILL, and not before it has written down which queues there are.
+    pub async fn kill_broker(&self) {
+        let kill = || {
+            SERVER.sync();
+            SERVER.kill();
+        };
+        tokio::task::spawn_blocking(kill).await.unwrap();
     }
 
     pub async fn dead(&self) -> BasicGetMessage {
