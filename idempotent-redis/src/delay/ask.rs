@@ -43,10 +43,7 @@ impl DelayQueue {
     ) -> Result<Batch, StoreError> {
         let (keys, room) = (self.keys(slot), room.clamp(1, MOST));
         let args = Args::new().number(room as u64).number(micros(self.0.settings.visibility));
-        let mut args = args.number(self.0.settings.max_retries).number(u64::from(waits));
-        for receipt in done {
-            args = args.done(receipt);
-        }
+        let args = args.number(self.0.settings.max_retries).number(u64::from(waits)).done(done);
         let said = self.0.servers.ask(Which::Take, keys, &args).await?;
         let answer = read_batch(said, slot, keys).ok_or_else(|| strange("taking"))?;
         let committed = closings(&answer.committed, done.len()).ok_or_else(|| strange("taking"))?;
@@ -131,10 +128,9 @@ impl DelayQueue {
         places.sort_by_key(|at| Arc::as_ptr(&receipts[*at].keys));
         let of_slots = places.chunk_by(|one, next| Arc::ptr_eq(&receipts[*one].keys, &receipts[*next].keys));
         let steps = of_slots.flat_map(|slot| slot.chunks(MOST)).map(async |some| {
-            let mut args = visible.map_or_else(Args::new, |time| Args::new().number(micros(time)));
-            for receipt in some.iter().map(|at| receipts[*at]) {
-                args = if which == Which::Done { args.done(receipt) } else { args.held(receipt) };
-            }
+            let args = visible.map_or_else(Args::new, |time| Args::new().number(micros(time)));
+            let named = some.iter().map(|at| receipts[*at]).collect::<Vec<_>>();
+            let args = if which == Which::Done { args.done(&named) } else { args.held(&named) };
             let said = self.0.servers.ask(which, &receipts[some[0]].keys, &args).await?;
             let said = bytes(said).and_then(|said| closings(&said, some.len()));
             said.map(|said| (some, said)).ok_or_else(|| strange("settling"))
@@ -213,7 +209,15 @@ fn read_batch(said: Value, slot: u16, keys: &Arc<Keys>) -> Option<Answer> {
     let again = u64::try_from(again).ok().map(|at| Duration::from_micros(at.saturating_sub(now)));
     let (committed, mut handed) = (items.bytes()?, Vec::new());
     while !items.is_empty() {
-        handed.push(Handed::read(&mut items, slot, keys, now)?);
+        let (members, states, values) = (items.text()?, items.all()?, items.all()?);
+        let (mut members, mut states) = (members.split(' '), states.into_iter());
+        for value in values {
+            let (member, state) = (members.next()?, states.next().and_then(bytes));
+            // Its body is gone: there is nothing to hand out.
+            if value != Value::Nil {
+                handed.push(Handed::read(member, state, bytes(value)?, slot, keys, now)?);
+            }
+        }
     }
     Some(Answer { again, died, committed, handed })
 }

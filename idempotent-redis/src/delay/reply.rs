@@ -20,6 +20,15 @@ impl Items {
         bytes(self.0.next()?)
     }
 
+    /// An array within, or nothing where there is none.
+    pub(crate) fn all(&mut self) -> Option<Vec<Value>> {
+        match self.0.next()? {
+            Value::Array(items) => Some(items),
+            Value::BulkString(none) if none.is_empty() => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn text(&mut self) -> Option<String> {
         String::from_utf8(self.bytes()?).ok()
     }

@@ -39,9 +39,13 @@ impl Servers {
     }
 }
 
-/// Arguments of a script.
+/// Arguments of a script, one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct Args(Vec<Vec<u8>>);
+pub(crate) struct Args {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
 
 impl Args {
     pub(crate) fn new() -> Self {
@@ -58,18 +62,38 @@ impl Args {
         self
     }
 
-    /// A delivery, as what is to be kept.
-    pub(crate) fn held(self, receipt: &Receipt) -> Self {
-        self.text(&receipt.member).number(receipt.number)
+    /// Deliveries, as what is to be kept: how many, their numbers unless each is a first delivery, the members.
+    pub(crate) fn held(mut self, receipts: &[&Receipt]) -> Self {
+        self.push(receipts.len().to_string());
+        let mut numbers = String::new();
+        if receipts.iter().any(|receipt| receipt.number != 1) {
+            numbers.extend(receipts.iter().map(|receipt| format!("{} ", receipt.number)));
+        }
+        self.push(numbers);
+        for receipt in receipts {
+            self.push(&receipt.member);
+        }
+        self
     }
 
-    /// A delivery, as what is to be ended for good.
-    pub(crate) fn done(self, receipt: &Receipt) -> Self {
-        self.held(receipt).text(&receipt.name)
+    /// Deliveries, as what is to be ended for good: with the names that they go by still.
+    pub(crate) fn done(self, receipts: &[&Receipt]) -> Self {
+        let mut args = self.held(receipts);
+        for receipt in receipts {
+            // What is merged goes by no name since it was taken: another one may have it by now.
+            args.push(if receipt.name.starts_with('k') { &receipt.name } else { "" });
+        }
+        args
     }
 
     fn push(&mut self, text: impl AsRef<[u8]>) {
-        self.0.push(text.as_ref().to_vec());
+        self.bytes.extend(text.as_ref());
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| &self.bytes[std::mem::replace(&mut start, *end)..*end])
     }
 }
 
@@ -87,7 +111,7 @@ impl Ask<'_> {
         for key in &self.keys.0 {
             cmd.arg(key);
         }
-        for arg in &self.args.0 {
+        for arg in self.args.iter() {
             cmd.arg(arg);
         }
         cmd

@@ -7,7 +7,7 @@ use idempotent_mq::{DeadLetter, Headers};
 
 use super::layout::Keys;
 use super::payload::Payload;
-use super::reply::{Items, kept};
+use super::reply::kept;
 
 /// One delivery of a message. It is this consumer's until its time to be settled is over; then it comes again.
 #[derive(Clone)]
@@ -59,19 +59,23 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    /// `now`: when it was handed out.
-    pub(crate) fn read(items: &mut Items, slot: u16, keys: &Arc<Keys>, now: u64) -> Option<Self> {
-        let (member, mut state, value) = (items.text()?, items.bytes()?, items.bytes()?);
-        if state.is_empty() {
-            state = format!("1 1 0 0 {now} ").into_bytes();
-        }
+    /// Its first delivery has no state. `now`: when it was handed out.
+    pub(crate) fn read(
+        member: &str,
+        state: Option<Vec<u8>>,
+        value: Vec<u8>,
+        slot: u16,
+        keys: &Arc<Keys>,
+        now: u64,
+    ) -> Option<Self> {
+        let state = state.unwrap_or_else(|| format!("1 1 0 0 {now} ").into_bytes());
         let mut words = state.splitn(6, |byte| *byte == b' ');
         let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
         let mut small = || u32::try_from(number()?).ok();
         let (taken, mark, used, deaths) = (small()?, small()?, small()?, small()?);
         let (first_at, why) = (Micros(number()?), words.next()?);
         let name = kept(&value).map(|(name, _)| name).unwrap_or_default();
-        let receipt = Receipt { keys: keys.clone(), member, name, number: taken, mark };
+        let receipt = Receipt { keys: keys.clone(), member: member.to_owned(), name, number: taken, mark };
         let why = String::from_utf8_lossy(why).into_owned();
         Some(Self { receipt, deaths, first_at, slot, used, why, value })
     }

@@ -221,6 +221,8 @@ pub(crate) async fn a_waiting_taker_is_woken_once_by_the_earliest_of_many(world:
 pub(crate) async fn many_that_come_back_and_new_ones_are_taken_together(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
+    new(queue.send(&DelayMessage::priority(99, "urgent")).await.unwrap());
+    queue.rollback(&only(taker.take_now(1).await.unwrap()), Back::After(ms(5)), "again").await.unwrap();
     some(&queue, 3).await;
     for taken in taker.take_now(10).await.unwrap().iter().take(2) {
         queue.rollback(taken, Back::After(ms(5)), "again").await.unwrap();
@@ -230,11 +232,22 @@ pub(crate) async fn many_that_come_back_and_new_ones_are_taken_together(world: &
     new(queue.send(&DelayMessage::priority(20, "ranked")).await.unwrap());
     world.at(6);
     let taken = taker.take_now(10).await.unwrap();
-    assert_eq!(bodies(&taken), ["0", "1", "merged", "ranked"]);
+    assert_eq!(
+        bodies(&taken),
+        ["0", "1", "merged", "ranked", "urgent"],
+        "what came back behind what is new of its kind"
+    );
     let seen: Vec<_> = taken.iter().map(|one| (one.attempt, one.delivered, one.first_at)).collect();
-    assert_eq!(seen, [(2, 2, time(0)), (2, 2, time(0)), (1, 1, time(6)), (1, 1, time(6))]);
-    // The merged one frees its key when it is handed out, whatever else is.
+    let (again, first) = ((2, 2, time(0)), (1, 1, time(6)));
+    assert_eq!(seen, [again, again, first, first, again]);
+    // The merged one frees its key when it is handed out, and nothing else does.
     new(queue.send(&DelayMessage::merged("k", ms(1), "next")).await.unwrap());
+    let same = queue.send(&DelayMessage::after(ms(0), "0").id("id-0")).await.unwrap();
+    assert!(!same.is_new, "{same:?}");
+    // Nor does it free what has its key by now, when all of them are committed.
+    assert_eq!(queue.commit_all(&taken).await.unwrap(), [Closing::Done; 5]);
+    let into = queue.send(&DelayMessage::merged("k", ms(1), "into it")).await.unwrap();
+    assert!(!into.is_new, "{into:?}");
 }
 
 pub(crate) async fn what_has_lost_when_it_was_first_delivered_has_it_from_its_next_delivery(world: &World) {

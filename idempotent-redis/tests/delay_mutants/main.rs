@@ -70,16 +70,21 @@ impl Mutant {
 /// Guards without which a script answers the same: the script, what they are called, and why.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("common", "`redis.replicate_commands` always", "for Redis 6.2; newer ones have it and do nothing"),
-    ("common", "`name ~= ''` always true", "no message goes by no name; it saves a command"),
+    ("common", "`names[nth] ~= ''` always true", "no message goes by no name; it saves a command"),
     ("send", "`name ~= ''` always true", "likewise"),
-    ("common", "`first` always false, in `if first then`", "it only saves asking for scores"),
+    ("common", "`call('EXISTS', state) == 1` always true", "no state is found then; it saves looking for each"),
+    ("common", "`states[nth]` always true, in `if states[nth] then first", "it only saves asking for scores"),
+    ("common", "`there ~= members` always true", "all are its own then; it saves looking at each"),
     ("common", "`not first` always true, in `if not first then`", "there is nothing to remove"),
     (
         "take",
         "`#ready > 0` always true, in `if #ready > 0 then call('ZREMRANGEBYRANK', rank",
         "none are left there then",
     ),
-    ("take", "`all ~= ARGV[2]` always true, in `if all ~=", "it is that already; it saves a command"),
+    ("take", "`all ~= ARGV[2]` always true, in `if all ~= ARGV[2] and", "it is that already; it saves a command"),
+    ("take", "`states ~= ''` always true", "none has a state then; it saves looking at each"),
+    ("take", "`string.find(row, 'm', 1, true)` always true", "none is merged then; it saves looking at each"),
+    ("take", "`string.find(table.concat(ready, ' '), 'p', 1, true)` always true", "none ranks then; likewise"),
 ];
 
 thread_local! {

@@ -34,8 +34,8 @@ end
 -- Frees the names of those messages that still go by them.
 local function free(members, names)
   local asked, by, gone = {}, {}, {}
-  for nth, name in ipairs(names) do
-    if name ~= '' then asked[#asked + 1], by[#by + 1] = name, members[nth] end
+  for nth, m in ipairs(members) do
+    if names[nth] ~= '' then asked[#asked + 1], by[#by + 1] = names[nth], m end
   end
   if #asked == 0 then return end
   for nth, m in ipairs(call('HMGET', ids, unpack(asked))) do
@@ -60,29 +60,31 @@ local function mine(m, taken)
   return s
 end
 
--- What the arguments name from one on, each by its member, its number and what makes so many words: the members, their
--- states, and whether all are first deliveries: none has a state, nor had one that Redis has lost.
-local function named(from, words)
-  local members, first = {}, true
-  for at = from, #ARGV, words do members[#members + 1] = ARGV[at] end
-  if #members == 0 then return members end
-  local states = call('HMGET', state, unpack(members))
-  for nth = 1, #members do
-    if states[nth] or ARGV[from + (nth - 1) * words + 1] ~= '1' then first = false end
+-- What the arguments name from one on: how many, their numbers in a row or nothing where each is 1, then the members. Told
+-- are the members, the numbers, their states, and whether all are first deliveries: none has a state, nor had one that
+-- Redis has lost.
+local function named(from)
+  local members, numbers, states = {unpack(ARGV, from + 2, from + 1 + ARGV[from])}, {}, {}
+  for number in string.gmatch(ARGV[from + 1], '%d+') do numbers[#numbers + 1] = number end
+  local first = #numbers == 0
+  if #members > 0 and call('EXISTS', state) == 1 then
+    states = call('HMGET', state, unpack(members))
+    for nth = 1, #members do
+      if states[nth] then first = false end
+    end
   end
-  return members, states, first
+  return members, numbers, states, first
 end
 
--- Those of them whose delivery this is, where they stand among the arguments, and of all 1, or 0 if it is not this
--- delivery's any more. `there`: whether each is held by anybody.
-local function ours_of(from, words, members, states, there)
+-- Those of them whose delivery this is, their places, and of all 1, or 0 if it is not this delivery's any more. `there`:
+-- whether each is held by anybody.
+local function ours_of(members, numbers, states, there)
   local ours, places, told, seen = {}, {}, {}, {}
   for nth, m in ipairs(members) do
-    local at = from + (nth - 1) * words
     told[nth] = '0'
-    if there[nth] and string.match(states[nth] or '1', '^%d+') == ARGV[at + 1] and not seen[m] then
+    if there[nth] and string.match(states[nth] or '1', '^%d+') == (numbers[nth] or '1') and not seen[m] then
       ours[#ours + 1] = m
-      places[#ours] = at
+      places[#ours] = nth
       told[nth] = '1'
       seen[m] = true
     end
@@ -90,10 +92,12 @@ local function ours_of(from, words, members, states, there)
   return ours, places, table.concat(told)
 end
 
--- Ends deliveries for good: member, deliveries, name of each.
+-- Ends deliveries for good. Behind the members stand the names that they go by still, or nothing.
 local function finish(from)
-  local members, states, first = named(from, 3)
+  local members, numbers, states, first = named(from)
   if #members == 0 then return '' end
+  local at = from + 1 + #members
+  local ours, names, told = members, {unpack(ARGV, at + 1, at + #members)}, string.rep('1', #members)
   local there = members
   if first then
     -- What was delivered, and has no state, is held as long as it is there.
@@ -101,25 +105,21 @@ local function finish(from)
   else
     there = call('ZMSCORE', held, unpack(members))
   end
-  local ours, places, told = ours_of(from, 3, members, states, there)
-  if #ours == 0 then return told end
+  if there ~= members then
+    local places
+    ours, places, told = ours_of(members, numbers, states, there)
+    if #ours == 0 then return told end
+    for nth, place in ipairs(places) do names[nth] = ARGV[at + place] end
+  end
   if not first then
     call('ZREM', held, unpack(ours))
     call('HDEL', state, unpack(ours))
   end
-  local by, names = {}, {}
-  for nth, at in ipairs(places) do
-    -- What is merged goes by no name since it was taken.
-    if string.byte(ARGV[at + 2]) == 107 then
-      names[#names + 1] = ARGV[at + 2]
-      by[#names] = ours[nth]
-    end
-  end
   -- Another one goes by its name only where it has been dead, and has a state, or where its body was lost.
   if call('HDEL', msg, unpack(ours)) < #ours or not first then
-    free(by, names)
-  elseif #names > 0 then
-    call('HDEL', ids, unpack(names))
+    free(ours, names)
+  else
+    call('HDEL', ids, unpack(names, 1, #ours))
   end
   return told
 end

@@ -1,2 +1,2 @@
--- Ends deliveries for good: member, deliveries, name of each. Of each 1, or 0 if it is not this delivery's any more.
+-- Ends deliveries for good. Of each 1, or 0 if it is not this delivery's any more.
 return finish(1)

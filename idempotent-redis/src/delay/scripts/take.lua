@@ -1,6 +1,6 @@
 -- Commits what is named behind the first four arguments, as `done` does, and hands out what is due: {now, when to ask again
--- or -1, how many died just now, what `done` says, then of each: member, its state or
--- nothing where this is its first delivery, what is kept}.
+-- or -1, how many died just now, what `done` says, then of some, and of more: their members in a row, their states or
+-- nothing where all of these are first deliveries, what is kept of each}.
 local room, visible, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local passed = '(' .. text(now)
 local died, out = 0, {text(now), '-1', 0, finish(5)}
@@ -31,54 +31,60 @@ local count, till = 0, text(now + visible - 1)
 -- All of them by one command of each kind.
 local function hand(members)
   if #members == 0 then return end
-  local values, states = call('HMGET', msg, unpack(members)), call('HMGET', state, unpack(members))
-  local taken, holds, writes, merged, names, gone, last = {}, {}, {}, {}, {}, {}, #out
-  for nth, m in ipairs(members) do
-    local value, kept = values[nth], states[nth]
-    if value then
-      if kept or all ~= ARGV[2] then
-        local s = parse(kept or '0 1 0 0 0 ')
+  local values, states, row = call('HMGET', msg, unpack(members)), '', table.concat(members, ' ')
+  if all ~= ARGV[2] or call('EXISTS', state) == 1 then states = call('HMGET', state, unpack(members)) end
+  local holds, last, writes, gone = {}, 0, {}, {}
+  -- The last first: a small set is a list, which is searched from its front.
+  for nth = #members, 1, -1 do
+    if values[nth] then
+      holds[last + 1], holds[last + 2] = till, members[nth]
+      last = last + 2
+    else
+      -- Its body is gone: there is nothing to hand out.
+      gone[#gone + 1] = members[nth]
+    end
+  end
+  if states ~= '' then
+    for nth, m in ipairs(members) do
+      if states[nth] or all ~= ARGV[2] then
+        local s = parse(states[nth] or '0 1 0 0 0 ')
         s[1] = s[1] + 1
         if s[5] == 0 then s[5] = now end
-        kept = written(s)
+        states[nth] = written(s)
         writes[#writes + 1] = m
-        writes[#writes + 1] = kept
+        writes[#writes + 1] = states[nth]
       end
-      taken[#taken + 1] = m
-      -- What is sent from now on is not merged into it.
+    end
+  end
+  -- What is sent from now on is not merged into these.
+  if string.find(row, 'm', 1, true) then
+    local merged, names = {}, {}
+    for nth, m in ipairs(members) do
       if string.byte(m) == 109 then
-        local _, name = parts(value)
+        local _, name = parts(values[nth] or '0 0 ')
         merged[#merged + 1] = m
         names[#merged] = name
       end
-      out[last + 1] = m
-      out[last + 2] = kept or ''
-      out[last + 3] = value
-      last = last + 3
-      count = count + 1
-    else
-      -- Its body is gone: there is nothing to hand out.
-      gone[#gone + 1] = m
     end
+    free(merged, names)
   end
-  -- The last first: a small set is a list, which is searched from its front.
-  for nth = #taken, 1, -1 do
-    holds[#holds + 1] = till
-    holds[#holds + 1] = taken[nth]
-  end
-  if #holds > 0 then call('ZADD', held, unpack(holds)) end
+  if last > 0 then call('ZADD', held, unpack(holds)) end
   if #writes > 0 then call('HSET', state, unpack(writes)) end
   if #gone > 0 then call('HDEL', state, unpack(gone)) end
-  free(merged, names)
+  count = count + last / 2
+  out[#out + 1], out[#out + 2], out[#out + 3] = row, states, values
 end
 
 local looked, ready = 0, nil
 repeat
   ready = call('ZRANGEBYSCORE', due, '-inf', passed, 'LIMIT', 0, room - count)
-  local timed = {}
-  for _, m in ipairs(ready) do
-    -- What has come back ranks again.
-    if string.byte(m) == 112 then place(m, read(m), most) else timed[#timed + 1] = m end
+  local timed = ready
+  -- What has come back ranks again.
+  if string.find(table.concat(ready, ' '), 'p', 1, true) then
+    timed = {}
+    for _, m in ipairs(ready) do
+      if string.byte(m) == 112 then place(m, read(m), most) else timed[#timed + 1] = m end
+    end
   end
   hand(timed)
   looked = looked + #ready
