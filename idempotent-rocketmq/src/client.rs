@@ -10,8 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use rocketmq_client_rust::{
-    ClientConfig, ClientError, ClientRuntime, ClientRuntimeConfig, DefaultMQProducer, SendStatus, TelemetryHandle,
+    ClientConfig, ClientError, ClientResult, ClientRuntime, ClientRuntimeConfig, DefaultMQProducer, SendResult,
+    SendStatus, TelemetryHandle,
 };
+use rocketmq_model::common::message::message_queue::MessageQueue;
 use rocketmq_model::common::message::message_single::Message;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
 use tokio::runtime::Handle;
@@ -19,6 +21,7 @@ use tokio::sync::RwLock;
 use tracing::warn;
 
 use crate::packed::Properties;
+use crate::place::{Choice, Place};
 
 /// Beside those that wait in a listener.
 const THREADS: usize = 8;
@@ -98,7 +101,7 @@ pub(crate) enum Unsent {
 /// A try, the client's own repetitions included.
 const TRY_MS: u64 = 4_000;
 /// The most the client allows: the broker's limit is the one that counts.
-const LARGEST: u32 = 128 * 1024 * 1024;
+pub(crate) const LARGEST: u32 = 128 * 1024 * 1024;
 
 impl Sender {
     /// On the client's runtime.
@@ -123,12 +126,30 @@ impl Sender {
         let sent = self.handle.spawn(async move {
             let producer = own.producer.read().await;
             let Some(producer) = producer.as_ref() else { return Err(Unsent::Ended) };
-            match producer.send_with_timeout(outgoing.message(), TRY_MS).await {
-                Ok(Some(result)) if result.send_status == SendStatus::SendOk => Ok(()),
-                Ok(Some(result)) => Err(Unsent::Weak(result.send_status)),
-                Ok(None) => Err(Unsent::Ended),
-                Err(error) => Err(Unsent::Failed(error)),
-            }
+            stored(producer.send_with_timeout(outgoing.message(), TRY_MS).await).map(drop)
+        });
+        sent.await.unwrap_or(Err(Unsent::Ended))
+    }
+
+    /// As [`send`](Self::send), to this queue and without the client's repetitions, so that an error is of one try; and says
+    /// where it lies.
+    ///
+    /// # Cancellation
+    /// It may have been sent, and may still be.
+    pub(crate) async fn put(
+        self: &Arc<Self>,
+        outgoing: Outbound,
+        to: Choice,
+        within: Duration,
+    ) -> Result<Option<Place>, Unsent> {
+        let own = self.clone();
+        let ms = u64::try_from(within.as_millis()).map_or(TRY_MS, |ms| ms.min(TRY_MS));
+        let sent = self.handle.spawn(async move {
+            let producer = own.producer.read().await;
+            let Some(producer) = producer.as_ref() else { return Err(Unsent::Ended) };
+            let select = |queues: &[MessageQueue], message: &Message, to: &Choice| to.among(queues, message);
+            let result = stored(producer.send_with_selector_timeout(outgoing.message(), select, to, ms).await)?;
+            Ok(result.message_queue.and_then(|queue| Place::of(&queue, result.queue_offset)))
         });
         sent.await.unwrap_or(Err(Unsent::Ended))
     }
@@ -140,8 +161,9 @@ impl Sender {
 
     /// In how many queues a topic is.
     pub(crate) async fn queues(&self, topic: &str) -> Result<usize, ClientError> {
-        match self.producer.write().await.as_mut() {
-            Some(producer) => producer.fetch_publish_message_queues(topic).await.map(|queues| queues.len()),
+        // Beside what is being sent: the producer's own method would want it for itself.
+        match self.producer.read().await.as_ref().and_then(DefaultMQProducer::default_mq_producer_impl) {
+            Some(producer) => producer.fetch_publish_message_queues(&topic.into()).await.map(|queues| queues.len()),
             None => Err(ClientError::not_started()),
         }
     }
@@ -161,6 +183,16 @@ impl Sender {
         if let Some(mut producer) = producer {
             producer.shutdown().await;
         }
+    }
+}
+
+/// As its settings want it to be.
+fn stored(sent: ClientResult<Option<SendResult>>) -> Result<SendResult, Unsent> {
+    match sent {
+        Ok(Some(result)) if result.send_status == SendStatus::SendOk => Ok(result),
+        Ok(Some(result)) => Err(Unsent::Weak(result.send_status)),
+        Ok(None) => Err(Unsent::Ended),
+        Err(error) => Err(Unsent::Failed(error)),
     }
 }
 

@@ -51,6 +51,7 @@ mod ladder;
 mod marks;
 mod outgoing;
 mod packed;
+mod place;
 mod publisher;
 mod session;
 mod settings;

@@ -3,6 +3,7 @@ use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Headers, Retry};
 
 use crate::packed::{Properties, SEPARATORS, unpack};
+use crate::place::Place;
 use crate::settings::Settings;
 
 /// A message as its producer made it, and what was left on it since.
@@ -14,6 +15,8 @@ pub(crate) struct Marked {
     pub(crate) attempt: Option<u32>,
     pub(crate) first_at: Option<Micros>,
     pub(crate) deaths: u32,
+    /// Where the message itself lies, of which this may be a copy.
+    pub(crate) place: Option<Place>,
 }
 
 const PREFIX: &str = "x-idempotent-";
@@ -26,6 +29,8 @@ const REASON: &str = "x-idempotent-reason";
 const ID: &str = "x-idempotent-id";
 const TOPIC: &str = "x-idempotent-topic";
 const GROUP: &str = "x-idempotent-group";
+/// Where in its topic the message lies that this is a copy of.
+const PLACE: &str = "x-idempotent-place";
 /// Headers that are no properties. As the next one, from the publisher: it stays on the message.
 pub(crate) const HEADERS: &str = "x-idempotent-headers";
 /// The body is empty, which RocketMQ does not send.
@@ -98,6 +103,7 @@ impl Marked {
                 ATTEMPT => marked.attempt = value.parse().ok(),
                 FIRST_AT => marked.first_at = value.parse().ok().map(Micros),
                 DEATHS => marked.deaths = value.parse().unwrap_or_default(),
+                PLACE => marked.place = Place::read(value),
                 HEADERS | EMPTY => marked.keep(name, value),
                 _ if is_mark(name) || is_of_a_trip(name) => {}
                 _ => marked.keep(name, value),
@@ -149,7 +155,7 @@ impl Marked {
         set(&mut marks, ATTEMPT, retry.attempt);
         set(&mut marks, FIRST_AT, retry.first_at.0);
         set_text(&mut marks, REASON, &retry.reason);
-        self.set_deaths(&mut marks);
+        self.set_rest(&mut marks);
         marks
     }
 
@@ -162,11 +168,11 @@ impl Marked {
         if let Some(first_at) = self.first_at {
             set(&mut marks, FIRST_AT, first_at.0);
         }
-        self.set_deaths(&mut marks);
+        self.set_rest(&mut marks);
         marks
     }
 
-    /// The properties of a dead letter: without an attempt, so that it begins anew when it is sent again.
+    /// The properties of a dead letter: without an attempt or a place, so that it begins anew when it is sent again.
     pub(crate) fn for_dead_letter(&self, letter: &DeadLetter, settings: &Settings) -> Properties {
         let mut marks = self.properties.clone();
         set_text(&mut marks, REASON, &letter.reason);
@@ -182,9 +188,13 @@ impl Marked {
         marks
     }
 
-    fn set_deaths(&self, marks: &mut Properties) {
+    /// What each copy has that comes again.
+    fn set_rest(&self, marks: &mut Properties) {
         if self.deaths > 0 {
             set(marks, DEATHS, self.deaths);
+        }
+        if let Some(place) = &self.place {
+            set_text(marks, PLACE, &place.to_mark());
         }
     }
 }

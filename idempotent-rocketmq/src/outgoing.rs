@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use idempotent_core::{Entropy, EntropyError, OsEntropy};
 use idempotent_mq::Headers;
+use rocketmq_model::common::topic::TopicValidator;
 
 use crate::SettingError;
-use crate::client::Outbound;
+use crate::client::{LARGEST, Outbound};
 use crate::ladder::Ladder;
 use crate::marks::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY};
 use crate::packed::{pack, plain};
@@ -88,6 +89,12 @@ impl Outgoing {
     /// Says what cannot be sent, and never will be.
     pub(crate) fn outbound(&self, topic: &str) -> Result<Outbound, SettingError> {
         check_name("topic", topic)?;
+        if TopicValidator::is_not_allowed_send_topic(topic) {
+            return Err(SettingError::new("this topic is the broker's own: nobody may send there"));
+        }
+        if !u32::try_from(self.body.len()).is_ok_and(|bytes| bytes <= LARGEST) {
+            return Err(SettingError::new("a body is longer than 128 MiB, which the client does not send"));
+        }
         let mut properties = pack(&self.headers, HEADERS);
         let own = [(UNIQ_KEY, Some(&self.id)), (KEYS, self.key.as_ref()), (TAGS, self.tag.as_ref())];
         for (name, value) in own.into_iter().filter_map(|(name, value)| Some((name, value?))) {
@@ -131,7 +138,9 @@ mod tests {
         for odd in [Outgoing::new("", "b"), Outgoing::new("a\u{1}b", "b"), Outgoing::new("m", "b").key("")] {
             assert!(odd.outbound("t").is_err());
         }
-        assert!(Outgoing::new("m", "b").outbound("no.dots").is_err());
+        for topic in ["no.dots", "", "a:b", "SCHEDULE_TOPIC_XXXX"] {
+            assert!(Outgoing::new("m", "b").outbound(topic).is_err(), "{topic}");
+        }
         assert!(Outgoing::new("m", "b").outbound("orders_1").is_ok());
     }
 }

@@ -1,8 +1,11 @@
 //! A publisher that says what it knows.
+mod attempt;
 mod error;
+mod outbox;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,10 +17,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 pub use self::error::{PublishError, PublishErrorKind};
-use crate::client::{Outbound, Sender, Unsent, live};
-use crate::error::{is_final, is_unknown_topic};
+use crate::client::{Sender, live};
+use crate::place::{Choice, Place};
 use crate::settings::{check_name, check_servers};
-use crate::topics::PATTERN;
 use crate::{Outgoing, SettingError};
 
 /// Publishes messages and waits until the broker has stored them. Cheap to clone; clones share one client, which is
@@ -49,6 +51,10 @@ struct Inner {
     client: Mutex<Option<Client>>,
     /// Topics that were there, or that the broker would make.
     known: std::sync::Mutex<HashSet<String>>,
+    /// Of who asks whether a topic is there.
+    asking: Mutex<()>,
+    /// Of messages that may go to any queue.
+    turn: AtomicUsize,
 }
 
 /// Ends with its value.
@@ -79,7 +85,8 @@ impl PublisherBuilder {
         self
     }
 
-    /// How long [`publish`](Publisher::publish) goes on trying. A try takes up to 4 s.
+    /// How long [`publish`](Publisher::publish) goes on trying, and how long all messages of a call by
+    /// [`Publish`](idempotent_mq::Publish) may take together. A try takes up to 4 s.
     ///
     /// # Default
     /// 30 s
@@ -96,8 +103,8 @@ impl PublisherBuilder {
         let Self { name_servers, group, give_up_after } = self;
         check_servers(&name_servers)?;
         check_name("group", &group)?;
-        let (client, known) = (Mutex::new(None), std::sync::Mutex::default());
-        Ok(Publisher(Arc::new(Inner { name_servers, group, give_up_after, client, known })))
+        let (client, known, asking, turn) = Default::default();
+        Ok(Publisher(Arc::new(Inner { name_servers, group, give_up_after, client, known, asking, turn })))
     }
 }
 
@@ -118,13 +125,28 @@ impl Publisher {
     /// # Cancellation
     /// Nobody knows whether it was published.
     pub async fn publish(&self, topic: &str, message: &Outgoing) -> Result<(), PublishError> {
+        let end = Instant::now() + self.0.give_up_after;
+        self.publish_by(end, topic, message, None).await.map(drop)
+    }
+
+    /// Until then. To the queue of this name, where it has one; and says where the message lies.
+    async fn publish_by(
+        &self,
+        end: Instant,
+        topic: &str,
+        message: &Outgoing,
+        queue: Option<&str>,
+    ) -> Result<Option<Place>, PublishError> {
         let refused = |mistake: SettingError| PublishError::new(PublishErrorKind::Refused, mistake.to_string(), None);
         let outbound = message.outbound(topic).map_err(refused)?;
-        let end = Instant::now() + self.0.give_up_after;
         let mut unsure = false;
         for tries in 1.. {
-            let failed = match self.attempt(outbound.clone()).await {
-                Ok(()) => return Ok(()),
+            let to = match queue {
+                Some(name) => Choice::Of(name.to_owned()),
+                None => Choice::Any(self.0.turn.fetch_add(1, Relaxed)),
+            };
+            let failed = match self.0.attempt(outbound.clone(), to, end).await {
+                Ok(place) => return Ok(place),
                 Err(failed) => failed,
             };
             unsure |= failed.unsure;
@@ -138,62 +160,6 @@ impl Publisher {
             tokio::time::sleep(pause).await;
         }
         Err(PublishError::new(PublishErrorKind::Unconfirmed, "given up", None))
-    }
-
-    async fn attempt(&self, outbound: Outbound) -> Result<(), Failed> {
-        let before = |error| Failed::of(Unsent::Failed(error)).before();
-        let sender = self.0.sender().await.map_err(before)?;
-        if !self.0.knows(&outbound.topic) {
-            reached(&sender, &outbound.topic).await.map_err(before)?;
-            self.0.known().insert(outbound.topic.clone());
-        }
-        sender.send(outbound).await.map_err(Failed::of)
-    }
-}
-
-/// Whether a message to this topic has anywhere to go. Asked before the first is sent: of what fails then, it is known that
-/// nothing left this process.
-async fn reached(sender: &Sender, topic: &str) -> Result<(), ClientError> {
-    match sender.queues(topic).await {
-        Ok(_) => Ok(()),
-        // Not there, and made by the broker as soon as something is sent to it.
-        Err(error) => sender.queues(PATTERN).await.map(drop).map_err(|_| error),
-    }
-}
-
-/// A try.
-struct Failed {
-    text: Box<str>,
-    cause: Option<ClientError>,
-    /// It may have arrived.
-    unsure: bool,
-    is_final: bool,
-}
-
-impl Failed {
-    fn of(unsent: Unsent) -> Self {
-        let (text, cause): (Box<str>, _) = match unsent {
-            Unsent::Weak(status) => (format!("the broker has not kept it as it should: {status:?}").into(), None),
-            Unsent::Ended => ("the client has ended".into(), None),
-            Unsent::Failed(error) => ("sending failed".into(), Some(error)),
-        };
-        let is_final = cause.as_ref().is_some_and(is_final);
-        let unsure = !is_final && !cause.as_ref().is_some_and(is_unknown_topic);
-        Self { text, cause, unsure, is_final }
-    }
-
-    fn before(self) -> Self {
-        Self { unsure: false, ..self }
-    }
-
-    /// A word on this try says nothing of those before it.
-    fn told(self, unsure: bool) -> PublishError {
-        let kind = match (unsure, self.is_final) {
-            (true, _) => PublishErrorKind::Unconfirmed,
-            (false, true) => PublishErrorKind::Refused,
-            (false, false) => PublishErrorKind::NotSent,
-        };
-        PublishError::new(kind, self.text, self.cause.map(Into::into))
     }
 }
 

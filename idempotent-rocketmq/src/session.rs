@@ -10,6 +10,7 @@ use rocketmq_client_rust::{
 };
 use rocketmq_model::common::consumer::consume_from_where::ConsumeFromWhere;
 use rocketmq_model::common::message::message_ext::MessageExt;
+use rocketmq_model::common::message::message_queue::MessageQueue;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -17,6 +18,7 @@ use crate::client::{Outbound, Sender, config, live};
 use crate::ends::Ends;
 use crate::error::{failed, transient};
 use crate::marks::{Marked, TAGS};
+use crate::place::Place;
 use crate::settings::Settings;
 use crate::stock::{Announcer, Call, Stock, Told};
 use crate::tag::{Answer, Tag};
@@ -203,17 +205,25 @@ impl Session {
         self.settings.wants(message.properties().get(TAGS).map(|tag| tag.as_str()))
     }
 
-    fn read(&self, message: &MessageExt) -> (Delivery, Marked) {
+    /// As it came by this queue.
+    fn read(&self, message: &MessageExt, queue: &MessageQueue) -> (Delivery, Marked) {
         let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let marked = Marked::read(properties, message.flag());
+        let mut marked = Marked::read(properties, message.flag());
+        let settings = &self.settings;
+        if queue.topic().as_str() == settings.topic {
+            marked.place = Place::of(queue, message.queue_offset());
+        }
+        // The same on each trip: a copy says where the message itself lies, or nobody knows.
+        let position = marked.place.as_ref().map(|place| place.position(&settings.topic));
         let body = message.body().filter(|_| !marked.is_empty());
-        let mut delivery = Delivery::new(self.settings.position(), body.map(|body| body.to_vec()).unwrap_or_default());
+        let position = position.unwrap_or_else(|| settings.position());
+        let mut delivery = Delivery::new(position, body.map(|body| body.to_vec()).unwrap_or_default());
         delivery.id = marked.id().map(str::to_owned);
         delivery.business_key = marked.business_key().map(str::to_owned);
         delivery.headers = marked.headers();
         delivery.attempt = Some(marked.attempt.unwrap_or(1));
         delivery.redelivered = message.reconsume_times() > 0 || marked.attempt.is_some();
-        delivery.expires_at = marked.expires_at(self.settings.expires_at_header.as_deref());
+        delivery.expires_at = marked.expires_at(settings.expires_at_header.as_deref());
         delivery.first_at = marked.first_at;
         delivery.deaths = marked.deaths;
         (delivery, marked)
@@ -246,18 +256,19 @@ impl MessageListenerConcurrently for Listener {
         let session = &self.0;
         let (mut arrived, mut told) = (VecDeque::new(), Vec::new());
         // Copies were wanted once, whatever they look like.
-        let is_retry = context.get_message_queue().topic().as_str() == session.settings.retry_topic;
+        let queue = context.get_message_queue();
+        let is_retry = queue.topic().as_str() == session.settings.retry_topic;
         for message in messages.iter().filter(|message| is_retry || session.wants(message)) {
             let (answer, when) = oneshot::channel();
-            let (delivery, marked) = session.read(message);
+            let (delivery, marked) = session.read(message, queue);
             arrived.push_back(Arrived { delivery, marked, answer });
             told.push((message, when));
         }
         let Some(first) = messages.first().filter(|_| !told.is_empty()) else {
             return Ok(ConsumeConcurrentlyStatus::ConsumeSuccess);
         };
-        session.stock.bring(Call::new(context.get_message_queue(), first.queue_offset()), arrived);
-        let settled: Vec<bool> = told.into_iter().map(|(message, when)| self.wait(message, when)).collect();
+        session.stock.bring(Call::new(queue, first.queue_offset()), arrived);
+        let settled: Vec<bool> = told.into_iter().map(|(message, when)| self.wait(message, queue, when)).collect();
         Ok(match settled.into_iter().all(|settled| settled) {
             true => ConsumeConcurrentlyStatus::ConsumeSuccess,
             false => ConsumeConcurrentlyStatus::ReconsumeLater,
@@ -267,7 +278,7 @@ impl MessageListenerConcurrently for Listener {
 
 impl Listener {
     /// Until it is settled. `false`: nobody will, so that it has to come again by the broker.
-    fn wait(&self, message: &MessageExt, when: oneshot::Receiver<Answer>) -> bool {
+    fn wait(&self, message: &MessageExt, queue: &MessageQueue, when: oneshot::Receiver<Answer>) -> bool {
         let Session { ends, sender, .. } = &*self.0;
         match when.blocking_recv() {
             Ok(Answer::Done) => {
@@ -276,7 +287,7 @@ impl Listener {
             }
             // Taken, and dropped unsettled.
             Ok(Answer::Dropped) => {
-                let (delivery, marked) = self.0.read(message);
+                let (delivery, marked) = self.0.read(message, queue);
                 let sent = sender.send_blocking(self.0.returned(&marked, &delivery.body, SOON));
                 if let Err(unsent) = &sent {
                     let group = &self.0.settings.group;

@@ -9,6 +9,8 @@ use crate::settings::Settings;
 
 /// The broker's pattern for new topics.
 pub(crate) const PATTERN: &str = "TBW102";
+/// A topic that each broker has, and may be sent to.
+pub(crate) const OF_EACH_BROKER: &str = "SELF_TEST_TOPIC";
 /// Retries are shared out among the group by these.
 const RETRY_QUEUES: u32 = 4;
 const DEAD_QUEUES: u32 = 1;

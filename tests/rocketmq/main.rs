@@ -1,4 +1,4 @@
-//! The examples `rocketmq_orders` and `consume`, from outside, on a private server.
+//! The examples `rocketmq_orders` and `consume`, from outside, on a private server; and an outbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,6 +8,7 @@ use idempotent_testkit::servers::RocketServer;
 mod consume;
 #[path = "../common/example.rs"]
 mod example;
+mod outbox;
 #[allow(dead_code, reason = "the tests of `consume` use the rest")]
 #[path = "../consume/support.rs"]
 mod support;

@@ -41,6 +41,7 @@ fn a_copy_reads_back_as_the_message_it_was_made_of() {
     assert_eq!((twice.attempt, twice.first_at, twice.deaths), (Some(3), Some(Micros(17)), 0));
     assert_eq!(twice.headers(), [("TAGS", "paid"), ("tenant", "acme")].into_iter().collect());
     let given_back = read(&twice.as_it_was());
+    assert_eq!(given_back.place, None, "nobody knew it");
     assert_eq!((given_back.attempt, given_back.first_at), (Some(3), Some(Micros(17))));
 }
 
@@ -53,6 +54,19 @@ fn a_copy_of_a_transactions_message_waits_for_no_commit_and_one_that_was_delayed
         sent.insert(of_a_trip.to_owned(), "1".to_owned());
     }
     assert_eq!(read(&sent).as_it_was(), own);
+}
+
+#[test]
+fn a_copy_of_a_copy_says_where_the_message_itself_lies_and_a_dead_letter_does_not() {
+    let mut message = read(&properties(&[(UNIQ_KEY, "m")]));
+    message.place = Place::read("17 3 broker-a");
+    let copy = read(&read(&message.for_retry(&retry(2))).as_it_was());
+    assert_eq!(copy.place, message.place);
+    assert!(copy.headers().is_empty());
+    // Sent again it lies elsewhere.
+    let dead = copy.for_dead_letter(&DeadLetter::because("", Micros(9)), &settings("*"));
+    assert!(!dead.contains_key(PLACE));
+    assert_eq!(read(&properties(&[(PLACE, "17")])).place, None);
 }
 
 #[test]

@@ -16,9 +16,10 @@ pub struct PublishError {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// In no topic: no access, or more than RocketMQ takes. Another try would fail the same way.
+    /// In no topic: no access, more than RocketMQ takes, or no topic of that name where brokers make none. Another try would
+    /// fail the same way.
     Refused,
-    /// In no topic: there is none of that name, or nobody who knows it. Another try may go well.
+    /// In no topic: nobody knows it, or its broker cannot be reached, is busy, or full. Another try may go well.
     NotSent,
     /// Nobody knows. Send it again, under the same id.
     Unconfirmed,

@@ -22,6 +22,8 @@ const TRIES: usize = 5;
 const MOST_QUEUES: u16 = 16;
 /// The broker's second port, for its own clients, is this far below the first.
 const FAST: u16 = 2;
+/// Which every broker has.
+const DELAYS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 const NAME_SERVER: &str = "rocketmq-namesrv-rust";
 const BROKER: &str = "rocketmq-broker-rust";
 
@@ -50,6 +52,8 @@ struct Ports {
     replicas: u16,
     /// Where clients are told that the broker is, at the port it has.
     told: Ipv4Addr,
+    /// Whether a topic is made as something is sent to it.
+    makes_topics: bool,
 }
 
 /// A folder that a broker starts in.
@@ -76,7 +80,7 @@ impl RocketServer {
     /// Where it cannot start; says what to install.
     #[must_use]
     pub fn start() -> Self {
-        Self::with_delays("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+        Self::with_delays(DELAYS)
     }
 
     /// One with these delays, written as the broker's setting.
@@ -85,7 +89,17 @@ impl RocketServer {
     /// Where it cannot start; says what to install.
     #[must_use]
     pub fn with_delays(levels: &str) -> Self {
-        or_panic(Self::new(levels, Ipv4Addr::LOCALHOST))
+        or_panic(Self::new(levels, Ipv4Addr::LOCALHOST, true))
+    }
+
+    /// One that makes no topic because something is sent to it, as brokers are set where misspelt names should be seen. It has
+    /// the topics that every broker has, such as `BenchmarkTest`.
+    ///
+    /// # Panics
+    /// Where it cannot start; says what to install.
+    #[must_use]
+    pub fn that_makes_no_topics() -> Self {
+        or_panic(Self::new(DELAYS, Ipv4Addr::LOCALHOST, false))
     }
 
     /// One whose clients are sent to this address of the loopback, at the port of [`address`](Self::address): a
@@ -95,16 +109,16 @@ impl RocketServer {
     /// Where it cannot start; says what to install.
     #[must_use]
     pub fn behind(told: Ipv4Addr, levels: &str) -> Self {
-        or_panic(Self::new(levels, told))
+        or_panic(Self::new(levels, told, true))
     }
 
-    fn new(levels: &str, told: Ipv4Addr) -> Result<Self, String> {
+    fn new(levels: &str, told: Ipv4Addr, makes_topics: bool) -> Result<Self, String> {
         let bin = bin()?;
         let folder = Folder::new_in(place(), "rocketmq")?;
         let mut why = "no port is free".to_owned();
         for _ in 0..TRIES {
             let [names, broker, replicas] = [port::free(false)?, port::free(false)?, port::free(false)?];
-            let ports = Ports { names, broker, replicas, told };
+            let ports = Ports { names, broker, replicas, told, makes_topics };
             if port::is_taken(ports.broker - FAST) {
                 continue;
             }
@@ -234,7 +248,7 @@ impl RocketServer {
 
 impl Ports {
     fn configure(self, folder: &Folder, levels: &str) -> std::io::Result<()> {
-        let Self { names, broker, replicas, told } = self;
+        let Self { names, broker, replicas, told, makes_topics } = self;
         let store = folder.file("store");
         let store = store.display();
         fs::create_dir_all(folder.file("conf"))?;
@@ -242,7 +256,7 @@ impl Ports {
             folder.file("conf/broker.toml"),
             format!(
                 "[broker]\nnamesrvAddr = \"127.0.0.1:{names}\"\nbrokerIp1 = \"{told}\"\nlistenPort = {broker}\n\
-                 storePathRootDir = \"{store}\"\nautoCreateTopicEnable = true\n\n\
+                 storePathRootDir = \"{store}\"\nautoCreateTopicEnable = {makes_topics}\n\n\
                  [broker.brokerServerConfig]\nbindAddress = \"127.0.0.1\"\n\n\
                  [broker.brokerIdentity]\nbrokerName = \"broker-a\"\nbrokerClusterName = \"DefaultCluster\"\n\
                  brokerId = 0\n\n\
@@ -303,7 +317,7 @@ fn ready(broker: &mut Process, before: usize, ports: Ports, folder: &Folder) -> 
     let mut ended = false;
     let done = until("RocketMQ takes connections", || {
         ended = broker.ended().is_some();
-        ended || starts(folder) > before && knows_the_broker(ports.names)
+        ended || starts(folder) > before && knows_the_broker(ports)
     });
     match done {
         Ok(()) if !ended => Ok(()),
@@ -318,7 +332,8 @@ fn starts(folder: &Folder) -> usize {
     String::from_utf8_lossy(&log).matches("started successfully").count()
 }
 
-/// Whether the name server knows where the broker's pattern of topics is.
-fn knows_the_broker(name_server: u16) -> bool {
-    Ask(name_server).of(ROUTE, &[("topic", "TBW102")]).is_ok_and(|answer| answer.is_good())
+/// Whether the name server knows where the broker's pattern of topics is, or else another topic that it begins with.
+fn knows_the_broker(ports: Ports) -> bool {
+    let topic = if ports.makes_topics { "TBW102" } else { "BenchmarkTest" };
+    Ask(ports.names).of(ROUTE, &[("topic", topic)]).is_ok_and(|answer| answer.is_good())
 }
