@@ -33,7 +33,8 @@ mod writer;
 
 use std::path::Path;
 
-use idempotent::outbox::{Outbox, OutboxDb, Status};
+use idempotent::Micros;
+use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, Status};
 use serde::{Deserialize, Serialize};
 use sqlx::{Postgres, Sqlite};
 use tokio::time::Instant;
@@ -46,7 +47,7 @@ use self::database::{Database, Home};
 pub(super) use self::relay::relay;
 pub(super) use self::writer::write;
 use super::crew::Crew;
-use super::hands::Point;
+use super::hands::{Point, now};
 use super::stage::Stage;
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, notes};
@@ -66,6 +67,8 @@ const UNWANTED: &str = "idempotent_unwanted";
 const NOWHERE: &str = "nowhere";
 /// How often they are sent.
 const MOST_SENDS: u32 = 2;
+/// Longer than between two sendings of what nobody takes, in µs.
+const LATE: u64 = 4_000_000;
 
 /// What an outbox is played on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -171,9 +174,33 @@ async fn play_on<Db: Database>(
 
 /// Nothing is unconfirmed, and the broker has nothing.
 async fn is_done<Db: Database>(home: &Home<Db>, broker: &Broker) -> bool {
-    is_settled(&home.outbox).await && is_settled(&home.unwanted).await && broker.is_empty().await
+    for outbox in [&home.outbox, &home.unwanted] {
+        match unconfirmed(home, outbox).await {
+            Ok(0) => {}
+            Ok(_) => return false,
+            Err(error) => {
+                eprintln!("not looked at: {error}");
+                return false;
+            }
+        }
+    }
+    broker.is_empty().await
 }
 
-async fn is_settled<Db: OutboxDb>(outbox: &Outbox<Db>) -> bool {
-    outbox.list(Status::Unconfirmed, 0, 1).await.is_ok_and(|stubs| stubs.is_empty())
+/// How many there are. What failed again and again while its broker was away is not due for minutes: since that is back, a
+/// person sends it again.
+async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
+    let stubs = outbox.list(Status::Unconfirmed, 0, 1_000).await?;
+    let late = Micros(now().0.saturating_add(LATE));
+    let failed = stubs.iter().filter(|entry| entry.stub.failures > 0);
+    for entry in failed.filter(|entry| entry.stub.due_at.is_some_and(|due| due > late)) {
+        let mut tx = Db::begin(&home.pool).await?;
+        match outbox.resend(&mut tx, &entry.id, "chaos", "its broker is back").await {
+            Ok(()) => tx.commit().await?,
+            // Confirmed since.
+            Err(error) if error.kind() == OutboxErrorKind::NotFound => tx.rollback().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(stubs.len())
 }

@@ -7,6 +7,7 @@ use idempotent::mq::{Outbound, Publish, PublishError, Published};
 use idempotent::outbox::{Alarm, Alert, Relay, Resends};
 use sqlx::{Postgres, Sqlite};
 
+use super::broker::OutboxBroker;
 use super::database::{Database, Home, OutboxStore};
 use super::{MOST_SENDS, Note, broker};
 use crate::delivery::DeliveryFlaw;
@@ -28,9 +29,10 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
     let inner = broker::publisher(&hands.start.broker).await?;
     let publisher = Arc::new(Mortal { inner, hands: hands.clone() });
     let alert = Arc::new(Noted(hands.clone()));
+    let (first, most) = patience(OutboxBroker::of(&hands.start.broker));
     let resends = Resends::new()
-        .backoff(Duration::from_millis(300), Duration::from_secs(1))
-        .backlog(Duration::from_millis(300))
+        .backoff(first, most)
+        .backlog(first)
         .look_again(Duration::from_millis(200))
         .log_age(Duration::from_secs(4))
         .quiet(Duration::from_secs(6));
@@ -43,6 +45,15 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
     let unwanted = relay(&home.unwanted, MOST_SENDS);
     tokio::join!(wanted.run(stopped(stop.clone())), unwanted.run(stopped(stop)));
     Ok(())
+}
+
+/// What is sent again is merged into what waits in a delay queue; in RabbitMQ it is another copy, and whoever sends again before
+/// consumers can have come to it has more and more of them.
+fn patience(broker: OutboxBroker) -> (Duration, Duration) {
+    match broker {
+        OutboxBroker::Delay => (Duration::from_millis(300), Duration::from_secs(1)),
+        OutboxBroker::Rabbitmq => (Duration::from_secs(3), Duration::from_secs(20)),
+    }
 }
 
 /// A producer in whose calls its process dies.

@@ -99,8 +99,8 @@ fn what_is_given_up_is_told_of_then_and_nothing_else_is() {
     {
         let mut left = left();
         left.unwanted_stubs.insert("u1".into(), stub);
-        assert!(found(&[right.clone()], &left).iter().all(|found| found == "O6"), "{stub:?}");
-        assert!(!found(&[right.clone()], &left).is_empty(), "{stub:?}");
+        assert!(found(std::slice::from_ref(&right), &left).iter().all(|found| found == "O6"), "{stub:?}");
+        assert!(!found(std::slice::from_ref(&right), &left).is_empty(), "{stub:?}");
     }
     let often = vec![(1, Note::Fails { id: "m3".into() }); 14];
     assert_eq!(told(&[&often[..], &[right]].concat()), ["O8"]);
