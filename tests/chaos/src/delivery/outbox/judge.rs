@@ -189,16 +189,24 @@ impl Tally {
         verdict.tell("void stubs", self.void, long);
         verdict.tell("given up", self.given_up, u64::from(seconds >= 5));
         verdict.tell("alarms", self.alarms, u64::from(seconds >= 5));
-        for (point, name) in [
+        let deaths = |point: Point| self.died.get(&point).copied().unwrap_or_default();
+        // By the batch, of which there are few while a broker is away.
+        let sendings = [
             (Point::BeforeSend, "deaths before a sending"),
             (Point::AtSending, "deaths in a sending"),
             (Point::AfterSend, "deaths behind a sending"),
+        ];
+        verdict.tell("deaths around a sending", sendings.iter().map(|(point, _)| deaths(*point)).sum(), long);
+        for (point, name) in sendings.into_iter().chain([(Point::AfterAlarm, "deaths behind an alarm")]) {
+            verdict.tell(name, deaths(point), 0);
+        }
+        for (point, name) in [
             (Point::AtCommit, "deaths at a commit"),
             (Point::BeforeEffect, "deaths before an effect"),
             (Point::InTransaction, "deaths in a transaction"),
             (Point::BeforeSettling, "deaths before settling"),
         ] {
-            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
+            verdict.tell(name, deaths(point), long);
         }
     }
 }
