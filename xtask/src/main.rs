@@ -25,7 +25,7 @@ cargo xtask COMMAND
   chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
   chaos postgres    likewise, with effect and record in one transaction
   chaos rabbitmq    likewise, as consumers of a real broker, which is killed, too; also `redis-streams`, `rocketmq`
-  chaos delay       likewise, producers and takers of a delay queue; also `outbox`, `ordering`
+  chaos delay       likewise, producers and takers of a delay queue; also `outbox` (by it or RabbitMQ), `ordering`
   soak model        what takes too long for CI: the largest variants of the model check
   soak chaos        likewise: a minute of chaos on each topology and each broker, and all weaknesses
   soak mq [N]       likewise: whether a worker's memory is flat over a million messages (or N) through RabbitMQ

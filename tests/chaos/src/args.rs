@@ -2,7 +2,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::delivery::{DeliveryFlaw, Play};
+use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, OutboxStore, Places, Play};
 use crate::inbox::InboxFlaw;
 use crate::mq::{Flaw, Kind};
 use crate::weakness::{WEAKNESSES, Weakness};
@@ -14,7 +14,8 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
 cargo xtask chaos rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
                         [--store redis|sqlite] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
-cargo xtask chaos delay|outbox [--seconds S] [--seed N] [--calm]
+cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
+cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite] [--broker delay|rabbitmq] [--calm]
 cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
@@ -23,14 +24,17 @@ into FILE. With `redis` the deliveries come from the harness; with a broker's na
 stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `postgres` effect and
 record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
 killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
-killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers on PostgreSQL, relays and
-consumers: what was committed takes effect once, what was rolled back not at all, and is sent in its order. With `ordering`
+killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers, relays and
+consumers on a database and a broker, which are killed, too: what was committed takes effect once, what was rolled back not
+at all, and is sent in its order; what always fails is among the dead letters, and of what is given up somebody is told. With `ordering`
 chains of messages, by `after` and by `sequence`, of which some links always fail: effects come in the order of their chain.
 
   --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
                whose clock is set forward now and then, a cluster
   --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are. Of a broker's consumers: where
-               their records are, a Redis of its own (the default) or an SQLite file
+               their records are, a Redis of its own (the default) or an SQLite file. Of `outbox`: where it lies,
+               PostgreSQL (the default) or an SQLite file, which cannot be killed
+  --broker     of `outbox`: what its messages go through, the delay queue on Redis (the default) or RabbitMQ
   --calm       no faults at all; such a run proves nothing, and says so
   --weakness   a guard is taken out of a script, or a worker is wrong on purpose: such a run has to be violated
 
@@ -75,8 +79,8 @@ pub enum Subject {
     Delivery {
         /// Which of them.
         play: Play,
-        /// Where the records are, of calls that come after each other.
-        store: Topology,
+        /// Where.
+        places: Places,
         /// Something is wrong on purpose.
         flaw: Option<DeliveryFlaw>,
     },
@@ -106,7 +110,7 @@ pub struct Args {
     pub subject: Subject,
 }
 
-const OPTIONS: [&str; 6] = ["--seconds", "--seed", "--history", "--store", "--topology", "--weakness"];
+const OPTIONS: [&str; 7] = ["--seconds", "--seed", "--history", "--store", "--broker", "--topology", "--weakness"];
 
 impl Args {
     /// Reads the arguments behind `chaos`.
@@ -132,6 +136,7 @@ impl Args {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let subject = self.name();
         match (name, &mut self.subject) {
             ("--seconds", _) => self.long = seconds(value)?,
             ("--seed", _) => self.seed = number(name, value)?,
@@ -142,13 +147,20 @@ impl Args {
                 ));
             }
             ("--history", _) => self.history = Some(value.into()),
+            ("--broker", Subject::Delivery { play: Play::Outbox, places, .. }) => {
+                places.outbox.broker = outbox_broker(value)?;
+            }
+            ("--broker", _) => return Err(format!("`--broker` says nothing of {subject}; leave it out")),
             ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
             ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
             ("--weakness", Subject::Inbox { flaw: place }) => *place = Some(inbox_flaw(value)?),
             (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of postgres; leave it out")),
             ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
-            ("--store", Subject::Delivery { play: Play::Ordering, store: place, .. }) => *place = store(value)?,
+            ("--store", Subject::Delivery { play: Play::Ordering, places, .. }) => places.records = store(value)?,
+            ("--store", Subject::Delivery { play: Play::Outbox, places, .. }) => {
+                places.outbox.store = outbox_store(value)?;
+            }
             (_, Subject::Delivery { play, .. }) => {
                 return Err(format!("`{name}` says nothing of {}; leave it out", play.name()));
             }
@@ -200,7 +212,10 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some("postgres") => Ok(Subject::Inbox { flaw: None }),
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
-            (None, Some(play)) => Ok(Subject::Delivery { play, store: Topology::Single { clock: false }, flaw: None }),
+            (None, Some(play)) => {
+                let places = Places { records: Topology::Single { clock: false }, outbox: Ground::default() };
+                Ok(Subject::Delivery { play, places, flaw: None })
+            }
             (None, None) => Err(format!("nothing is called `{other}`; known here: {}", known())),
         },
         None => Err(format!("chaos needs one of: {}", known())),
@@ -213,6 +228,16 @@ fn store(value: &str) -> Result<Topology, String> {
         "sqlite" => Ok(Topology::File),
         _ => Err(format!("`--store {value}`: known here: redis, sqlite")),
     }
+}
+
+fn outbox_store(value: &str) -> Result<OutboxStore, String> {
+    let known = || OutboxStore::ALL.map(OutboxStore::name).join(", ");
+    OutboxStore::named(value).ok_or_else(|| format!("`--store {value}`: known here: {}", known()))
+}
+
+fn outbox_broker(value: &str) -> Result<OutboxBroker, String> {
+    let known = || OutboxBroker::ALL.map(OutboxBroker::name).join(", ");
+    OutboxBroker::named(value).ok_or_else(|| format!("`--broker {value}`: known here: {}", known()))
 }
 
 fn inbox_flaw(value: &str) -> Result<InboxFlaw, String> {
@@ -284,6 +309,10 @@ mod tests {
             (&["delay", "--history", "f"], "not by a history"),
             (&["ordering", "--store", "x"], "known here: redis, sqlite"),
             (&["outbox", "--weakness", "takes-early"], "known here: enqueues-outside"),
+            (&["outbox", "--store", "redis"], "known here: postgres, sqlite"),
+            (&["outbox", "--broker", "kafka"], "known here: delay, rabbitmq"),
+            (&["ordering", "--broker", "rabbitmq"], "`--broker` says nothing of ordering"),
+            (&["redis", "--broker", "rabbitmq"], "`--broker` says nothing of redis"),
             (&["redis", "--sede", "1"], "unknown argument `--sede`"),
             (&["redis", "--seed"], "`--seed` stands without a value"),
             (&["redis", "--seed", "x"], "not a whole number"),

@@ -26,6 +26,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 pub use self::flaw::DeliveryFlaw;
 use self::hands::Hands;
+pub use self::outbox::{Ground, OutboxBroker, OutboxStore};
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
 use crate::verdict::Verdict;
@@ -62,6 +63,15 @@ impl Play {
     }
 }
 
+/// Where it is played.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The records of calls that come after each other.
+    pub records: Topology,
+    /// The outbox and its broker.
+    pub outbox: Ground,
+}
+
 /// Plays one run.
 ///
 /// # Errors
@@ -71,13 +81,13 @@ impl Play {
 /// Dropping it kills the processes and the servers.
 pub(crate) async fn play(
     args: &Args,
-    (what, store, flaw): (Play, &Topology, Option<DeliveryFlaw>),
+    (what, places, flaw): (Play, &Places, Option<DeliveryFlaw>),
     folder: &Path,
 ) -> anyhow::Result<Verdict> {
     match what {
         Play::Delay => delay::play(args, flaw, folder).await,
-        Play::Outbox => outbox::play(args, flaw, folder).await,
-        Play::Ordering => ordering::play(args, store, flaw, folder).await,
+        Play::Outbox => outbox::play(args, places.outbox, flaw, folder).await,
+        Play::Ordering => ordering::play(args, &places.records, flaw, folder).await,
     }
 }
 

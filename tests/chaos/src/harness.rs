@@ -65,8 +65,8 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
     let done = match &args.subject {
         Subject::Store { topology, weakness, .. } => play(args, topology, *weakness, folder.path()).await,
         Subject::Inbox { flaw } => crate::inbox::play(args, *flaw, folder.path()).await,
-        Subject::Delivery { play, store, flaw } => {
-            crate::delivery::play(args, (*play, store, *flaw), folder.path()).await
+        Subject::Delivery { play, places, flaw } => {
+            crate::delivery::play(args, (*play, places, *flaw), folder.path()).await
         }
         Subject::Broker { kind, store, flaw } => mq::play(args, (*kind, store, *flaw), folder.path()).await,
     };

@@ -10,7 +10,7 @@ mod harness;
 mod judge;
 mod leftovers;
 mod publisher;
-mod rabbit;
+pub(crate) mod rabbit;
 #[cfg(feature = "rocketmq")]
 mod rocket;
 mod store;

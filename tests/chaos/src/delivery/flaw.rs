@@ -31,6 +31,8 @@ pub enum DeliveryFlaw {
     Unbound,
     /// The consumer answers, and then runs its handler.
     AnswersFirst,
+    /// Nobody is told of what was given up.
+    TellsNobody,
     /// No link waits for the one it comes after.
     IgnoresOrder,
     /// No number looks at the line of its stream.
@@ -45,7 +47,7 @@ pub enum DeliveryFlaw {
 
 impl DeliveryFlaw {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::TakesEarly,
         Self::CommitsFirst,
         Self::Unmarked,
@@ -58,6 +60,7 @@ impl DeliveryFlaw {
         Self::SendsBackwards,
         Self::Unbound,
         Self::AnswersFirst,
+        Self::TellsNobody,
         Self::IgnoresOrder,
         Self::IgnoresLine,
         Self::ForgetsNumber,
@@ -81,6 +84,7 @@ impl DeliveryFlaw {
             Self::SendsBackwards => "sends-backwards",
             Self::Unbound => "unbound",
             Self::AnswersFirst => "answers-first",
+            Self::TellsNobody => "tells-nobody",
             Self::IgnoresOrder => "ignores-order",
             Self::IgnoresLine => "ignores-line",
             Self::ForgetsNumber => "forgets-number",
@@ -93,7 +97,9 @@ impl DeliveryFlaw {
     #[must_use]
     pub fn play(self) -> Play {
         match self {
-            Self::EnqueuesOutside | Self::SendsBackwards | Self::Unbound | Self::AnswersFirst => Play::Outbox,
+            Self::EnqueuesOutside | Self::SendsBackwards | Self::Unbound | Self::AnswersFirst | Self::TellsNobody => {
+                Play::Outbox
+            }
             Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate | Self::DropsWaiting => {
                 Play::Ordering
             }
@@ -114,6 +120,7 @@ impl DeliveryFlaw {
             Self::SendsBackwards => "O4",
             Self::Unbound => "O2",
             Self::AnswersFirst => "O1",
+            Self::TellsNobody => "O6",
             Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate => "R2",
             Self::DropsWaiting => "R1",
         }

@@ -21,6 +21,7 @@ pub(super) enum Point {
     BeforeSend,
     AtSending,
     AfterSend,
+    AfterAlarm,
     AfterTake,
     BeforeEffect,
     InTransaction,

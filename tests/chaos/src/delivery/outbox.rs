@@ -1,42 +1,53 @@
-//! The outbox on PostgreSQL: writers whose transactions commit or do not, relays, a broker (the delay queue on Redis), and
-//! consumers with the outbox as their log. What was committed is known from a table of the writers' own.
+//! The outbox, on PostgreSQL or SQLite: writers whose transactions commit or do not, relays, a broker (the delay queue on
+//! Redis, or RabbitMQ), and consumers with the outbox as their log. What was committed is known from a table of the writers'
+//! own. Beside it there is a second outbox, of messages that nobody takes: RabbitMQ returns them, since no queue is bound to
+//! them, and the delay queue keeps them for nobody. Its relays give them up.
+//!
+//! In which order the broker accepted what it was sent is known on the delay queue from the members that messages are there,
+//! whose numbers rise, and on RabbitMQ from a tape (`rabbit`).
 //!
 //! Findings:
 //!
 //! | | |
 //! |---|---|
 //! | O1 | a message whose transaction committed has no effect |
-//! | O2 | one took effect twice |
-//! | O3 | one whose transaction was rolled back took effect, or has a stub |
+//! | O2 | one took effect twice, or is not to take effect |
+//! | O3 | one whose transaction was rolled back took effect, has a stub, or was sent |
 //! | O4 | messages of one aggregate were accepted by the broker, for the first time, in another order than they were written |
 //! | O5 | a stub says something else than what has become of its message, or nothing yet |
+//! | O6 | a message that nobody takes was not given up after as many sendings as are allowed, or nobody was told; or somebody was told of one that was not given up |
 //! | O7 | it did not come to rest, or a process ended by itself or not at all |
+//! | O8 | the broker's dead letters are not the messages whose handler always fails, or that ran more often than is allowed |
+//!
+//! Read in this order: `statements` (the play's own tables), `database`, `rabbit` and `broker` (where it is played), `writer`,
+//! `relay` and `consumer` (the processes), `rows` (what is left), `judge`.
+mod broker;
 mod consumer;
+mod database;
 mod judge;
+mod rabbit;
 mod relay;
 mod rows;
+mod statements;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context;
-use idempotent::PostgresStore;
-use idempotent::delay_queue::{DelayQueue, DelayQueueBuilder};
-use idempotent::outbox::Outbox;
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::{PostgresServer, RedisServer};
+use idempotent::Micros;
+use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, Status};
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
-use tokio::time::{Instant, sleep};
+use sqlx::{Postgres, Sqlite};
+use tokio::time::Instant;
 
+pub use self::broker::OutboxBroker;
+use self::broker::{Broker, Started};
 pub(super) use self::consumer::consume;
+pub use self::database::OutboxStore;
+use self::database::{Database, Home};
 pub(super) use self::relay::relay;
 pub(super) use self::writer::write;
 use super::crew::Crew;
-use super::hands::Point;
+use super::hands::{Point, now};
 use super::stage::Stage;
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, notes};
@@ -46,25 +57,56 @@ use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] =
     [Role::Writer, Role::Relay, Role::OutboxConsumer, Role::Writer, Role::Relay, Role::OutboxConsumer];
-const TOPIC: &str = "orders";
-/// Of the broker.
-const VISIBILITY: Duration = Duration::from_millis(1_500);
-const SLOTS: u16 = 2;
 /// How many aggregates there are.
 const AGGREGATES: u64 = 6;
+/// Of what always fails; what is killed counts, too.
+const RETRIES: u32 = 12;
+/// The table of the second outbox.
+const UNWANTED: &str = "idempotent_unwanted";
+/// Where its messages are to go.
+const NOWHERE: &str = "nowhere";
+/// How often they are sent.
+const MOST_SENDS: u32 = 2;
+/// Longer than between two sendings of what nobody takes, in µs.
+const LATE: u64 = 4_000_000;
+
+/// What an outbox is played on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ground {
+    /// Where it lies.
+    pub store: OutboxStore,
+    /// What its messages go through.
+    pub broker: OutboxBroker,
+}
+
+impl Default for Ground {
+    fn default() -> Self {
+        Self { store: OutboxStore::Postgres, broker: OutboxBroker::Delay }
+    }
+}
 
 /// What processes note.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
-    /// A delivery is with its handler. `member`: what the broker calls it, in the order in which it accepts.
+    /// A delivery is with its handler. `member`: what the broker calls it, in the order in which it accepts, where it does.
     Began {
         id: String,
-        member: String,
+        member: Option<String>,
+    },
+    /// A run of what always fails.
+    Fails {
+        id: String,
     },
     /// Messages whose transaction was not committed.
     RolledBack {
         messages: u64,
+    },
+    /// Somebody was told that a message was given up.
+    Alarmed {
+        outbox: String,
+        seq: i64,
+        sends: u32,
     },
     Dies(Point),
 }
@@ -77,36 +119,48 @@ struct Body {
 }
 
 /// Plays one run.
-pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path) -> anyhow::Result<Verdict> {
+pub(super) async fn play(
+    args: &Args,
+    ground: Ground,
+    flaw: Option<DeliveryFlaw>,
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
+    match ground.store {
+        OutboxStore::Postgres => play_on::<Postgres>(args, ground.broker, flaw, folder).await,
+        OutboxStore::Sqlite => play_on::<Sqlite>(args, ground.broker, flaw, folder).await,
+    }
+}
+
+async fn play_on<Db: Database>(
+    args: &Args,
+    broker: OutboxBroker,
+    flaw: Option<DeliveryFlaw>,
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
     let began = Instant::now();
-    let broker = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start());
-    let database = tokio::task::spawn_blocking(PostgresServer::start);
-    let broker = Arc::new(broker.await.context("Redis does not start")?);
-    let database = Arc::new(database.await.context("PostgreSQL does not start")?);
-    rows::make(&database).await?;
-    let (to_broker, to_database) = (Proxy::start(&broker.address()).await, Proxy::start(&database.address()).await);
+    let Started { broker, by_proxy, server } = Broker::start(broker).await?;
+    let site = Db::start(folder).await?;
+    let home = Home::<Db>::make(&site.url).await?;
     let start = Start {
         id: 0,
         role: Role::Writer,
         seed: args.seed,
-        broker: to_broker.url(),
-        database: database.url().replace(&database.address(), &to_database.address()),
+        broker: by_proxy,
+        database: site.by_proxy,
         in_transaction: true,
         notes: folder.to_owned(),
         flaw,
         peace: args.calm,
     };
-    let queue = builder(&broker.url()).connect().await?;
-    let outbox = Outbox::builder(pool(&database.url())?).open().await?;
     let crew = Crew::start(folder, start, &ROLES).await?;
-    let mut stage = Stage::new(crew, vec![(broker, to_broker), (database.clone(), to_database)]);
+    let mut stage = Stage::new(crew, [server].into_iter().chain(site.server).collect());
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 9 } else { PATIENCE };
-    let rests = stage.settle(patience, async || is_done(&outbox, &queue).await).await?;
+    let rests = stage.settle(patience, async || is_done(&home, &broker).await).await?;
     let stuck = stage.crew.dismiss().await?;
     let seen = notes::read::<Note>(folder, stage.crew.last())?;
-    let left = rows::left(&database, &outbox).await?;
+    let left = rows::left(&home, &broker).await?;
     let (tally, found) = judge::judge(&seen, &left);
     let mut verdict = Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, 0, tally.committed), began.elapsed());
     verdict.find(found);
@@ -118,45 +172,35 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
     Ok(verdict)
 }
 
-/// The same for everybody.
-fn builder(url: &str) -> DelayQueueBuilder {
-    DelayQueue::builder(url, TOPIC).slots(SLOTS).visibility(VISIBILITY)
-}
-
-/// Once it can be reached.
-async fn queue(url: &str) -> DelayQueue {
-    loop {
-        match builder(url).connect().await {
-            Ok(queue) => return queue,
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-fn pool(url: &str) -> anyhow::Result<PgPool> {
-    let options = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
-    Ok(options.test_before_acquire(false).connect_lazy(url)?)
-}
-
-/// Both, once the database can be reached.
-async fn stores(url: &str) -> anyhow::Result<(PgPool, Outbox<sqlx::Postgres>, PostgresStore)> {
-    let pool = pool(url)?;
-    loop {
-        let store = PostgresStore::on_pool(pool.clone()).open().await;
-        let outbox = Outbox::builder(pool.clone()).open().await;
-        match (store, outbox) {
-            (Ok(store), Ok(outbox)) => return Ok((pool, outbox, store)),
-            (Err(error), _) | (_, Err(error)) => eprintln!("no database: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 /// Nothing is unconfirmed, and the broker has nothing.
-async fn is_done(outbox: &Outbox<sqlx::Postgres>, queue: &DelayQueue) -> bool {
-    let unconfirmed = outbox.list(idempotent::outbox::Status::Unconfirmed, 0, 1).await;
-    let counts = queue.counts().await;
-    unconfirmed.is_ok_and(|stubs| stubs.is_empty())
-        && counts.is_ok_and(|counts| counts.ready + counts.waiting + counts.in_flight == 0)
+async fn is_done<Db: Database>(home: &Home<Db>, broker: &Broker) -> bool {
+    for outbox in [&home.outbox, &home.unwanted] {
+        match unconfirmed(home, outbox).await {
+            Ok(0) => {}
+            Ok(_) => return false,
+            Err(error) => {
+                eprintln!("not looked at: {error}");
+                return false;
+            }
+        }
+    }
+    broker.is_empty().await
+}
+
+/// How many there are. What failed again and again while its broker was away is not due for minutes: since that is back, a
+/// person sends it again.
+async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
+    let stubs = outbox.list(Status::Unconfirmed, 0, 1_000).await?;
+    let late = Micros(now().0.saturating_add(LATE));
+    let failed = stubs.iter().filter(|entry| entry.stub.failures > 0);
+    for entry in failed.filter(|entry| entry.stub.due_at.is_some_and(|due| due > late)) {
+        let mut tx = Db::begin(&home.pool).await?;
+        match outbox.resend(&mut tx, &entry.id, "chaos", "its broker is back").await {
+            Ok(()) => tx.commit().await?,
+            // Confirmed since.
+            Err(error) if error.kind() == OutboxErrorKind::NotFound => tx.rollback().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(stubs.len())
 }

@@ -82,6 +82,12 @@ impl Stage {
                 return Ok(true);
             }
         }
+        // Whatever is left is read from servers that are there.
+        for crashing in &mut self.crashing {
+            while let Some(done) = crashing.join_next().await {
+                done.context("a server did not come back")?;
+            }
+        }
         Ok(false)
     }
 

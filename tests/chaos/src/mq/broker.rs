@@ -14,7 +14,7 @@ use super::{rabbit, streams};
 use crate::plan::Harm;
 
 /// The queue, or the stream.
-pub(super) const QUEUE: &str = "orders";
+pub(crate) const QUEUE: &str = "orders";
 
 /// The brokers there are.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -12,7 +12,8 @@ use lapin::options::BasicGetOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 
-use super::broker::{Broker, Letter, QUEUE};
+pub(crate) use super::broker::QUEUE;
+use super::broker::{Broker, Letter};
 use super::copy::Copy;
 
 #[derive(Debug)]
@@ -37,7 +38,7 @@ fn queue() -> Queue {
     Queue::quorum(QUEUE)
 }
 
-pub(super) fn source(url: &str) -> anyhow::Result<RabbitSource> {
+pub(crate) fn source(url: &str) -> anyhow::Result<RabbitSource> {
     Ok(RabbitSource::builder(url, queue()).build()?)
 }
 
@@ -60,7 +61,7 @@ impl Rabbit {
 
 /// All queues that a run may need. A quorum queue that is declared a moment before its only node is killed does not come
 /// back, with all that was confirmed in it: that is the broker's own affair, and not what is put to the test.
-async fn declare(url: &str) -> anyhow::Result<()> {
+pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
     let mut source = source(url)?;
     source.declare().await?;
     let (publisher, settler) = (Publisher::builder(url).build()?, source.settler());
@@ -81,6 +82,17 @@ async fn declare(url: &str) -> anyhow::Result<()> {
     }
     source.close().await;
     Ok(())
+}
+
+/// What is not settled, by queue; those that are empty and those of dead letters left out. Blocks.
+pub(crate) fn left(server: &RabbitServer) -> anyhow::Result<Vec<(String, u64)>> {
+    let listed = server.ctl(&["list_queues", "--no-table-headers", "name", "messages"]);
+    let rows = listed.lines().map(|row| {
+        let (name, messages) = row.split_once('\t').with_context(|| format!("a queue is listed as {row:?}"))?;
+        Ok((name.to_owned(), messages.trim().parse()?))
+    });
+    let rows = rows.collect::<anyhow::Result<Vec<(String, u64)>>>()?;
+    Ok(rows.into_iter().filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect())
 }
 
 fn url(proxy: &Proxy) -> String {
@@ -120,13 +132,7 @@ impl Broker for Rabbit {
     }
 
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
-        let listed = self.server.ctl(&["list_queues", "--no-table-headers", "name", "messages"]);
-        let rows = listed.lines().map(|row| {
-            let (name, messages) = row.split_once('\t').with_context(|| format!("a queue is listed as {row:?}"))?;
-            Ok((name.to_owned(), messages.trim().parse()?))
-        });
-        let rows = rows.collect::<anyhow::Result<Vec<(String, u64)>>>()?;
-        Ok(rows.into_iter().filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect())
+        left(&self.server)
     }
 
     async fn letters(&self) -> anyhow::Result<Vec<Letter>> {

@@ -3,19 +3,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
-use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
+use idempotent::mq::{Consumer, Message, Messages, Schedule, Source, Verdict};
 use idempotent::{Executor, Policy, Rejection, Scene, idempotent};
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::{Pool, Postgres, Sqlite, Transaction};
 use tokio::time::sleep;
 
-use super::{Body, Note, queue, stores};
+use super::broker::{self, OutboxBroker};
+use super::database::{Database, Home, OutboxStore};
+use super::{Body, Note, RETRIES, rabbit};
 use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point, Stop, stopped};
 
 const GRACE: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(1);
-/// Of what always fails; what is killed counts, too.
-const RETRIES: u32 = 12;
 
 #[derive(Debug)]
 struct Failed;
@@ -32,12 +32,44 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-const EFFECT: &str = "INSERT INTO effects (id) VALUES ($1)";
+/// A database whose transactions annotated handlers run in.
+trait Books: Database {
+    fn book(hands: &Hands, id: &str, poison: bool) -> impl Future<Output = Result<(), Failed>> + Send;
+}
+
+impl Books for Postgres {
+    async fn book(hands: &Hands, id: &str, poison: bool) -> Result<(), Failed> {
+        on_postgres(hands, id, poison).await
+    }
+}
+
+impl Books for Sqlite {
+    async fn book(hands: &Hands, id: &str, poison: bool) -> Result<(), Failed> {
+        on_sqlite(hands, id, poison).await
+    }
+}
 
 #[idempotent(key = id, scope = "outbox", transaction = leased(tx))]
-async fn book(hands: &Hands, id: &str, poison: bool, tx: &mut Transaction<'_, Postgres>) -> Result<(), Failed> {
+async fn on_postgres(hands: &Hands, id: &str, poison: bool, tx: &mut Transaction<'_, Postgres>) -> Result<(), Failed> {
+    effect(hands, id, poison, tx).await
+}
+
+#[idempotent(key = id, scope = "outbox", transaction = leased(tx))]
+async fn on_sqlite(hands: &Hands, id: &str, poison: bool, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
+    effect(hands, id, poison, tx).await
+}
+
+async fn effect<Db: Database>(
+    hands: &Hands,
+    id: &str,
+    poison: bool,
+    tx: &mut Transaction<'_, Db>,
+) -> Result<(), Failed> {
+    if poison {
+        hands.notes.write(&Note::Fails { id: id.to_owned() });
+    }
     hands.may_die(Point::BeforeEffect);
-    sqlx::query(EFFECT).bind(id).execute(&mut **tx).await?;
+    Db::effect(tx, id).await?;
     hands.may_die(Point::InTransaction);
     // Rolled back.
     if poison { Err(Failed) } else { Ok(()) }
@@ -45,47 +77,64 @@ async fn book(hands: &Hands, id: &str, poison: bool, tx: &mut Transaction<'_, Po
 
 /// Consumes until it is told to end.
 pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let (pool, outbox, store) = stores(&hands.start.database).await?;
-    let queue = queue(&hands.start.broker).await;
+    let store = OutboxStore::of(&hands.start.database);
+    let url = &hands.start.broker;
+    match (OutboxBroker::of(url), store) {
+        (OutboxBroker::Delay, OutboxStore::Postgres) => run::<Postgres, _>(delay(url).await, hands, stop).await,
+        (OutboxBroker::Delay, OutboxStore::Sqlite) => run::<Sqlite, _>(delay(url).await, hands, stop).await,
+        (OutboxBroker::Rabbitmq, OutboxStore::Postgres) => run::<Postgres, _>(rabbit::source(url)?, hands, stop).await,
+        (OutboxBroker::Rabbitmq, OutboxStore::Sqlite) => run::<Sqlite, _>(rabbit::source(url)?, hands, stop).await,
+    }
+}
+
+async fn delay(url: &str) -> DelaySource {
+    DelaySource::new(&broker::queue(url).await)
+}
+
+async fn run<Db: Books, S: Source>(source: S, hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
+    let Home { pool, outbox, store, .. } = Home::<Db>::reach(&hands.start.database).await?;
     let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
     let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
     let policy = policy.in_flight_delay(Duration::from_millis(50)).in_flight_delay_max(Duration::from_millis(200));
     let executor = Executor::builder(store).policy(Scene::Mq, policy).build()?;
     let own = hands.clone();
-    let handling = Messages::<Body>::json().annotated(move |message| handle(own.clone(), pool.clone(), message));
-    let consumer = Consumer::builder(DelaySource::new(&queue), "outbox", &executor)
+    let handling = Messages::<Body>::json().annotated(move |message| handle::<Db>(own.clone(), pool.clone(), message));
+    let consumer = Consumer::builder(source, "outbox", &executor)
         .concurrency(4)
         .grace(GRACE)
         .schedule(Schedule::exponential(Duration::from_millis(10), Duration::from_millis(60)))
+        // What is put off, and what was killed, comes again and again.
+        .max_deliveries(1_000_000)
         .log(Arc::new(outbox))
         .build(handling)?;
     consumer.run(stopped(stop)).await?;
     Ok(())
 }
 
-async fn handle(hands: Arc<Hands>, pool: PgPool, message: Message<Body>) -> Verdict {
+async fn handle<Db: Books>(hands: Arc<Hands>, pool: Pool<Db>, message: Message<Body>) -> Verdict {
     let again = || Verdict::Again { after: None, error: "it fails".into() };
     let delivery = &message.delivery;
-    let (Some(id), Some(member)) = (delivery.id.clone(), delivery.position.offset.clone()) else { return again() };
-    hands.notes.write(&Note::Began { id: id.clone(), member: member.into() });
+    let Some(id) = delivery.id.clone() else { return again() };
+    hands.notes.write(&Note::Began { id: id.clone(), member: delivery.position.offset.clone().map(Into::into) });
     let poison = message.body.poison;
     match hands.start.flaw {
         Some(DeliveryFlaw::Unbound) if !poison => {
             // Neither its key nor its transaction.
-            let put = sqlx::query(EFFECT).bind(&id).execute(&pool).await;
+            let Ok(mut connection) = pool.acquire().await else { return again() };
+            let put = Db::effect(&mut connection, &id).await;
             hands.may_die(Point::BeforeSettling);
             return if put.is_ok() { Verdict::Done } else { again() };
         }
         Some(DeliveryFlaw::AnswersFirst) if !poison => {
             tokio::spawn(async move {
                 sleep(Duration::from_millis(100)).await;
-                let _ = book(&hands, &id, poison).await;
+                let _ = Db::book(&hands, &id, poison).await;
             });
             return Verdict::Done;
         }
         _ => {}
     }
-    let answer = book(&hands, &id, poison).await;
+    let answer = Db::book(&hands, &id, poison).await;
     hands.may_die(Point::BeforeSettling);
     if answer.is_ok() { Verdict::Done } else { again() }
 }

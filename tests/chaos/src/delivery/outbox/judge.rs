@@ -1,10 +1,10 @@
 //! What writers committed, held against stubs, effects, and what the broker was sent.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use idempotent::outbox::Status;
 
-use super::Note;
-use super::rows::Left;
+use super::rows::{Kept, Left};
+use super::{MOST_SENDS, Note, RETRIES, UNWANTED};
 use crate::delivery::hands::Point;
 use crate::delivery::stage::Stage;
 use crate::verdict::Verdict;
@@ -20,31 +20,45 @@ pub(super) struct Tally {
     in_order: u64,
     dead: u64,
     void: u64,
+    given_up: u64,
+    alarms: u64,
     died: BTreeMap<Point, u64>,
 }
 
+/// By message: when the broker accepted it, in its own words, which sort as they came.
+type Accepted<'a> = BTreeMap<&'a str, Vec<String>>;
+
 pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
     let mut tally = Tally { committed: left.written.len() as u64, ..Tally::default() };
-    // By message: the members it was to the broker. The numbers in them rise.
-    let mut members: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut accepted = Accepted::new();
+    for (place, id) in left.tape.iter().flatten().enumerate() {
+        accepted.entry(id).or_default().push(format!("{place:09}"));
+    }
+    let (mut runs, mut alarms) = (BTreeMap::new(), Vec::new());
     for (_, note) in seen {
         match note {
             Note::Began { id, member } => {
                 tally.delivered += 1;
-                members.entry(id).or_default().push(member);
+                // Behind the letter of its kind is a number.
+                let number = member.as_ref().and_then(|member| member.get(1..));
+                accepted.entry(id).or_default().extend(number.map(str::to_owned));
             }
+            Note::Fails { id } => *runs.entry(id.as_str()).or_default() += 1,
             Note::RolledBack { messages } => tally.rolled_back += messages,
+            Note::Alarmed { outbox, seq, sends } => alarms.push((outbox.as_str(), *seq, *sends)),
             Note::Dies(point) => *tally.died.entry(*point).or_default() += 1,
         }
     }
-    for members in members.values_mut() {
-        members.sort_unstable();
-        members.dedup();
-        tally.sent_again += u64::from(members.len() > 1);
+    for accepted in accepted.values_mut() {
+        accepted.sort_unstable();
+        accepted.dedup();
+        tally.sent_again += u64::from(accepted.len() > 1);
     }
     let mut found = effects(left);
     found.extend(stubs(left, &mut tally));
-    found.extend(order(left, &members, &mut tally));
+    found.extend(order(left, &accepted, &mut tally));
+    found.extend(given_up(left, &alarms, &mut tally));
+    found.extend(letters(left, &runs));
     (tally, found)
 }
 
@@ -73,10 +87,12 @@ fn effects(left: &Left) -> Vec<String> {
 fn stubs(left: &Left, tally: &mut Tally) -> Vec<String> {
     let stray = left.stubs.keys().filter(|id| !left.written.contains_key(*id));
     let mut found: Vec<_> = stray.map(|id| format!("O3: {id} has a stub, and was never committed")).collect();
+    let sent: BTreeSet<_> = left.tape.iter().flatten().filter(|id| !left.written.contains_key(*id)).collect();
+    found.extend(sent.into_iter().map(|id| format!("O3: {id} was sent, and was never committed")));
     for (id, written) in &left.written {
-        let status = left.stubs.get(id);
-        tally.dead += u64::from(status == Some(&Status::Dead));
-        tally.void += u64::from(status == Some(&Status::Void));
+        let status = left.stubs.get(id).map(|stub| stub.status);
+        tally.dead += u64::from(status == Some(Status::Dead));
+        tally.void += u64::from(status == Some(Status::Void));
         let right = match status {
             Some(Status::Void) => written.void,
             // Called off when it was with its consumer already.
@@ -91,15 +107,13 @@ fn stubs(left: &Left, tally: &mut Tally) -> Vec<String> {
     found
 }
 
-/// Each message with the one before it in its aggregate, by their first members.
-fn order(left: &Left, members: &BTreeMap<&str, Vec<&str>>, tally: &mut Tally) -> Vec<String> {
+/// Each message with the one before it in its aggregate, by the first time that each was accepted.
+fn order(left: &Left, accepted: &Accepted<'_>, tally: &mut Tally) -> Vec<String> {
     let mut aggregates: BTreeMap<&str, Vec<(i64, &str, &str)>> = BTreeMap::new();
     for (id, written) in &left.written {
         // One that was called off may never have been sent.
-        let Some(member) = members.get(id.as_str()).and_then(|members| members.first()) else { continue };
-        // Behind the letter of its kind.
-        let number = member.get(1..).unwrap_or_default();
-        aggregates.entry(&written.aggregate).or_default().push((written.version, number, id));
+        let Some(first) = accepted.get(id.as_str()).and_then(|accepted| accepted.first()) else { continue };
+        aggregates.entry(&written.aggregate).or_default().push((written.version, first, id));
     }
     let mut found = Vec::new();
     for messages in aggregates.values_mut() {
@@ -111,6 +125,49 @@ fn order(left: &Left, members: &BTreeMap<&str, Vec<&str>>, tally: &mut Tally) ->
             }
         }
     }
+    found
+}
+
+/// Of what nobody takes: each is given up after so many sendings, and somebody was told, and of nothing else. Who is told dies
+/// before the message is marked at times: another relay tells it again, and marks it.
+fn given_up(left: &Left, alarms: &[(&str, i64, u32)], tally: &mut Tally) -> Vec<String> {
+    tally.alarms = alarms.len() as u64;
+    let told = |stub: &Kept| alarms.iter().any(|(outbox, seq, _)| (*outbox, *seq) == (UNWANTED, stub.seq));
+    let mut found = Vec::new();
+    for id in &left.unwanted {
+        match left.unwanted_stubs.get(id) {
+            Some(stub) if stub.status != Status::Dead || stub.sends != MOST_SENDS => {
+                found.push(format!("O6: nobody takes {id}, and it is {stub:?}"));
+            }
+            Some(stub) if !told(stub) => found.push(format!("O6: {id} was given up, and nobody was told")),
+            Some(_) => tally.given_up += 1,
+            None => found.push(format!("O6: nobody takes {id}, and it has no stub")),
+        }
+    }
+    let committed: BTreeSet<_> = left.unwanted.iter().collect();
+    let stray = left.unwanted_stubs.keys().filter(|id| !committed.contains(id));
+    found.extend(stray.map(|id| format!("O3: {id} has a stub, and was never committed")));
+    let dead = left.unwanted_stubs.values().filter(|stub| stub.status == Status::Dead);
+    let dead: BTreeSet<_> = dead.map(|stub| (UNWANTED, stub.seq, stub.sends)).collect();
+    let wrong = alarms.iter().filter(|alarm| !dead.contains(alarm));
+    found.extend(wrong.map(|(outbox, seq, sends)| {
+        format!("O6: an alarm of {seq} in {outbox}, after {sends} sendings, and it was not given up then")
+    }));
+    found
+}
+
+/// `runs`: of what always fails.
+fn letters(left: &Left, runs: &BTreeMap<&str, u32>) -> Vec<String> {
+    let letters: BTreeSet<_> = left.letters.iter().collect();
+    // What was called off may have been with its consumer already.
+    let dies = left.written.iter().filter(|(_, written)| written.poison && !written.void);
+    let missing = dies.filter(|(id, _)| !letters.contains(id));
+    let mut found: Vec<_> =
+        missing.map(|(id, _)| format!("O8: {id} always fails, and is not among the dead letters")).collect();
+    let wrong = letters.iter().filter(|id| !left.written.get(**id).is_some_and(|written| written.poison));
+    found.extend(wrong.map(|id| format!("O8: {id} is among the dead letters, and is not to be")));
+    let often = runs.iter().filter(|(_, runs)| **runs > RETRIES + 1);
+    found.extend(often.map(|(id, runs)| format!("O8: {id} ran {runs} times, and may {} times", RETRIES + 1)));
     found
 }
 
@@ -130,81 +187,29 @@ impl Tally {
         verdict.tell("pairs in order", self.in_order, some * 10);
         verdict.tell("dead stubs", self.dead, u64::from(seconds >= 5));
         verdict.tell("void stubs", self.void, long);
-        for (point, name) in [
+        verdict.tell("given up", self.given_up, u64::from(seconds >= 5));
+        verdict.tell("alarms", self.alarms, u64::from(seconds >= 5));
+        let deaths = |point: Point| self.died.get(&point).copied().unwrap_or_default();
+        // By the batch, of which there are few while a broker is away.
+        let sendings = [
             (Point::BeforeSend, "deaths before a sending"),
             (Point::AtSending, "deaths in a sending"),
             (Point::AfterSend, "deaths behind a sending"),
+        ];
+        verdict.tell("deaths around a sending", sendings.iter().map(|(point, _)| deaths(*point)).sum(), long);
+        for (point, name) in sendings.into_iter().chain([(Point::AfterAlarm, "deaths behind an alarm")]) {
+            verdict.tell(name, deaths(point), 0);
+        }
+        for (point, name) in [
             (Point::AtCommit, "deaths at a commit"),
             (Point::BeforeEffect, "deaths before an effect"),
             (Point::InTransaction, "deaths in a transaction"),
             (Point::BeforeSettling, "deaths before settling"),
         ] {
-            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
+            verdict.tell(name, deaths(point), long);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::rows::Written;
-    use super::*;
-
-    fn left() -> Left {
-        let written = |version, poison, void| Written { aggregate: "a".into(), version, poison, void };
-        Left {
-            written: [
-                ("m1".into(), written(1, false, false)),
-                ("m2".into(), written(2, false, false)),
-                ("m3".into(), written(3, true, false)),
-                ("m4".into(), written(4, false, true)),
-            ]
-            .into(),
-            effects: vec!["m1".into(), "m2".into()],
-            stubs: [
-                ("m1".into(), Status::Confirmed),
-                ("m2".into(), Status::Confirmed),
-                ("m3".into(), Status::Dead),
-                ("m4".into(), Status::Void),
-            ]
-            .into(),
-        }
-    }
-
-    fn sent(of: &[(&str, &str)]) -> Vec<(u32, Note)> {
-        of.iter().map(|(id, member)| (1, Note::Began { id: (*id).into(), member: (*member).into() })).collect()
-    }
-
-    fn found(seen: &[(u32, Note)], left: &Left) -> Vec<String> {
-        judge(seen, left).1.into_iter().map(|found| found[..2].to_owned()).collect()
-    }
-
-    #[test]
-    fn what_was_committed_took_effect_once_in_order_or_is_told_of() {
-        // What is sent again is out of turn by nature.
-        let seen = sent(&[("m2", "a3"), ("m1", "a2"), ("m1", "a4"), ("m3", "a5")]);
-        assert_eq!(found(&seen, &left()), Vec::<String>::new());
-    }
-
-    #[test]
-    fn each_thing_that_is_wrong_is_found_and_nothing_else() {
-        let with = |change: fn(&mut Left)| {
-            let mut left = left();
-            change(&mut left);
-            left
-        };
-        for (left, finding) in [
-            (with(|left| _ = left.effects.pop()), "O1"),
-            (with(|left| left.effects.push("m1".into())), "O2"),
-            (with(|left| left.effects.push("m3".into())), "O2"),
-            (with(|left| left.effects.push("m9".into())), "O3"),
-            (with(|left| _ = left.stubs.insert("m9".into(), Status::Confirmed)), "O3"),
-            (with(|left| _ = left.stubs.insert("m1".into(), Status::Unconfirmed)), "O5"),
-            (with(|left| _ = left.stubs.insert("m1".into(), Status::Dead)), "O5"),
-            (with(|left| _ = left.stubs.remove("m1")), "O5"),
-            (with(|left| _ = left.stubs.insert("m3".into(), Status::Confirmed)), "O5"),
-        ] {
-            assert_eq!(found(&[], &left), [finding], "{left:?}");
-        }
-        assert_eq!(found(&sent(&[("m1", "a3"), ("m2", "a2")]), &left()), ["O4"]);
-    }
-}
+mod tests;

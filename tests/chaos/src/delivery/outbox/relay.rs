@@ -3,11 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::delay_queue::DelayProducer;
 use idempotent::mq::{Outbound, Publish, PublishError, Published};
-use idempotent::outbox::{Relay, Resends};
+use idempotent::outbox::{Alarm, Alert, Relay, Resends};
+use sqlx::{Postgres, Sqlite};
 
-use super::{queue, stores};
+use super::broker::OutboxBroker;
+use super::database::{Database, Home, OutboxStore};
+use super::{MOST_SENDS, Note, broker};
 use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point, Stop, stopped};
 
@@ -16,24 +18,47 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Sends until it is told to end.
 pub(in crate::delivery) async fn relay(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let (_, outbox, _) = stores(&hands.start.database).await?;
-    let producer = DelayProducer::new(&queue(&hands.start.broker).await);
+    match OutboxStore::of(&hands.start.database) {
+        OutboxStore::Postgres => relay_of::<Postgres>(hands, stop).await,
+        OutboxStore::Sqlite => relay_of::<Sqlite>(hands, stop).await,
+    }
+}
+
+async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
+    let home = Home::<Db>::reach(&hands.start.database).await?;
+    let inner = broker::publisher(&hands.start.broker).await?;
+    let publisher = Arc::new(Mortal { inner, hands: hands.clone() });
+    let alert = Arc::new(Noted(hands.clone()));
+    let (first, most) = patience(OutboxBroker::of(&hands.start.broker));
     let resends = Resends::new()
-        // Nothing is given up: whatever is not done is sent again.
-        .max_sends(1_000)
-        .backoff(Duration::from_millis(300), Duration::from_secs(1))
-        .backlog(Duration::from_millis(300))
+        .backoff(first, most)
+        .backlog(first)
         .look_again(Duration::from_millis(200))
         .log_age(Duration::from_secs(4))
         .quiet(Duration::from_secs(6));
-    let relay = Relay::new(&outbox, Arc::new(Mortal { producer, hands: hands.clone() }));
-    relay.lease(LEASE).poll(POLL).batch(50).resends(resends).run(stopped(stop)).await;
+    let relay = |outbox, sends| {
+        let relay = Relay::new(outbox, publisher.clone()).alert(alert.clone());
+        relay.lease(LEASE).poll(POLL).batch(50).resends(resends.clone().max_sends(sends))
+    };
+    // Of these nothing is given up: whatever is not done is sent again.
+    let wanted = relay(&home.outbox, 1_000);
+    let unwanted = relay(&home.unwanted, MOST_SENDS);
+    tokio::join!(wanted.run(stopped(stop.clone())), unwanted.run(stopped(stop)));
     Ok(())
+}
+
+/// What is sent again is merged into what waits in a delay queue; in RabbitMQ it is another copy, and whoever sends again before
+/// consumers can have come to it has more and more of them.
+fn patience(broker: OutboxBroker) -> (Duration, Duration) {
+    match broker {
+        OutboxBroker::Delay => (Duration::from_millis(300), Duration::from_secs(1)),
+        OutboxBroker::Rabbitmq => (Duration::from_secs(3), Duration::from_secs(20)),
+    }
 }
 
 /// A producer in whose calls its process dies.
 struct Mortal {
-    producer: DelayProducer,
+    inner: Arc<dyn Publish>,
     hands: Arc<Hands>,
 }
 
@@ -43,11 +68,11 @@ impl Publish for Mortal {
         self.hands.may_die(Point::BeforeSend);
         if self.hands.start.flaw == Some(DeliveryFlaw::SendsBackwards) {
             let backwards: Vec<_> = messages.iter().rev().cloned().collect();
-            let mut answers = self.producer.publish(&backwards).await;
+            let mut answers = self.inner.publish(&backwards).await;
             answers.reverse();
             return answers;
         }
-        let answers = self.hands.may_die_in(Point::AtSending, self.producer.publish(messages)).await;
+        let answers = self.hands.may_die_in(Point::AtSending, self.inner.publish(messages)).await;
         self.hands.may_die(Point::AfterSend);
         answers
     }
@@ -55,6 +80,27 @@ impl Publish for Mortal {
 
 impl std::fmt::Debug for Mortal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mortal").field("producer", &self.producer).finish_non_exhaustive()
+        f.debug_struct("Mortal").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// Whoever is told of messages that are given up; each alarm is in the notes before the relay goes on.
+struct Noted(Arc<Hands>);
+
+#[async_trait]
+impl Alert for Noted {
+    async fn raise(&self, alarm: &Alarm) {
+        if self.0.start.flaw == Some(DeliveryFlaw::TellsNobody) {
+            return;
+        }
+        let Alarm { outbox, seq, sends, .. } = alarm;
+        self.0.notes.write(&Note::Alarmed { outbox: outbox.clone(), seq: *seq, sends: *sends });
+        self.0.may_die(Point::AfterAlarm);
+    }
+}
+
+impl std::fmt::Debug for Noted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Noted").finish_non_exhaustive()
     }
 }

@@ -1,56 +1,52 @@
-//! The tables, and what they hold at the end.
+//! What there is once all has come to rest.
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use idempotent::PostgresStore;
-use idempotent::outbox::{Outbox, Status};
-use idempotent_testkit::servers::PostgresServer;
-use sqlx::{Connection, PgConnection};
+use idempotent::outbox::{Outbox, OutboxDb, Status};
 
-use super::{AGGREGATES, pool};
+use super::broker::Broker;
+use super::database::{Database, Home};
+use super::statements::Written;
 
-const TABLES: &str = "\
-CREATE TABLE aggregates (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0);
-CREATE TABLE written (id text PRIMARY KEY, aggregate text NOT NULL, version bigint NOT NULL, poison boolean NOT NULL,
-                      void boolean NOT NULL DEFAULT false);
-CREATE TABLE effects (seq bigserial PRIMARY KEY, id text NOT NULL);";
-
-/// A message whose transaction has committed, by the writer's own table.
-#[derive(Clone, Debug)]
-pub(super) struct Written {
-    pub(super) aggregate: String,
-    pub(super) version: i64,
-    pub(super) poison: bool,
-    pub(super) void: bool,
-}
-
-/// What there is once all has come to rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     pub(super) written: BTreeMap<String, Written>,
     pub(super) effects: Vec<String>,
-    pub(super) stubs: BTreeMap<String, Status>,
+    pub(super) stubs: BTreeMap<String, Kept>,
+    /// Messages that nobody takes, which were committed, and their stubs.
+    pub(super) unwanted: Vec<String>,
+    pub(super) unwanted_stubs: BTreeMap<String, Kept>,
+    /// The ids of what lies among the broker's dead letters.
+    pub(super) letters: Vec<String>,
+    /// The ids of all that the broker has accepted, in that order, where it keeps them.
+    pub(super) tape: Option<Vec<String>>,
 }
 
-pub(super) async fn make(database: &PostgresServer) -> anyhow::Result<()> {
-    PostgresStore::builder(database.url()).create(true).open().await?;
-    Outbox::builder(pool(&database.url())?).create(true).open().await?;
-    database.psql("postgres", TABLES);
-    for number in 0..AGGREGATES {
-        database.psql("postgres", &format!("INSERT INTO aggregates (name) VALUES ('a{number}')"));
-    }
-    Ok(())
+/// What the outbox says of a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Kept {
+    pub(super) seq: i64,
+    pub(super) status: Status,
+    pub(super) sends: u32,
 }
 
-pub(super) async fn left(database: &PostgresServer, outbox: &Outbox<sqlx::Postgres>) -> anyhow::Result<Left> {
-    let mut connection = PgConnection::connect(&database.url()).await.context("the database is gone")?;
-    let written: Vec<(String, String, i64, bool, bool)> =
-        sqlx::query_as("SELECT id, aggregate, version, poison, void FROM written").fetch_all(&mut connection).await?;
-    let written = written
-        .into_iter()
-        .map(|(id, aggregate, version, poison, void)| (id, Written { aggregate, version, poison, void }))
-        .collect();
-    let effects = sqlx::query_scalar("SELECT id FROM effects ORDER BY seq").fetch_all(&mut connection).await?;
+pub(super) async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
+    let mut connection = home.pool.acquire().await.context("the database is gone")?;
+    let written = Db::written(&mut connection).await?;
+    let [unwanted, effects] = Db::rest(&mut connection).await?;
+    drop(connection);
+    Ok(Left {
+        written,
+        effects,
+        stubs: stubs(&home.outbox).await?,
+        unwanted,
+        unwanted_stubs: stubs(&home.unwanted).await?,
+        letters: broker.letters().await?,
+        tape: broker.tape().await?,
+    })
+}
+
+async fn stubs<Db: OutboxDb>(outbox: &Outbox<Db>) -> anyhow::Result<BTreeMap<String, Kept>> {
     let mut stubs = BTreeMap::new();
     for status in [Status::Unconfirmed, Status::Confirmed, Status::Void, Status::Dead] {
         let mut behind = 0;
@@ -58,8 +54,11 @@ pub(super) async fn left(database: &PostgresServer, outbox: &Outbox<sqlx::Postgr
             let page = outbox.list(status, behind, 1_000).await?;
             let Some(last) = page.last() else { break };
             behind = last.stub.seq;
-            stubs.extend(page.into_iter().map(|entry| (entry.id, status)));
+            let kept = |entry: idempotent::outbox::Entry| {
+                (entry.id, Kept { seq: entry.stub.seq, status, sends: entry.stub.sends })
+            };
+            stubs.extend(page.into_iter().map(kept));
         }
     }
-    Ok(Left { written, effects, stubs })
+    Ok(stubs)
 }

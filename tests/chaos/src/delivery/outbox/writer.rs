@@ -3,11 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::mq::Outbound;
-use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind};
-use sqlx::{PgPool, Postgres};
+use idempotent::outbox::{OutboxError, OutboxErrorKind};
+use sqlx::{Postgres, Sqlite};
 use tokio::time::sleep;
 
-use super::{AGGREGATES, Body, Note, TOPIC, stores};
+use super::broker::OutboxBroker;
+use super::database::{Database, Home, OutboxStore};
+use super::statements::Written;
+use super::{AGGREGATES, Body, NOWHERE, Note};
 use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point};
 
@@ -18,16 +21,26 @@ const ROLLED_BACK: u64 = 20;
 const POISON: u64 = 3;
 const CALLED_OFF: u64 = 4;
 
-struct Writer {
+/// Of the transactions: one more message in it, which nobody takes.
+const UNWANTED: u64 = 10;
+
+struct Writer<Db: Database> {
     hands: Arc<Hands>,
-    pool: PgPool,
-    outbox: Outbox<Postgres>,
+    home: Home<Db>,
+    topic: &'static str,
 }
 
 /// Writes until there is peace.
 pub(in crate::delivery) async fn write(hands: &Arc<Hands>) -> anyhow::Result<()> {
-    let (pool, outbox, _) = stores(&hands.start.database).await?;
-    let writer = Writer { hands: hands.clone(), pool, outbox };
+    match OutboxStore::of(&hands.start.database) {
+        OutboxStore::Postgres => write_to::<Postgres>(hands).await,
+        OutboxStore::Sqlite => write_to::<Sqlite>(hands).await,
+    }
+}
+
+async fn write_to<Db: Database>(hands: &Arc<Hands>) -> anyhow::Result<()> {
+    let home = Home::<Db>::reach(&hands.start.database).await?;
+    let writer = Writer { hands: hands.clone(), home, topic: OutboxBroker::of(&hands.start.broker).topic() };
     let mut count = 0;
     while !hands.is_peace() {
         sleep(PACE).await;
@@ -47,40 +60,29 @@ pub(in crate::delivery) async fn write(hands: &Arc<Hands>) -> anyhow::Result<()>
     Ok(())
 }
 
-impl Writer {
+impl<Db: Database> Writer<Db> {
     async fn transact(&self, ids: &[String]) -> Result<(), OutboxError> {
         let dice = &self.hands.dice;
         let aggregate = format!("a{}", dice.below(AGGREGATES));
-        let mut tx = self.pool.begin().await?;
-        // The row is ours until the commit: of two transactions of one aggregate one is the first.
-        let version: i64 = sqlx::query_scalar("SELECT version FROM aggregates WHERE name = $1 FOR UPDATE")
-            .bind(&aggregate)
-            .fetch_one(&mut *tx)
-            .await?;
-        for (id, version) in ids.iter().zip(version + 1..) {
+        let mut tx = Db::begin(&self.home.pool).await?;
+        let before = Db::advance(&mut tx, &aggregate, i64::try_from(ids.len()).unwrap_or(i64::MAX)).await?;
+        for (id, version) in ids.iter().zip(before + 1..) {
             let poison = dice.percent(POISON);
-            sqlx::query("INSERT INTO written (id, aggregate, version, poison) VALUES ($1, $2, $3, $4)")
-                .bind(id)
-                .bind(&aggregate)
-                .bind(version)
-                .bind(poison)
-                .execute(&mut *tx)
-                .await?;
+            let written = Written { aggregate: aggregate.clone(), version, poison, void: false };
+            Db::write(&mut tx, id, &written).await?;
             let body = serde_json::to_vec(&Body { poison }).unwrap_or_default();
-            let message = Outbound::new(TOPIC, id, body).aggregate(&aggregate);
+            let message = Outbound::new(self.topic, id, body).aggregate(&aggregate);
             if self.hands.start.flaw == Some(DeliveryFlaw::EnqueuesOutside) {
-                let mut beside = self.pool.acquire().await?;
-                self.outbox.enqueue(&mut beside, &message).await?;
+                self.enqueue_beside(&message).await?;
             } else {
-                self.outbox.enqueue(&mut tx, &message).await?;
+                self.home.outbox.enqueue(&mut tx, &message).await?;
             }
         }
-        let step = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-        sqlx::query("UPDATE aggregates SET version = version + $2 WHERE name = $1")
-            .bind(&aggregate)
-            .bind(step)
-            .execute(&mut *tx)
-            .await?;
+        if dice.percent(UNWANTED) {
+            let id = format!("u{}", ids[0]);
+            Db::write_unwanted(&mut tx, &id).await?;
+            self.home.unwanted.enqueue(&mut tx, &Outbound::new(NOWHERE, id, "{}")).await?;
+        }
         self.hands.may_die(Point::InTransaction);
         if dice.percent(ROLLED_BACK) {
             tx.rollback().await?;
@@ -90,15 +92,21 @@ impl Writer {
         Ok(self.hands.may_die_in(Point::AtCommit, tx.commit()).await?)
     }
 
+    /// Wrong on purpose.
+    async fn enqueue_beside(&self, message: &Outbound) -> Result<(), OutboxError> {
+        let mut beside = self.home.pool.acquire().await?;
+        self.home.outbox.enqueue(&mut beside, message).await.map(drop)
+    }
+
     async fn call_off(&self, id: &str) -> Result<(), OutboxError> {
-        let mut tx = self.pool.begin().await?;
-        match self.outbox.void(&mut tx, id, "chaos", "called off").await {
+        let mut tx = Db::begin(&self.home.pool).await?;
+        match self.home.outbox.void(&mut tx, id, "chaos", "called off").await {
             Ok(()) => {}
             // Not written, or done already.
             Err(error) if error.kind() == OutboxErrorKind::NotFound => return Ok(tx.rollback().await?),
             Err(error) => return Err(error),
         }
-        sqlx::query("UPDATE written SET void = true WHERE id = $1").bind(id).execute(&mut *tx).await?;
+        Db::call_off(&mut tx, id).await?;
         Ok(tx.commit().await?)
     }
 }

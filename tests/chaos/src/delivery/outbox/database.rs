@@ -1,0 +1,173 @@
+//! The database that the outbox lies in, and what writers, consumers and the judge ask of it.
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::outbox::Outbox;
+use idempotent::{PostgresStore, SqliteStore, Store, StoreError};
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::PostgresServer;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::{Pool, Postgres, Sqlite, Transaction};
+use tokio::time::sleep;
+
+use super::UNWANTED;
+use super::statements::Statements;
+use crate::delivery::stage::Server;
+
+/// What an outbox can lie in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum OutboxStore {
+    /// A server, which is killed, too.
+    Postgres,
+    /// A file, which all processes write.
+    Sqlite,
+}
+
+impl OutboxStore {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Postgres, Self::Sqlite];
+
+    /// As it is called for.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Sqlite => "sqlite",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|store| store.name() == name)
+    }
+
+    /// That of a URL that processes were told.
+    pub(super) fn of(url: &str) -> Self {
+        if url.starts_with("sqlite") { Self::Sqlite } else { Self::Postgres }
+    }
+}
+
+/// One to be played on.
+pub(super) struct Site {
+    pub(super) url: String,
+    /// As processes reach it.
+    pub(super) by_proxy: String,
+    /// What can be killed of it.
+    pub(super) server: Option<(Arc<dyn Server>, Proxy)>,
+}
+
+/// One that an outbox of a play lies in.
+pub(super) trait Database: Statements {
+    type Store: Store;
+
+    fn start(folder: &Path) -> impl Future<Output = anyhow::Result<Site>>;
+
+    /// It connects when it is first needed.
+    fn pool(url: &str) -> anyhow::Result<Pool<Self>>;
+
+    /// Of records; `create` with its tables.
+    fn store(
+        pool: &Pool<Self>,
+        url: &str,
+        create: bool,
+    ) -> impl Future<Output = Result<Self::Store, StoreError>> + Send;
+
+    /// One that will write.
+    fn begin(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<Transaction<'static, Self>>> + Send;
+}
+
+/// What is opened of a database.
+pub(super) struct Home<Db: Database> {
+    pub(super) pool: Pool<Db>,
+    pub(super) outbox: Outbox<Db>,
+    /// Of messages that nobody takes.
+    pub(super) unwanted: Outbox<Db>,
+    pub(super) store: Db::Store,
+}
+
+impl<Db: Database> Home<Db> {
+    /// With all tables.
+    pub(super) async fn make(url: &str) -> anyhow::Result<Self> {
+        let home = Self::open(url, true).await?;
+        let mut tx = Db::begin(&home.pool).await?;
+        Db::make(&mut tx).await?;
+        tx.commit().await?;
+        Ok(home)
+    }
+
+    /// Once it can be reached.
+    pub(super) async fn reach(url: &str) -> anyhow::Result<Self> {
+        loop {
+            match Self::open(url, false).await {
+                Ok(home) => return Ok(home),
+                Err(error) => eprintln!("no database: {error:#}"),
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn open(url: &str, create: bool) -> anyhow::Result<Self> {
+        let pool = Db::pool(url)?;
+        let store = Db::store(&pool, url, create).await?;
+        let outbox = Outbox::builder(pool.clone()).create(create).open().await?;
+        let unwanted = Outbox::builder(pool.clone()).table(UNWANTED).create(create).open().await?;
+        Ok(Self { pool, outbox, unwanted, store })
+    }
+}
+
+impl Database for Postgres {
+    type Store = PostgresStore;
+
+    async fn start(_: &Path) -> anyhow::Result<Site> {
+        let server = tokio::task::spawn_blocking(PostgresServer::start).await.context("PostgreSQL does not start")?;
+        let proxy = Proxy::start(&server.address()).await;
+        let url = server.url();
+        let by_proxy = url.replace(&server.address(), &proxy.address());
+        Ok(Site { url, by_proxy, server: Some((Arc::new(server), proxy)) })
+    }
+
+    fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
+        let options = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
+        Ok(options.test_before_acquire(false).connect_lazy(url)?)
+    }
+
+    async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<PostgresStore, StoreError> {
+        PostgresStore::on_pool(pool.clone()).create(create).open().await
+    }
+
+    async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
+        pool.begin().await
+    }
+}
+
+/// A stopped process may be in the middle of a transaction.
+const BUSY: Duration = Duration::from_secs(10);
+
+impl Database for Sqlite {
+    type Store = SqliteStore;
+
+    async fn start(folder: &Path) -> anyhow::Result<Site> {
+        let url = format!("sqlite:{}", folder.join("outbox.db").display());
+        Ok(Site { by_proxy: url.clone(), url, server: None })
+    }
+
+    fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
+        let options = url.parse::<SqliteConnectOptions>()?.busy_timeout(BUSY).create_if_missing(true);
+        Ok(SqlitePoolOptions::new().max_connections(3).connect_lazy_with(options))
+    }
+
+    async fn store(_: &Pool<Self>, url: &str, _: bool) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open(url).await
+    }
+
+    async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
+        // One that began by reading could not go on to write where somebody else has written.
+        pool.begin_with("BEGIN IMMEDIATE").await
+    }
+}

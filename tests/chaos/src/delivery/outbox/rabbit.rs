@@ -1,0 +1,86 @@
+//! RabbitMQ. What relays publish goes through an exchange to two queues: that of the consumers, and one that nobody consumes
+//! until the end, the *tape*. It holds all that the broker has accepted, in that order: a message is sent once the one before
+//! it in its aggregate is confirmed, and it is confirmed once both queues have it. So the first place of each on the tape is
+//! behind that of the one before it, whatever is sent again later. Retries do not go through the exchange.
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use idempotent::rabbitmq::{Outgoing, Publisher, RabbitSource, Route};
+use idempotent_testkit::servers::RabbitServer;
+use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
+
+use crate::mq::rabbit::{self, QUEUE};
+
+/// An exchange, and a key that says nothing to it.
+pub(super) const TOPIC: &str = "written/order";
+const EXCHANGE: &str = "written";
+const TAPE: &str = "tape";
+/// Within two thirds of a relay's lease.
+const CONFIRM: Duration = Duration::from_millis(600);
+const GIVE_UP: Duration = Duration::from_millis(1_200);
+
+pub(super) fn publisher(url: &str) -> anyhow::Result<Publisher> {
+    Ok(Publisher::builder(url).confirm_within(CONFIRM).give_up_after(GIVE_UP).build()?)
+}
+
+pub(super) fn source(url: &str) -> anyhow::Result<RabbitSource> {
+    rabbit::source(url)
+}
+
+/// All that a run needs, on the broker's disk.
+pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
+    let url = server.url();
+    rabbit::declare(&url).await?;
+    let (_connection, channel) = open(&url).await?;
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let mut quorum = FieldTable::default();
+    quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    channel.queue_declare(TAPE.into(), durable, quorum).await?;
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    channel.exchange_declare(EXCHANGE.into(), ExchangeKind::Fanout, durable, FieldTable::default()).await?;
+    for queue in [QUEUE, TAPE] {
+        let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
+        channel.queue_bind(queue.into(), EXCHANGE.into(), "".into(), options, arguments).await?;
+    }
+    // It has taken and given something: it stands.
+    Publisher::builder(&url).build()?.publish(&Route::queue(TAPE), &Outgoing::with_random_id("")?).await?;
+    take(&channel, TAPE).await?;
+    let server = server.clone();
+    Ok(tokio::task::spawn_blocking(move || server.sync()).await?)
+}
+
+/// Nothing but the tape and the dead letters is left.
+pub(super) async fn is_empty(server: &Arc<RabbitServer>) -> bool {
+    let server = server.clone();
+    let left = tokio::task::spawn_blocking(move || rabbit::left(&server)).await;
+    matches!(left, Ok(Ok(left)) if left.iter().all(|(queue, _)| queue == TAPE))
+}
+
+pub(super) async fn letters(server: &RabbitServer) -> anyhow::Result<Vec<String>> {
+    let (_connection, channel) = open(&server.url()).await?;
+    take(&channel, &format!("{QUEUE}.dead")).await
+}
+
+pub(super) async fn tape(server: &RabbitServer) -> anyhow::Result<Vec<String>> {
+    let (_connection, channel) = open(&server.url()).await?;
+    take(&channel, TAPE).await
+}
+
+async fn open(url: &str) -> anyhow::Result<(Connection, Channel)> {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    Ok((connection, channel))
+}
+
+/// The ids of all that lies in a queue, which is empty then.
+async fn take(channel: &Channel, queue: &str) -> anyhow::Result<Vec<String>> {
+    let mut ids = Vec::new();
+    while let Some(found) = channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await? {
+        let id = found.delivery.properties.message_id().as_ref().map(ToString::to_string);
+        ids.push(id.with_context(|| format!("a message without an id lies in {queue}"))?);
+    }
+    Ok(ids)
+}
