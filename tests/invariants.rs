@@ -2,6 +2,8 @@
 //!
 //! `cargo xtask sim` plays more seeds, and replays one.
 #![allow(clippy::unwrap_used, clippy::panic)]
+#[path = "common/bare.rs"]
+mod bare;
 #[path = "invariants/scripted.rs"]
 mod scripted;
 #[path = "invariants/together.rs"]

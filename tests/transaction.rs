@@ -92,6 +92,34 @@ async fn callers_do_not_pass_it_and_each_call_has_its_effect_once() {
     assert_eq!(shop.booked(2).await, 1);
 }
 
+/// As a shop says it for its payments' results: a prefix, what the message is known by and a hash, two hours, a transaction.
+#[tokio::test]
+async fn s2_13_a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
+    #[idempotent(
+        scene = mq, prefix = "index12306-order:pay_result_callback", key = (keys, hash), retain = "7200s",
+        transaction = tx, scope = "callback", with = shop.idem
+    )]
+    async fn pay_result(shop: &Shop, keys: u64, hash: i32, tx: &mut Tx<'_>) -> Result<(), Failure> {
+        let _ = hash;
+        Ok(effect(tx, keys).await?)
+    }
+    let shop = Shop::new().await;
+    for _ in 0..2 {
+        pay_result(&shop, 4711, -17).await.unwrap();
+    }
+    assert_eq!(shop.booked(4711).await, 1);
+    pay_result(&shop, 4711, 18).await.unwrap();
+    assert_eq!(shop.booked(4711).await, 2, "another message of the same order");
+    let browse = shop.idem.store().abilities().browse.unwrap();
+    let listed = browse.browse(None, 9).await.unwrap().entries;
+    assert_eq!(listed.len(), 2);
+    for entry in listed {
+        let (key, record) = (entry.key, entry.record);
+        assert!(key.as_str().starts_with("index12306-order:pay_result_callback:mq:callback:"), "{key}");
+        assert_eq!(record.expires_at - record.updated_at, Duration::from_secs(7_200));
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_done_is_rolled_back_whatever_way_the_body_is_left() {
     let shop = Shop::new().await;

@@ -1,15 +1,18 @@
 //! Calls told apart by what they say: the window, counted from completion, and what a duplicate in it is told.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#[path = "common/bare.rs"]
+mod bare;
 #[macro_use]
 mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bare::Bare;
 use common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
 use idempotent::{
-    Abilities, Auto, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Json, Key, OnConsumed, OnInFlight,
-    Outcome, Policy, PolicyError, Record, Redelivery, Rejection, Release, Scene, Settled, Store, StoreError,
+    Auto, Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection,
+    Scene,
 };
 use idempotent_testkit::{FOREVER, Verb};
 
@@ -153,7 +156,7 @@ async fn a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it(world: Wor
     world.clock.advance(secs(8)).await;
     assert_eq!(rest(&hangs.await.unwrap()), WINDOW, "given up after a third of the lease");
 
-    let bare = Executor::builder(Bare(worker.store.clone())).clock(Arc::new(world.clock.clone())).build().unwrap();
+    let bare = Executor::builder(Bare::of(worker.store.clone())).clock(Arc::new(world.clock.clone())).build().unwrap();
     let bare = Worker { executor: bare, store: worker.store.clone(), clock: world.clock.clone() };
     bare.deliver_call(call(), &job).await.1.unwrap();
     world.clock.advance(secs(2)).await;
@@ -226,30 +229,4 @@ fn a_policy_of_windows_is_read_from_configuration_and_checked() {
     assert!(Policy::new().retain(WINDOW).check(&Scene::Rest).is_err());
     let short: Result<(), PolicyError> = policy.check_against(&Scene::Mq, &Redelivery::after([secs(60)]));
     assert!(short.unwrap_err().to_string().contains("retain is 5s"), "a broker brings its duplicates later than that");
-}
-
-/// A store without abilities.
-#[derive(Debug)]
-struct Bare(idempotent_testkit::FaultStore);
-
-#[async_trait::async_trait]
-impl Store for Bare {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.0.claim(request).await
-    }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.0.renew(held, lease).await
-    }
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        self.0.complete(held, done).await
-    }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.0.release(held, release).await
-    }
-    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.0.peek(key).await
-    }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
-    }
 }

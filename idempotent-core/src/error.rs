@@ -246,14 +246,14 @@ pub enum Rejection {
         /// The error recorded then.
         error: Arc<str>,
     },
-    /// Out of attempts, or parked.
-    #[error("given up after {attempts} runs: {error}")]
+    /// Out of attempts, or parked; or buried without a run, since its turn would not have come.
+    #[error("{}", crate::order::given_up(*attempts, error))]
     Dead {
-        /// Runs granted in all.
+        /// Claims granted in all: its runs, and the one that buried it where that was no run.
         attempts: u32,
         /// Names the dead letter together with the key.
         fencing: Fencing,
-        /// Why the last run did not succeed.
+        /// Why the last run did not succeed, or why there was none.
         error: Arc<str>,
     },
     /// The key was used with another payload.

@@ -6,6 +6,7 @@
 //!
 //! A call that is a number of a stream comes after whatever the stream's order table says is before it: [`Line`], a pure
 //! value that stores keep as bytes ([`Order`](crate::Order)); `executor/line.rs` looks and acts by the same [`turn`].
+mod halted;
 mod line;
 mod packed;
 mod predecessor;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub(crate) use self::halted::{given_up, halted};
 pub use self::line::MAX_LINE;
 pub(crate) use self::line::{Before, Full, Inside, Line, SeenAt, keep};
 pub(crate) use self::packed::{pack, unpack};

@@ -77,8 +77,11 @@ impl Rules {
             Verdict::Done => Decision::Ack,
             Verdict::Never { reason } => Decision::DeadLetter { reason: reason.clone() },
             Verdict::Again { .. } if self.max_runs.zip(delivery.attempt).is_some_and(|(most, at)| at >= most) => {
-                let reason = format!("out of attempts: failed {} times", delivery.attempt.unwrap_or_default());
-                Decision::DeadLetter { reason: reason.into() }
+                let reason = match delivery.attempt.unwrap_or_default() {
+                    1 => Cow::Borrowed("out of attempts: failed once"),
+                    times => format!("out of attempts: failed {times} times").into(),
+                };
+                Decision::DeadLetter { reason }
             }
             Verdict::Again { .. } => {
                 let fallback = Schedule::default();

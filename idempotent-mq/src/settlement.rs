@@ -59,7 +59,7 @@ impl Retry {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// Why, in a few words; no key and nothing of the payload, unless the handler's own reason has it.
+    /// Why, in a few words; no key but by its hash, and nothing of the payload, unless the handler's own reason has it.
     pub reason: Cow<'static, str>,
     /// Hash of the key, and fencing number of its last run: copies of one dead letter have one id, and can be
     /// collapsed where the broker drops duplicates. `None` if it is not its key that failed: messages that have nothing

@@ -27,6 +27,8 @@ mod lines;
 mod mysql;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod pace;
 #[cfg(all(
     any(feature = "delay", feature = "outbox"),
     any(feature = "mysql", feature = "postgres", feature = "sqlite")

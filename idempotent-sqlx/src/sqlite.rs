@@ -41,6 +41,8 @@ use sqlx::{Row, ValueRef};
 
 use self::ask::Forget;
 use self::error::Place;
+#[cfg(feature = "outbox")]
+pub(crate) use self::error::{STALE, is_stale};
 use self::inbox::Transactions;
 use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};

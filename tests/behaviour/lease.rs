@@ -10,7 +10,7 @@ use idempotent_testkit::{FOREVER, Verb};
 on_all_stores! {
     b1_a_consumed_key_is_remembered_for_its_retention
     b1_s0_5_a_key_retained_for_ever_never_runs_again
-    b2_s0_1_s0_2_the_marker_is_written_by_one_command_and_always_expires
+    b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expires
     b3_s0_3_s2_3_s2_4_a_duplicate_in_flight_comes_back_later_and_is_done_then
     b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
     b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease
@@ -56,7 +56,7 @@ async fn b1_s0_5_a_key_retained_for_ever_never_runs_again(world: World) {
 }
 
 /// K30: the first delivery is no duplicate of its own marker. K58: no key without an expiry. K65: the flip finds the marker it was set by.
-async fn b2_s0_1_s0_2_the_marker_is_written_by_one_command_and_always_expires(world: World) {
+async fn b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expires(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(100)).await;

@@ -1,13 +1,11 @@
 //! What chance takes long to find, told step by step.
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use crate::bare::Bare;
 use idempotent::{
-    Abilities, Auto, Batch, BatchItem, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Identity, Json,
-    Key, Lease, MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OwnerToken, Policy, Record, Rejection, Release, Scene,
-    Settled, Store, StoreError, Verdict,
+    Auto, BatchItem, Call, Claim, ClaimRequest, Executor, Handler, Held, Identity, Json, Lease, MemoryStore, OnExpiry,
+    OnInFlight, OnLeaseLost, OwnerToken, Policy, Rejection, Release, Scene, Store, Verdict,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
 
@@ -149,51 +147,12 @@ async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
     );
 }
 
-/// A store that takes batches, and never answers one.
-#[derive(Debug)]
-struct Silent(MemoryStore);
-
-#[async_trait]
-impl Store for Silent {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.0.claim(request).await
-    }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.0.renew(held, lease).await
-    }
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
-        self.0.complete(held, done).await
-    }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.0.release(held, release).await
-    }
-    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.0.peek(key).await
-    }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self)
-    }
-}
-
-#[async_trait]
-impl Batch for Silent {
-    async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        pending().await
-    }
-    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        pending().await
-    }
-    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        pending().await
-    }
-}
-
 /// A claim of one is given up after a third of the lease; so must be a claim of many.
 #[tokio::test]
 async fn a_batch_whose_claims_hang_ends() {
     let clock = VirtualClock::new();
     let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-    let executor = Executor::builder(Silent(inner)).clock(Arc::new(clock.clone())).build().unwrap();
+    let executor = Executor::builder(Bare::hanging_on_batches(inner)).clock(Arc::new(clock.clone())).build().unwrap();
     let run = tokio::spawn(async move {
         let calls = ["o-1", "o-2"].map(|order| (Call::new(Identity::new(Scene::Rest, "orders", order)), order));
         let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&str>>| async move {

@@ -101,8 +101,12 @@ async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
     let (outcome, answer) = worker.deliver_call(after("3", "2"), &job).await;
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
     let text = answer.unwrap_err().to_string();
-    assert!(text.contains("halted before it ran: its predecessor is dead"), "{text}");
+    let told =
+        format!("halted before it ran: its predecessor is dead (it comes after `{}`); put that right", key_of("2"));
+    assert!(text.starts_with(&told) && text.contains("Admin::forget"), "{text}");
     assert_eq!(state(&world, "3").await, StateKind::Dead);
+    let (_, again) = worker.deliver_call(after("3", "2"), &job).await;
+    assert_eq!(again.unwrap_err().to_string(), text, "a redelivery is told the same: it never ran");
     assert!(matches!(deliver(&worker, "4", "3", &job).await, Outcome::Dead { .. }));
     assert_eq!(alerts.take().len(), 2);
     // A redelivery finds it dead, as any other.
@@ -110,7 +114,10 @@ async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
     // One that was never seen has its time.
     assert_waiting(&deliver(&worker, "7", "6", &job).await);
     world.clock.advance(T).await;
-    assert!(matches!(deliver(&worker, "7", "6", &job).await, Outcome::Dead { .. }));
+    let (outcome, answer) = worker.deliver_call(after("7", "6"), &job).await;
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    let text = answer.unwrap_err().to_string();
+    assert!(text.contains("never seen") && text.contains("; send that one, then"), "{text}");
     assert_eq!(job.runs(), 0);
 }
 
@@ -267,6 +274,8 @@ async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world
         assert!(outcome.is_deferral() || matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
         killed.store.kill();
         assert_waiting(&deliver(&worker, chain[2].0, chain[2].1, &job).await);
+        // Nor is it known, from its own note, for how long it has waited.
+        assert_waiting(&deliver(&worker, chain[1].0, chain[1].1, &job).await);
         assert_eq!(job.runs(), 0);
     }
 }

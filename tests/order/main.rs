@@ -1,5 +1,7 @@
 //! Calls that come after others: `after = …` and `Call::after`, `sequence = …` and `Call::sequence`, over memory, SQLite, and private servers of PostgreSQL and MariaDB.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#[path = "../common/bare.rs"]
+mod bare;
 #[path = "../common/mod.rs"]
 mod common;
 #[macro_use]

@@ -232,7 +232,12 @@ async fn a_late_number_is_refused_where_the_policy_says_so(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().on_late(OnLate::Refuse)), Job::takes(ms(0)));
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Ran);
     for _ in 0..2 {
-        assert!(matches!(comes(&worker, "ann", 1, &job).await, Outcome::Dead { .. }));
+        let (outcome, answer) = worker.deliver_call(numbered("ann", 1), &job).await;
+        assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+        let text = answer.unwrap_err().to_string();
+        let told =
+            "halted before it ran: a larger number of its stream was let in before (it is number 1 of a stream of `";
+        assert!(text.starts_with(told) && text.contains("`on_late = run`"), "{text}");
     }
     assert_eq!(worker.executor.counts().late(), 1, "its second delivery was a duplicate");
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Replayed, "it is not late, but done");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::bare::Bare;
 use crate::common::{AppError, id, ms, secs};
-use async_trait::async_trait;
 use idempotent::{
-    Abilities, Auto, Batch, BatchItem, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Json, Key,
-    Lease, MemoryStore, Outcome, Policy, Record, Release, Scene, Settled, Store, StoreError,
+    Auto, BatchItem, Call, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene, SystemClock,
 };
+use idempotent_testkit::{FOREVER, FaultStore, Verb};
 use tokio::runtime::{Builder, Runtime};
 
 fn single() -> Runtime {
@@ -28,6 +28,15 @@ async fn run(executor: &Executor, key: &str, takes: Duration, runs: &Arc<AtomicU
         Ok::<u32, AppError>(1)
     });
     Outcome::capture(executor.run(Call::new(id(key)), handler)).await.1.unwrap()
+}
+
+/// In real time, with a log of its calls.
+fn counted() -> FaultStore {
+    FaultStore::on_clock(MemoryStore::new(), Arc::new(SystemClock::new()))
+}
+
+fn renewals(store: &FaultStore) -> usize {
+    store.log().iter().filter(|call| call.verb == Verb::Renew).count()
 }
 
 /// A program that calls `block_on` on a runtime of its own at start-up and keeps that runtime around. The heartbeat
@@ -130,49 +139,11 @@ fn r32_a_batch_adopts_an_orphaned_heartbeat() {
     assert_eq!(twice.load(SeqCst), 0, "ran again while the batch was running: {:?}", outcomes.0[0].outcome);
 }
 
-/// Answers each claim, and batches never.
-#[derive(Debug)]
-struct HungBatch(MemoryStore);
-
-#[async_trait]
-impl Store for HungBatch {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.0.claim(request).await
-    }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.0.renew(held, lease).await
-    }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-        self.0.complete(held, completion).await
-    }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.0.release(held, release).await
-    }
-    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.0.peek(key).await
-    }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self)
-    }
-}
-
-#[async_trait]
-impl Batch for HungBatch {
-    async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        std::future::pending().await
-    }
-    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        std::future::pending().await
-    }
-    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        std::future::pending().await
-    }
-}
-
 #[test]
 fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
     let policy = Policy::new().lease(ms(900));
-    let executor = Executor::builder(HungBatch(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
+    let executor =
+        Executor::builder(Bare::hanging_on_batches(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
     single().block_on(async {
         let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
             items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
@@ -186,40 +157,15 @@ fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
 /// "A duration below 1 ms counts as 1 ms".
 #[test]
 fn r34_a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
-    #[derive(Debug)]
-    struct Counting(MemoryStore, Arc<AtomicU32>);
-    #[async_trait]
-    impl Store for Counting {
-        async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-            self.0.claim(request).await
-        }
-        async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-            self.1.fetch_add(1, SeqCst);
-            self.0.renew(held, lease).await
-        }
-        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-            self.0.complete(held, completion).await
-        }
-        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-            self.0.release(held, release).await
-        }
-        async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-            self.0.peek(key).await
-        }
-        fn abilities(&self) -> Abilities<'_> {
-            Abilities::none()
-        }
-    }
-    let renewals = Arc::new(AtomicU32::new(0));
     let policy = Policy::new().heartbeat(Duration::from_nanos(1));
-    let store = Counting(MemoryStore::new(), renewals.clone());
-    let executor = Executor::builder(store).policy(Scene::Mq, policy).build().unwrap();
+    let store = counted();
+    let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
         let hung = tokio::spawn(async move { run(&executor, "k", ms(200), &runs).await });
         assert!(tokio::time::timeout(secs(5), hung).await.is_ok(), "starved");
     });
-    let renewals = renewals.load(SeqCst);
+    let renewals = renewals(&store);
     assert!(renewals <= 220, "{renewals} renewals in 200 ms");
 }
 
@@ -251,34 +197,10 @@ fn r35_futures_are_send() {
 /// different times.
 #[test]
 fn r36_refused_renewals_do_not_starve_the_runtime() {
-    #[derive(Debug)]
-    struct Refusing(MemoryStore, Arc<AtomicU32>);
-    #[async_trait]
-    impl Store for Refusing {
-        async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-            self.0.claim(request).await
-        }
-        async fn renew(&self, _: &Held, _: Duration) -> Result<Settled, StoreError> {
-            self.1.fetch_add(1, SeqCst);
-            Err(StoreError::new(idempotent::StoreErrorKind::NotApplied))
-        }
-        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-            self.0.complete(held, completion).await
-        }
-        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-            self.0.release(held, release).await
-        }
-        async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-            self.0.peek(key).await
-        }
-        fn abilities(&self) -> Abilities<'_> {
-            Abilities::none()
-        }
-    }
-    let renewals = Arc::new(AtomicU32::new(0));
     let policy = Policy::new().lease(secs(3));
-    let store = Refusing(MemoryStore::new(), renewals.clone());
-    let executor = Executor::builder(store).policy(Scene::Mq, policy).build().unwrap();
+    let store = counted();
+    store.fail_before(Verb::Renew, FOREVER);
+    let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     single().block_on(async {
         for (key, after) in [("one", 0), ("two", 590)] {
@@ -288,7 +210,7 @@ fn r36_refused_renewals_do_not_starve_the_runtime() {
         }
         tokio::time::sleep(secs(3)).await;
     });
-    let renewals = renewals.load(SeqCst);
+    let renewals = renewals(&store);
     assert!(renewals <= 8, "{renewals} renewals");
 }
 

@@ -32,7 +32,7 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
 }
 
 #[tokio::test]
-async fn a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
+async fn s2_11_a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
     #[idempotent(key = ONE, with = e)]
     async fn reserve(e: &Executor, stock: u32) -> Result<u32, AppError> {
         ran();
@@ -116,7 +116,7 @@ async fn a_value_that_cannot_be_kept_is_consumed_without_it_and_never_run_again(
 }
 
 #[tokio::test]
-async fn a_panic_frees_the_key_and_goes_on() {
+async fn s2_11_a_panic_frees_the_key_and_goes_on() {
     #[idempotent(key = ONE, with = e)]
     async fn boom(e: Executor, panic: bool) -> Result<u32, AppError> {
         assert!(!panic, "as told");

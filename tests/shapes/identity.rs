@@ -20,7 +20,7 @@ variants! {
 }
 
 #[tokio::test]
-async fn prefix_tenant_scene_and_scope_are_part_of_it_and_policy_is_not() {
+async fn s2_8_prefix_tenant_scene_and_scope_are_part_of_it_and_policy_is_not() {
     executor()
         .scope(async {
             let first = plain("k", None).await.unwrap();

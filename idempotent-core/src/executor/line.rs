@@ -10,6 +10,7 @@
 //! - while it runs: its lease ends, and it is missing from there on, until the next delivery takes over;
 //! - between the flip and the note that it is over: the next number looks at its record, as long as that is retained;
 //! - buried, and not let in: the next delivery finds it dead, and lets it in.
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,12 @@ pub(super) struct InLine {
 impl InLine {
     pub(super) fn new(stream: &Key, number: u64) -> Self {
         Self { stream: line_of(stream), number, left: OnceLock::new() }
+    }
+}
+
+impl fmt::Display for InLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it is number {} of a stream of `{}`", self.number, self.stream.name())
     }
 }
 

@@ -47,6 +47,15 @@ impl Prepared {
         self.via.as_deref().map_or(&*executor.0.store, |own| own)
     }
 
+    /// What it comes after, for people. Names only what keys show: no part of an identity.
+    pub(super) fn waits_for(&self) -> String {
+        match self.comes.as_deref() {
+            Some(After::Call(after)) => format!("it comes after `{after}`"),
+            Some(After::Line(place)) => place.to_string(),
+            None => String::new(),
+        }
+    }
+
     pub(super) fn refuses_duplicates(&self) -> bool {
         self.terms.on_consumed == OnConsumed::Refuse
     }

@@ -19,7 +19,7 @@ use super::report::Report;
 use super::settle::release;
 use crate::backoff::delay;
 use crate::clock::later;
-use crate::order::{Turn, turn};
+use crate::order::{Turn, halted, turn};
 use crate::policy::OnInFlight;
 use crate::{
     BrokenOrder, Claim, Event, InFlight, Key, Micros, Record, Rejection, Settled, State, StateKind, StoreError, Verdict,
@@ -188,7 +188,7 @@ impl Executor {
         };
         guard.granted(grant.fencing);
         let mut bury = release(Verdict::Bury, prepared.terms.memory, "");
-        bury.error = format!("halted before it ran: {why}").into();
+        bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
         let held = prepared.held(Some(grant.fencing));
         let settled = self.in_time(patience, self.0.store.release(&held, &bury)).await?;
         guard.disarm();

@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use idempotent_core::{Key, Outcome, Record, State};
+use idempotent_core::{Key, Outcome, Record, Rejection, State};
 
 use super::shared::{Phase, Shared};
 use crate::time::within;
@@ -57,7 +57,10 @@ async fn recorded<Tag>(shared: &Shared<Tag>, key: &Key) -> Option<Record> {
 /// Why the key is dead. A failure for good has its reason from the handler that said so.
 fn last_words(record: &Record, runs: Option<u32>) -> Option<String> {
     match &record.state {
-        State::Dead { error } => Some(format!("given up after {} runs: {error}", runs.unwrap_or(record.attempt))),
+        State::Dead { error } => {
+            let (attempts, fencing, error) = (runs.unwrap_or(record.attempt), record.fencing, error.clone());
+            Some(Rejection::Dead { attempts, fencing, error }.to_string())
+        }
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 mod acks;
 mod dead_letters;
+mod exchanges;
 mod outages;
 mod publisher;
 mod redrive;

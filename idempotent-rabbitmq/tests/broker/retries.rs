@@ -9,7 +9,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::world::{Held, SERVER, World, ms, named, until};
 
 #[tokio::test]
-async fn a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_does() {
+async fn s1_1_a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_does() {
     let world = World::new("delays").await;
     let mut source = world.opened(Queue::classic("delays")).await;
     for asked in [200, 500, 1_000] {

@@ -87,7 +87,7 @@ async fn b3_a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged
 }
 
 #[tokio::test]
-async fn b36_a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones() {
+async fn b36_s0_22_a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones() {
     let world = World::new("drain").await;
     world.declare("drain").await;
     let store = Arc::new(MemoryStore::new());
@@ -157,7 +157,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_one_past_its_ti
 }
 
 #[tokio::test]
-async fn b46_s0_11_a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
+async fn b46_s0_11_s2_5_a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
     let world = World::new("twice").await;
     let (store, log) = (Arc::new(MemoryStore::new()), Arc::new(Log::default()));
     let mut processes = Vec::new();

@@ -5,7 +5,7 @@ use idempotent_rocketmq::{Outgoing, PublishErrorKind, Publisher};
 use crate::world::{Hand, World};
 
 #[tokio::test]
-async fn what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys_for_a_business_key() {
+async fn s2_14_what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys_for_a_business_key() {
     let world = World::new("reading-1").await;
     let raw = world.raw().await;
     let mut hand = world.hand();

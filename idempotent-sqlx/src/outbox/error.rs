@@ -53,12 +53,8 @@ fn context(cause: &sqlx::Error) -> String {
     match error.code().as_deref().unwrap_or_default() {
         "42P01" | "42S02" => MISSING.into(),
         _ if error.message().starts_with("no such table") => MISSING.into(),
-        // SQLite's BUSY_SNAPSHOT.
-        "517" => {
-            "another connection wrote after this transaction had begun to read, so it cannot write any more: begin it \
-                  by `begin_with(\"BEGIN IMMEDIATE\")`, and try again"
-                .into()
-        }
+        #[cfg(feature = "sqlite")]
+        _ if crate::sqlite::is_stale(cause) => crate::sqlite::STALE.into(),
         code => format!("the outbox's database refused it (code {code})"),
     }
 }

@@ -1,9 +1,10 @@
 //! Removes records past their time, along the ids.
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use idempotent_core::StoreError;
 
 use super::{Dialect, Plan, settled};
+use crate::pace::rest;
 
 /// What became of a step of the walk.
 #[derive(Debug)]
@@ -33,9 +34,4 @@ impl<D: Dialect> Plan<D> {
         self.purge_lines(at_most).await?;
         Ok(removed)
     }
-}
-
-/// As long as the step took: what others ask meanwhile is not kept waiting by an unbroken row of deletions.
-async fn rest(since: Instant) {
-    tokio::time::sleep(since.elapsed().min(Duration::from_secs(1))).await;
 }

@@ -27,6 +27,10 @@ mod code {
     pub(super) const BUSY_SNAPSHOT: u32 = BUSY | 2 << 8;
 }
 
+/// What is told of a transaction that read before somebody else wrote.
+pub(crate) const STALE: &str = "another connection wrote after this transaction had begun to read, so it cannot write any \
+                                more: begin it by `begin_with(\"BEGIN IMMEDIATE\")`, and try again";
+
 /// What the texts name.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -73,6 +77,12 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(code::BUSY | code::LOCKED))
 }
 
+/// Whether its transaction read before somebody else wrote.
+#[cfg(feature = "outbox")]
+pub(crate) fn is_stale(error: &sqlx::Error) -> bool {
+    extended(error) == Some(code::BUSY_SNAPSHOT)
+}
+
 /// Whether it tells of a lock that was waited for in vain.
 pub(super) fn is_lock(error: &StoreError) -> bool {
     error.source().and_then(|source| source.downcast_ref()).is_some_and(is_busy)
@@ -110,11 +120,10 @@ fn kind(code: u32, error: &sqlx::Error) -> StoreErrorKind {
 }
 
 fn text(extended: u32, error: &sqlx::Error) -> String {
+    if extended == code::BUSY_SNAPSHOT {
+        return format!("`{{file}}`: {STALE}");
+    }
     match extended & 0xff {
-        _ if extended == code::BUSY_SNAPSHOT => {
-            "`{file}` was written to by another connection after this transaction had begun to read, so it cannot write any \
-             more: begin it by `begin_with(\"BEGIN IMMEDIATE\")`, and try again"
-        }
         code::BUSY | code::LOCKED => {
             "`{file}` is locked by another process, or by another connection of this one, for longer than busy_timeout \
              ({busy}): raise busy_timeout, or find who holds a transaction open"

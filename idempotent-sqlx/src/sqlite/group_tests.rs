@@ -319,6 +319,30 @@ async fn a_batch_a_purge_and_an_operator_get_their_turn_among_many_callers() {
     }
 }
 
+#[tokio::test]
+async fn a_purge_rests_behind_a_step_as_long_as_that_took() {
+    let (folder, store) = open().await;
+    store.claim(&request("old")).await.unwrap();
+    sql(&folder, "UPDATE idempotent_record SET expires_at=1, fencing=1").await;
+    let options = SqliteConnectOptions::new().filename(folder.path().join("records.db"));
+    let mut other = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let purging = tokio::spawn({
+        let store = store.clone();
+        async move { store.purge(10).await.unwrap() }
+    });
+    while !store.0.writer.is_taken() {
+        tokio::task::yield_now().await;
+    }
+    // Its step has begun, and lasts as long as the other one has the lock.
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    let (step, over) = (began.elapsed(), Instant::now());
+    assert_eq!(purging.await.unwrap(), 1);
+    assert!(over.elapsed() >= step, "it was back after {:?}", over.elapsed());
+}
+
 #[test]
 fn a_runtime_that_ends_leaves_no_call_of_another_one_unanswered() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -56,6 +56,11 @@ impl Broker {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How often it was called.
+    pub(crate) fn calls(&self) -> usize {
+        *self.calls.borrow()
+    }
+
     /// Ends once it was called so often.
     pub(crate) async fn called(&self, times: usize) {
         self.calls.subscribe().wait_for(|calls| *calls >= times).await.unwrap();

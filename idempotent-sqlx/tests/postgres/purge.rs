@@ -1,5 +1,5 @@
 //! Records past their time go, and nobody waits for that.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::{Claim, ClaimRequest, InFlight, Settled, Store};
 use idempotent_sqlx::PostgresStore;
@@ -84,4 +84,24 @@ async fn a_purge_passes_over_what_somebody_has_in_hand() {
     open.rollback().await.unwrap();
     assert_eq!(purge(&store, 600).await, 600);
     assert_eq!(purge(&store, usize::MAX).await, 100);
+}
+
+/// A trigger makes each step last for 200 ms: two of them, and a rest between them.
+#[tokio::test]
+async fn a_purge_rests_between_its_steps_as_long_as_one_took() {
+    let place = Place::new();
+    let store = place.open().await;
+    fill(&place, 150);
+    server().psql(
+        "postgres",
+        &format!(
+            "CREATE FUNCTION slow_{0}() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'; \
+             CREATE TRIGGER slow AFTER DELETE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION slow_{0}()",
+            place.table
+        ),
+    );
+    let began = Instant::now();
+    assert_eq!(purge(&store, usize::MAX).await, 150);
+    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
 }

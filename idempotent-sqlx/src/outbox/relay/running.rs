@@ -56,7 +56,8 @@ struct Pace {
 
 impl<Db: OutboxDb> Relay<Db> {
     /// Sends until `stop` ends; then it finishes the rounds it is in, within the [lease](Self::lease). It leases messages while
-    /// those before them are sent and written down; those behind one of their aggregate wait until that is done. A database or a
+    /// those before them are sent and written down; those behind one of their aggregate wait until that is done. A look beside
+    /// a sending that finds nothing is the last one until that has ended: what is written meanwhile waits for it, too. A database or a
     /// broker that is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the log
     /// has one warning, and a line once it is back.
     ///

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::{Alarm, Alert, Relay};
+use idempotent_mq::{Outbound, PublishErrorKind};
+use idempotent_sqlx::{Alarm, Alert, Outbox, Relay};
 use tokio::sync::{Barrier, oneshot};
 
 use super::world::{LEASE, World, message, of};
@@ -224,6 +224,64 @@ async fn s3_10_a_running_relay_leases_while_it_sends_and_what_stands_behind_one_
     for id in ["a1", "a2", "a3", "b"] {
         assert_eq!(world.stub(id).await.sends, 1);
     }
+}
+
+/// Its poll is an hour away. What stands behind one that is under way costs a look more, the more there is of it.
+#[tokio::test]
+async fn s3_10_a_relay_that_found_nothing_beside_a_sending_looks_at_its_end_and_overlaps_again_when_less_is_left() {
+    let world = World::new().await;
+    world.broker.gate.forget_permits(usize::MAX);
+    world.put(&[of("first", "a"), message("beside")]).await;
+    world.put(&(0..10).map(|n| of(&format!("a{n}"), "a")).collect::<Vec<_>>()).await;
+    world.statements();
+    let looks = AtomicU32::new(0);
+    let looked = || {
+        let plans = world.statements().into_iter().find(|(name, _)| *name == "plan").map_or(0, |(_, times)| times);
+        looks.fetch_add(plans, SeqCst) + plans
+    };
+    // It is woken behind the commit: who is woken before finds nothing, and looks again.
+    let elsewhere = Outbox::builder(world.pool.clone()).table(&world.table).clock(world.clock.clone());
+    let elsewhere = elsewhere.open().await.unwrap();
+    let put = async |messages: &[Outbound]| {
+        let mut tx = world.begin().await;
+        elsewhere.enqueue_all(&mut tx, messages).await.unwrap();
+        tx.commit().await.unwrap();
+        world.outbox.wake();
+    };
+    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let sending = async {
+        world.broker.called(1).await;
+        while looked() < 2 {
+            tokio::task::yield_now().await;
+        }
+        for n in 10..20 {
+            put(&[of(&format!("a{n}"), "a")]).await;
+        }
+        assert_eq!(looked(), 2, "it waits for the end of the sending");
+        world.broker.gate.add_permits(1_000);
+        while world.broker.ids().len() < 22 {
+            tokio::task::yield_now().await;
+        }
+        // Nothing is under way any more, and a look has found less than it may.
+        while world.rows("outbox WHERE sent_at IS NULL").await > 0 {
+            tokio::task::yield_now().await;
+        }
+        let so_far = looked();
+        while looked() < so_far + 2 {
+            world.outbox.wake();
+            tokio::task::yield_now().await;
+        }
+        let calls = world.broker.calls();
+        world.broker.gate.forget_permits(usize::MAX);
+        put(&["x", "y", "z"].map(message)).await;
+        let overlaps = tokio::time::timeout(LEASE / 2, world.broker.called(calls + 2));
+        overlaps.await.expect("one is sent while those before it are");
+        world.broker.gate.add_permits(1_000);
+        stop.send(()).unwrap();
+    };
+    let (counts, ()) = tokio::join!(relay.run(async { drop(stopped.await) }), sending);
+    assert_eq!((counts.sent, counts.failed), (25, 0));
 }
 
 /// Told only when so many are told of at a time.

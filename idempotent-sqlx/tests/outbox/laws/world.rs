@@ -13,32 +13,32 @@ use crate::broker::{Bell, Broker};
 use crate::mutant;
 use crate::support::Manual;
 
-pub(super) struct World {
-    pub(super) pool: Pool<Db>,
-    pub(super) table: String,
-    pub(super) outbox: Outbox<Db>,
-    pub(super) clock: Arc<Manual>,
-    pub(super) broker: Arc<Broker>,
-    pub(super) bell: Arc<Bell>,
+pub(crate) struct World {
+    pub(crate) pool: Pool<Db>,
+    pub(crate) table: String,
+    pub(crate) outbox: Outbox<Db>,
+    pub(crate) clock: Arc<Manual>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) bell: Arc<Bell>,
     statements: Arc<Mutex<BTreeMap<&'static str, u32>>>,
     _kept: Box<dyn std::any::Any>,
 }
 
-pub(super) const SECOND: Duration = Duration::from_secs(1);
-pub(super) const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// First again after 10 s and 5 s of backlog, thrice at most.
-pub(super) fn resends() -> Resends {
+pub(crate) fn resends() -> Resends {
     Resends::new().max_sends(3).backoff(10 * SECOND, 40 * SECOND).backlog(5 * SECOND).log_age(100 * SECOND)
 }
 
 impl World {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(|_, text| text).await
     }
 
     /// Whose statements are changed: as if somebody else had done something between two of them.
-    pub(super) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         let (pool, table, kept) = own::place().await;
         let clock = Manual::new();
         let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
@@ -53,79 +53,79 @@ impl World {
         Self { pool, table, outbox, clock, broker, bell, statements, _kept: Box::new(kept) }
     }
 
-    pub(super) fn relay(&self) -> Relay<Db> {
+    pub(crate) fn relay(&self) -> Relay<Db> {
         Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alert(self.bell.clone()).lease(LEASE)
     }
 
-    pub(super) async fn round(&self) -> Round {
+    pub(crate) async fn round(&self) -> Round {
         self.relay().round().await.unwrap()
     }
 
-    pub(super) async fn begin(&self) -> Transaction<'static, Db> {
+    pub(crate) async fn begin(&self) -> Transaction<'static, Db> {
         self.pool.begin_with(own::BEGIN).await.unwrap()
     }
 
     /// Writes messages, and commits.
-    pub(super) async fn put(&self, messages: &[Outbound]) {
+    pub(crate) async fn put(&self, messages: &[Outbound]) {
         let mut tx = self.begin().await;
         self.outbox.enqueue_all(&mut tx, messages).await.unwrap();
         tx.commit().await.unwrap();
     }
 
-    pub(super) async fn stub(&self, id: &str) -> Stub {
+    pub(crate) async fn stub(&self, id: &str) -> Stub {
         self.outbox.inspect(id).await.unwrap().expect("it is there").0
     }
 
-    pub(super) async fn status(&self, id: &str) -> Status {
+    pub(crate) async fn status(&self, id: &str) -> Status {
         self.stub(id).await.status
     }
 
     /// From now to when it is due, in seconds.
-    pub(super) async fn due_in(&self, id: &str) -> Option<u64> {
+    pub(crate) async fn due_in(&self, id: &str) -> Option<u64> {
         self.stub(id).await.due_at.map(|due| (due - self.clock.wall()).as_secs())
     }
 
     /// A statement behind its back; `outbox` stands for its table.
-    pub(super) async fn sql(&self, text: &str) {
+    pub(crate) async fn sql(&self, text: &str) {
         let text = text.replace("outbox", &self.table);
         sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
     }
 
     /// How many it has sent of each since the last time, in alphabetical order.
-    pub(super) fn statements(&self) -> Vec<(&'static str, u32)> {
+    pub(crate) fn statements(&self) -> Vec<(&'static str, u32)> {
         std::mem::take(&mut *self.statements.lock().unwrap()).into_iter().collect()
     }
 
-    pub(super) fn pass(&self, seconds: u64) {
+    pub(crate) fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }
 }
 
-pub(super) fn message(id: &str) -> Outbound {
+pub(crate) fn message(id: &str) -> Outbound {
     Outbound::new("orders", id, format!("body of {id}").into_bytes())
 }
 
-pub(super) fn of(id: &str, aggregate: &str) -> Outbound {
+pub(crate) fn of(id: &str, aggregate: &str) -> Outbound {
     message(id).aggregate(aggregate)
 }
 
 impl World {
-    pub(super) fn micros(&self) -> u64 {
+    pub(crate) fn micros(&self) -> u64 {
         self.clock.wall().0
     }
 
     /// A text in quotes, as bytes.
-    pub(super) fn bytes(&self, quoted: &str) -> String {
+    pub(crate) fn bytes(&self, quoted: &str) -> String {
         let digits: String = quoted.trim_matches('\'').bytes().map(|byte| format!("{byte:02x}")).collect();
         self.hex(&digits)
     }
 
-    pub(super) fn hex(&self, digits: &str) -> String {
+    pub(crate) fn hex(&self, digits: &str) -> String {
         own::HEX.replace("DIGITS", digits)
     }
 
     /// A row of the message log; kind 0 is how far a queue was seen.
-    pub(super) async fn log(&self, kind: u8, id: &str, place: Option<&str>, at: u64) {
+    pub(crate) async fn log(&self, kind: u8, id: &str, place: Option<&str>, at: u64) {
         let (run, place) = (self.hex(""), place.unwrap_or("NULL"));
         self.sql(&format!(
             "INSERT INTO outbox_log (kind,id,run,place,logged_at) VALUES ({kind},{id},{run},{place},{at})"
@@ -134,13 +134,13 @@ impl World {
     }
 
     /// How many rows there are: of `outbox` or another table, where this holds.
-    pub(super) async fn rows(&self, of: &str) -> i64 {
+    pub(crate) async fn rows(&self, of: &str) -> i64 {
         let count = format!("SELECT count(*) FROM {}", of.replace("outbox", &self.table));
         sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
     }
 
     /// How many messages are noted as being consumed.
-    pub(super) async fn notes(&self) -> i64 {
+    pub(crate) async fn notes(&self) -> i64 {
         self.rows("outbox_log WHERE kind = 1").await
     }
 }

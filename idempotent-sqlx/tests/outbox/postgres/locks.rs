@@ -6,7 +6,7 @@ use idempotent_mq::{Concluded, Delivery, MessageLog, Position, Receipt};
 use idempotent_sqlx::Status;
 use tokio::time::sleep;
 
-use super::world::{World, message};
+use super::laws::world::{World, message};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_somebody_else_has_locked_is_waited_for_by_itself() {

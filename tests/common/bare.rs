@@ -1,0 +1,62 @@
+//! A store without the abilities of the one in it.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::{
+    Abilities, Batch, Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, Store, StoreError,
+};
+
+/// Everything a store must do, and no more.
+#[derive(Debug)]
+pub(crate) struct Bare<S> {
+    store: S,
+    batches: bool,
+}
+
+impl<S> Bare<S> {
+    #[allow(dead_code, reason = "not in each test that has it")]
+    pub(crate) const fn of(store: S) -> Self {
+        Self { store, batches: false }
+    }
+
+    /// One that takes batches, and never answers them.
+    #[allow(dead_code, reason = "not in each test that has it")]
+    pub(crate) const fn hanging_on_batches(store: S) -> Self {
+        Self { store, batches: true }
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for Bare<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim(request).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.store.renew(held, lease).await
+    }
+    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+        self.store.complete(held, done).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.store.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.store.peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        if self.batches { Abilities::none().with_batch(self) } else { Abilities::none() }
+    }
+}
+
+#[async_trait]
+impl<S: Store> Batch for Bare<S> {
+    async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        std::future::pending().await
+    }
+    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        std::future::pending().await
+    }
+    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        std::future::pending().await
+    }
+}
