@@ -278,14 +278,14 @@ impl Texts {
         self.finished("inspect", format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
     }
 
-    /// Due at once, wherever it lies. Time, id.
+    /// Due at once, wherever it lies, and whoever has leased it: what that one writes of it is of before. Time, id.
     pub(super) fn resend(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(
             "resend",
             format!(
-                "UPDATE {table} SET status=0,sends=0,failures=0,queue=NULL,place=NULL,settled_at=NULL,due_at={now} \
-             WHERE id=? AND status IN (0,3)"
+                "UPDATE {table} SET status=0,sends=0,failures=0,queue=NULL,place=NULL,settled_at=NULL,due_at={now},\
+             lease_until=0,lease_by=NULL WHERE id=? AND status IN (0,3)"
             ),
         )
     }

@@ -17,6 +17,8 @@ const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// After a message was written: its transaction may commit in a moment.
 pub(super) const EAGER: Duration = Duration::from_millis(2);
+/// A look beside a round that found nothing is followed by a rest of so many times what it took.
+const RESTS: u32 = 20;
 /// Rounds under way: one is leased, one sent, one written down. A message whose predecessor in its aggregate is in one of them
 /// is not leased, by whoever.
 const SIDE_BY_SIDE: usize = 3;
@@ -47,19 +49,19 @@ struct Pace {
     is_away: bool,
     /// A message was written in this process; its transaction may be open.
     eager: Option<Duration>,
-    /// Whether the last look was taken while a round was under way.
-    beside: bool,
+    /// When the last look began, if a round was under way.
+    beside: Option<Instant>,
     /// Such a look found nothing: what is left stands behind what is under way, perhaps, and to find that out costs more the
-    /// more there is. So one round at a time, until a look does not find as many as it may.
-    alone: bool,
+    /// more there is. So until then no look beside a round; until a look does not find as many as it may.
+    alone: Option<Instant>,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
     /// Sends until `stop` ends; then it finishes the rounds it is in, within the [lease](Self::lease). It leases messages while
     /// those before them are sent and written down; those behind one of their aggregate wait until that is done. A look beside
-    /// a sending that finds nothing is the last one until that has ended: what is written meanwhile waits for it, too. A database or a
-    /// broker that is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the log
-    /// has one warning, and a line once it is back.
+    /// a sending that finds nothing is followed by a rest of twenty times what it took, a [poll](Self::poll) at most. A database
+    /// or a broker that is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the
+    /// log has one warning, and a line once it is back.
     ///
     /// # Cancellation
     /// Dropped, it leaves what it was just sending to its lease: others send it again then.
@@ -69,9 +71,13 @@ impl<Db: OutboxDb> Relay<Db> {
         let (mut pace, mut look, mut stopped) = (Pace::default(), Look::Now, false);
         while !stopped || !steps.is_empty() {
             // One at a time finds out whether the database and the broker are back.
-            let most = if pace.failures == 0 && !pace.alone { SIDE_BY_SIDE } else { 1 };
+            let most = if pace.failures == 0 { SIDE_BY_SIDE } else { 1 };
+            let now = self.clock.now();
+            if let (Look::Now, Some(end)) = (look, pace.alone.filter(|end| now < *end && !steps.is_empty())) {
+                look = Look::At(end);
+            }
             if matches!(look, Look::Now) && !stopped && steps.len() < most {
-                pace.beside = !steps.is_empty();
+                pace.beside = (!steps.is_empty()).then_some(now);
                 steps.push(Box::pin(async { Step::Taken(self.take().await) }));
                 look = Look::Looking { again: false };
             }
@@ -110,13 +116,15 @@ impl<Db: OutboxDb> Relay<Db> {
             Step::Taken(Ok(None)) => {
                 self.back(pace);
                 pace.failures = 0;
-                pace.alone = pace.beside;
+                let now = self.clock.now();
+                let rest = |began| now.saturating_duration_since(began).saturating_mul(RESTS).min(self.poll).max(EAGER);
+                pace.alone = pace.beside.map(|began| now + rest(began));
                 (if again { Look::Now } else { self.idle(pace) }, None)
             }
             Step::Taken(Ok(Some(batch))) => {
                 // There may be more; else what is written next says so, or the end of this round.
                 let is_full = u32::try_from(batch.leased.len()).is_ok_and(|leased| leased >= self.batch);
-                pace.alone &= is_full;
+                pace.alone = pace.alone.filter(|_| is_full);
                 (if is_full || again || pace.failures > 0 { Look::Now } else { self.idle(pace) }, Some(batch))
             }
             Step::Worked(worked) => {

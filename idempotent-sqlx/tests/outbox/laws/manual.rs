@@ -1,7 +1,11 @@
 //! What people do.
+use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_sqlx::{OutboxErrorKind, Status};
+use async_trait::async_trait;
+use idempotent_mq::PublishErrorKind;
+use idempotent_sqlx::{Alarm, Alert, OutboxErrorKind, Status};
+use tokio::sync::Notify;
 
 use super::world::{World, message};
 use crate::broker::Says;
@@ -87,6 +91,49 @@ async fn one_sent_by_hand_goes_out_though_it_waits_in_its_queue() {
     assert_eq!((again.sends, again.queue, again.place), (0, None, None), "wherever it lies");
     assert_eq!(world.round().await.sent, 1);
     assert_eq!(world.stub("a").await.sends, 1, "counted anew");
+}
+
+/// Ends once somebody has acted on it.
+#[derive(Debug, Default)]
+struct Acted {
+    told: Notify,
+    done: Notify,
+}
+
+#[async_trait]
+impl Alert for Acted {
+    async fn raise(&self, _: &Alarm) {
+        self.told.notify_one();
+        self.done.notified().await;
+    }
+}
+
+/// Who is told of it may be quicker than the relay that tells.
+#[tokio::test]
+async fn s3_12_one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    world.broker.say(Says::Fails(PublishErrorKind::Refused));
+    for _ in 0..3 {
+        assert_eq!(world.round().await.failed, 1);
+        world.pass(10);
+    }
+    world.broker.say(Says::Somewhere);
+    let acted = Arc::new(Acted::default());
+    let relay = world.relay().alert(acted.clone());
+    let person = async {
+        acted.told.notified().await;
+        let mut tx = world.begin().await;
+        world.outbox.resend(&mut tx, "a", "anna", "there is such a topic now").await.unwrap();
+        tx.commit().await.unwrap();
+        // Its lease is nobody's any more.
+        assert_eq!(world.round().await.sent, 1);
+        acted.done.notify_one();
+    };
+    let (round, ()) = tokio::join!(relay.round(), person);
+    assert_eq!(round.unwrap().given_up, 1);
+    let stub = world.stub("a").await;
+    assert_eq!((stub.status, stub.sends), (Status::Unconfirmed, 1));
 }
 
 #[tokio::test]

@@ -226,9 +226,12 @@ async fn s3_10_a_running_relay_leases_while_it_sends_and_what_stands_behind_one_
     }
 }
 
+/// How long a relay rests at least behind a look that found nothing beside a sending.
+const EAGER: Duration = Duration::from_millis(2);
+
 /// Its poll is an hour away. What stands behind one that is under way costs a look more, the more there is of it.
 #[tokio::test]
-async fn s3_10_a_relay_that_found_nothing_beside_a_sending_looks_at_its_end_and_overlaps_again_when_less_is_left() {
+async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_when_less_is_left() {
     let world = World::new().await;
     world.broker.gate.forget_permits(usize::MAX);
     world.put(&[of("first", "a"), message("beside")]).await;
@@ -248,19 +251,28 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_looks_at_its_end_and_
         tx.commit().await.unwrap();
         world.outbox.wake();
     };
-    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600));
+    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600)).clock(world.clock.clone());
     let (stop, stopped) = oneshot::channel::<()>();
-    let sending = async {
-        world.broker.called(1).await;
-        while looked() < 2 {
+    let looks_come_to = async |count| {
+        while looked() < count {
             tokio::task::yield_now().await;
         }
+    };
+    let sending = async {
+        world.broker.called(1).await;
+        looks_come_to(2).await;
         for n in 10..20 {
             put(&[of(&format!("a{n}"), "a")]).await;
         }
-        assert_eq!(looked(), 2, "it waits for the end of the sending");
+        assert_eq!(looked(), 2, "it rests");
+        world.clock.advance(EAGER);
+        looks_come_to(3).await;
+        put(&[message("meanwhile")]).await;
+        assert_eq!(looked(), 3, "it rests again");
+        world.clock.advance(EAGER);
+        world.broker.called(2).await;
         world.broker.gate.add_permits(1_000);
-        while world.broker.ids().len() < 22 {
+        while world.broker.ids().len() < 23 {
             tokio::task::yield_now().await;
         }
         // Nothing is under way any more, and a look has found less than it may.
@@ -269,6 +281,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_looks_at_its_end_and_
         }
         let so_far = looked();
         while looked() < so_far + 2 {
+            world.clock.advance(EAGER);
             world.outbox.wake();
             tokio::task::yield_now().await;
         }
@@ -281,7 +294,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_looks_at_its_end_and_
         stop.send(()).unwrap();
     };
     let (counts, ()) = tokio::join!(relay.run(async { drop(stopped.await) }), sending);
-    assert_eq!((counts.sent, counts.failed), (25, 0));
+    assert_eq!((counts.sent, counts.failed), (26, 0));
 }
 
 /// Told only when so many are told of at a time.
