@@ -10,6 +10,7 @@ use tokio::sync::{Barrier, oneshot};
 
 use super::world::{LEASE, World, message, of};
 use crate::broker::Says;
+use crate::support::Manual;
 
 #[tokio::test]
 async fn b28_two_relays_side_by_side_send_each_message_once() {
@@ -237,7 +238,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
     world.put(&[of("first", "a"), message("beside")]).await;
     world.put(&(0..10).map(|n| of(&format!("a{n}"), "a")).collect::<Vec<_>>()).await;
     world.statements();
-    let looks = AtomicU32::new(0);
+    let (looks, rests) = (AtomicU32::new(0), Manual::new());
     let looked = || {
         let plans = world.statements().into_iter().find(|(name, _)| *name == "plan").map_or(0, |(_, times)| times);
         looks.fetch_add(plans, SeqCst) + plans
@@ -251,7 +252,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
         tx.commit().await.unwrap();
         world.outbox.wake();
     };
-    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600)).clock(world.clock.clone());
+    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600)).clock(rests.clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let sending = async {
         world.broker.called(1).await;
@@ -264,9 +265,8 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
         assert_eq!(looked(), 2, "it rests");
         // What goes in no order with it does not wait for its end.
         put(&[message("meanwhile")]).await;
-        while world.broker.calls() < 2 {
-            world.clock.advance(EAGER);
-            tokio::task::yield_now().await;
+        while tokio::time::timeout(10 * EAGER, world.broker.called(2)).await.is_err() {
+            rests.advance(EAGER);
         }
         world.broker.gate.add_permits(1_000);
         while world.broker.ids().len() < 23 {
@@ -278,7 +278,6 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
         }
         let so_far = looked();
         while looked() < so_far + 2 {
-            world.clock.advance(EAGER);
             world.outbox.wake();
             tokio::task::yield_now().await;
         }
