@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_mq::{Outbound, PublishErrorKind};
 use idempotent_sqlx::{Alarm, Alert, Outbox, Relay};
+use idempotent_testkit::VirtualClock;
 use tokio::sync::{Barrier, oneshot};
 
 use super::world::{LEASE, World, message, of};
 use crate::broker::Says;
-use crate::support::Manual;
 
 #[tokio::test]
 async fn b28_two_relays_side_by_side_send_each_message_once() {
@@ -238,7 +238,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
     world.put(&[of("first", "a"), message("beside")]).await;
     world.put(&(0..10).map(|n| of(&format!("a{n}"), "a")).collect::<Vec<_>>()).await;
     world.statements();
-    let (looks, rests) = (AtomicU32::new(0), Manual::new());
+    let (looks, rests) = (AtomicU32::new(0), VirtualClock::new());
     let looked = || {
         let plans = world.statements().into_iter().find(|(name, _)| *name == "plan").map_or(0, |(_, times)| times);
         looks.fetch_add(plans, SeqCst) + plans
@@ -252,7 +252,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
         tx.commit().await.unwrap();
         world.outbox.wake();
     };
-    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600)).clock(rests.clone());
+    let relay = world.relay().batch(2).poll(Duration::from_secs(3_600)).clock(Arc::new(rests.clone()));
     let (stop, stopped) = oneshot::channel::<()>();
     let sending = async {
         world.broker.called(1).await;
@@ -266,7 +266,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
         // What goes in no order with it does not wait for its end.
         put(&[message("meanwhile")]).await;
         while tokio::time::timeout(10 * EAGER, world.broker.called(2)).await.is_err() {
-            rests.advance(EAGER);
+            rests.jump(EAGER);
         }
         world.broker.gate.add_permits(1_000);
         while world.broker.ids().len() < 23 {
