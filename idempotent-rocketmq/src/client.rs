@@ -99,7 +99,7 @@ pub(crate) enum Unsent {
 }
 
 /// A try, the client's own repetitions included.
-const TRY_MS: u64 = 4_000;
+pub(crate) const TRY_MS: u64 = 4_000;
 /// The most the client allows: the broker's limit is the one that counts.
 pub(crate) const LARGEST: u32 = 128 * 1024 * 1024;
 

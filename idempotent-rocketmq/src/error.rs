@@ -30,20 +30,20 @@ pub(crate) fn is_unknown_topic(error: &ClientError) -> bool {
 }
 
 /// Whether what one try was to send surely is in no topic: the broker said so, or was never reached. Nothing of it is
-/// known where the error is of several tries.
+/// known where the error is of several tries. "Service not available" (14) is not among them: a broker that lost its
+/// controller's lease says so of what it has stored, too.
 pub(crate) fn is_not_stored(error: &ClientError) -> bool {
     error.is(&ROUTE_TOPIC_NOT_FOUND)
         // Of the client's own making: it knows of no broker, or does not begin.
         || error.source_ref::<MQClientException>().is_some()
         || error.is(&TRANSPORT_CONNECTION_TIMEOUT)
         || error.is(&TRANSPORT_CONNECTION_FAILED) && phase(error) == Some("connect")
-        || matches!(error.broker_response_code(), Some(SYSTEM_BUSY | SERVICE_NOT_AVAILABLE | TOPIC_NOT_EXIST))
+        || matches!(error.broker_response_code(), Some(SYSTEM_BUSY | TOPIC_NOT_EXIST))
         || is_final(error)
 }
 
 const NO_CODE: i32 = -1;
 const SYSTEM_BUSY: i32 = 2;
-const SERVICE_NOT_AVAILABLE: i32 = 14;
 const TOPIC_NOT_EXIST: i32 = 17;
 
 /// How far a request came.

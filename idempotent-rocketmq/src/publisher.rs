@@ -3,7 +3,7 @@ mod attempt;
 mod error;
 mod outbox;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -49,8 +49,8 @@ struct Inner {
     group: String,
     give_up_after: Duration,
     client: Mutex<Option<Client>>,
-    /// Topics that were there, or that the broker would make.
-    known: std::sync::Mutex<HashSet<String>>,
+    /// Topics that were there, or that the broker would make; whether that needs not be asked again.
+    known: std::sync::Mutex<HashMap<String, bool>>,
     /// Of who asks whether a topic is there.
     asking: Mutex<()>,
     /// Of messages that may go to any queue.
@@ -72,6 +72,8 @@ pub struct PublisherBuilder {
     give_up_after: Duration,
 }
 
+/// So that the end of any try is a time.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -89,9 +91,9 @@ impl PublisherBuilder {
     /// [`Publish`](idempotent_mq::Publish) may take together. A try takes up to 4 s.
     ///
     /// # Default
-    /// 30 s
+    /// 30 s; a year at most
     pub fn give_up_after(mut self, time: Duration) -> Self {
-        self.give_up_after = time;
+        self.give_up_after = time.min(LONGEST);
         self
     }
 
@@ -165,10 +167,10 @@ impl Publisher {
 
 impl Inner {
     fn knows(&self, topic: &str) -> bool {
-        self.known().contains(topic)
+        self.known().get(topic) == Some(&true)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, bool>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use common::{AppError, End, Job, Worker, World, assert_in_flight, ms, secs};
 use idempotent::{
-    Call, DisplayKey, Executor, Handler, Identity, OnStoreError, Outcome, Policy, Rejection, Scene, StateKind, Store,
-    StoreErrorKind, Token, Tokens,
+    Call, DisplayKey, Executor, Handler, Identity, OnBrokenOrder, OnStoreError, Outcome, Policy, Rejection, Scene,
+    StateKind, Store, StoreErrorKind, Token, Tokens,
 };
 use idempotent_testkit::{FOREVER, Verb};
 

@@ -9,6 +9,7 @@ on_both_stores! {
     a_token_in_flight_is_in_flight
     a_token_whose_worker_died_is_taken_over_after_the_lease
     the_issue_is_no_attempt
+    s0_31_a_token_that_is_halted_never_ran
     while_the_store_is_down_no_token_is_spent_not_even_unprotected
     a_call_that_is_dropped_while_it_looks_for_its_token_asks_for_nothing_more
     a_token_that_may_be_replayed_gives_its_result_again
@@ -35,6 +36,19 @@ async fn b38_a_second_use_is_told_that_it_is_one(world: World) {
     assert_eq!(job.runs(), 1);
     let counts = worker.executor.counts();
     assert_eq!((counts.of("ran"), counts.of("duplicate"), counts.deliveries(), counts.ended()), (1, 3, 5, 5));
+}
+
+async fn s0_31_a_token_that_is_halted_never_ran(world: World) {
+    let policy = Policy::new().max_retries(0).on_broken_order(OnBrokenOrder::Halt(secs(9)));
+    let (worker, tokens) = desk(&world, "a", policy);
+    let token = tokens.issue("u").await.unwrap();
+    let first = Call::new(Identity::new(Scene::Rest, Tokens::SCOPE, "first").tenant("u"));
+    let (outcome, _) = worker.deliver_call(first, &Job::ends(ms(0), End::Err)).await;
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    let (_, answer) = worker.deliver_call(tokens.call(&token, "u").after("first"), &Job::takes(ms(0))).await;
+    let told = rejection(answer);
+    assert!(matches!(told, Rejection::Dead { attempts: 1, .. }), "{told:?}");
+    assert!(told.to_string().starts_with("halted before it ran: "), "{told}");
 }
 
 async fn a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_other_calls(world: World) {

@@ -180,7 +180,11 @@ impl Executor {
         let patience = prepared.terms.lease / 3;
         let mut guard = OnDrop::new(self, prepared).past_transaction();
         let grant = match self.in_time(patience, self.0.store.claim(&prepared.request)).await? {
-            Claim::Acquired(grant) => grant,
+            Claim::Acquired(mut grant) => {
+                // The first attempt of a token was its issue.
+                grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
+                grant
+            }
             other => {
                 guard.disarm();
                 return Ok(self.turned(other, prepared));

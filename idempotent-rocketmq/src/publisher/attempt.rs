@@ -1,14 +1,18 @@
 //! One try.
 use std::sync::Arc;
+use std::time::Duration;
 
 use rocketmq_client_rust::ClientError;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Inner, PublishError, PublishErrorKind};
-use crate::client::{Outbound, Sender, Unsent};
+use crate::client::{Outbound, Sender, TRY_MS, Unsent};
 use crate::error::{is_final, is_not_stored, is_unknown_topic, refusal};
 use crate::place::{Choice, Place};
 use crate::topics::{OF_EACH_BROKER, PATTERN};
+
+/// With less time than this no try is begun.
+const SHORTEST: Duration = Duration::from_millis(2);
 
 /// A try that failed.
 pub(super) struct Failed {
@@ -25,7 +29,8 @@ impl Inner {
     pub(super) async fn attempt(&self, outbound: Outbound, to: Choice, end: Instant) -> Result<Option<Place>, Failed> {
         let sender = timeout_at(end, self.ready(&outbound.topic)).await.unwrap_or_else(|_| Err(Failed::late(false)))?;
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        // The client counts whole ms.
+        if left < SHORTEST {
             return Err(Failed::late(false));
         }
         let topic = outbound.topic.clone();
@@ -38,7 +43,7 @@ impl Inner {
         };
         if !failed.unsure {
             // It may be gone.
-            self.known().remove(&topic);
+            self.known().insert(topic, false);
         }
         Err(failed)
     }
@@ -51,8 +56,11 @@ impl Inner {
             // One asks, the others wait for the answer.
             let _asking = self.asking.lock().await;
             if !self.knows(topic) {
-                reached(&sender, topic).await?;
-                self.known().insert(topic.to_owned());
+                let was_there = self.known().contains_key(topic);
+                reached(&sender, topic)
+                    .await
+                    .map_err(|failed| Failed { is_final: failed.is_final && !was_there, ..failed })?;
+                self.known().insert(topic.to_owned(), true);
             }
         }
         Ok(sender)
@@ -61,16 +69,21 @@ impl Inner {
 
 /// Whether a message to this topic has anywhere to go.
 async fn reached(sender: &Sender, topic: &str) -> Result<(), Failed> {
-    let Err(error) = sender.queues(topic).await else { return Ok(()) };
+    let Err(error) = queues(sender, topic).await? else { return Ok(()) };
     // Not there, and made by a broker as soon as something is sent to it.
-    if sender.queues(PATTERN).await.is_ok() {
+    if queues(sender, PATTERN).await?.is_ok() {
         return Ok(());
     }
     // While there is no broker, no topic is known.
-    if is_unknown_topic(&error) && sender.queues(OF_EACH_BROKER).await.is_ok() {
+    if is_unknown_topic(&error) && queues(sender, OF_EACH_BROKER).await?.is_ok() {
         return Err(Failed::missing(error));
     }
     Err(Failed::before(error))
+}
+
+/// The client itself would wait for a minute: a name server that is silent must not use up the time of all tries.
+async fn queues(sender: &Sender, topic: &str) -> Result<Result<usize, ClientError>, Failed> {
+    timeout(Duration::from_millis(TRY_MS), sender.queues(topic)).await.map_err(|_| Failed::late(false))
 }
 
 impl Failed {
@@ -99,7 +112,7 @@ impl Failed {
     }
 
     fn late(sent: bool) -> Self {
-        let text = if sent { "no answer in time" } else { "no turn came in time" };
+        let text = if sent { "no answer in time" } else { "the name server has not said in time where to" };
         Self { text: text.into(), cause: None, unsure: sent, is_final: false }
     }
 

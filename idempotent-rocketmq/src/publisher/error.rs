@@ -19,7 +19,7 @@ pub enum PublishErrorKind {
     /// In no topic: no access, more than RocketMQ takes, or no topic of that name where brokers make none. Another try would
     /// fail the same way.
     Refused,
-    /// In no topic: nobody knows it, or its broker cannot be reached, is busy, or full. Another try may go well.
+    /// In no topic: nobody knows it, or its broker cannot be reached, or is busy. Another try may go well.
     NotSent,
     /// Nobody knows. Send it again, under the same id.
     Unconfirmed,

@@ -25,12 +25,15 @@ use crate::Outgoing;
 /// all that the outbox sends to its topic.
 ///
 /// **What became of a message.** Messages are given up [`give_up_after`](super::PublisherBuilder::give_up_after) they were
-/// handed over, all of them: let that be shorter than two thirds of a relay's lease, as it is by default. A broker that cannot be reached, is
-/// busy, or full leaves a message [`Unsent`](idempotent_mq::PublishErrorKind::Unsent); one whose answer stays out
+/// handed over, all of them: let that be shorter than two thirds of a relay's lease, as it is by default. A broker that cannot be reached, or
+/// turns messages away as busy, leaves a message [`Unsent`](idempotent_mq::PublishErrorKind::Unsent); one whose answer stays out, or
+/// does not tell whether it was stored,
 /// [`Unconfirmed`](idempotent_mq::PublishErrorKind::Unconfirmed), as may be the first that are sent over a connection that
 /// broke unnoticed. [`Refused`](idempotent_mq::PublishErrorKind::Refused) is what the broker would cut, misread or turn down,
-/// and a topic that is not there, where brokers do not make topics by themselves (`autoCreateTopicEnable`). They do
-/// by default: then a misspelt name is a topic that nobody reads.
+/// and a topic that is not there, where brokers do not make topics by themselves (`autoCreateTopicEnable`): one that this
+/// publisher has found before is only away, and so unsent; one that it has not, and whose only broker is away for longer than
+/// the name server waits while others are there, is told as not there. By default brokers make topics: then a misspelt name is a
+/// topic that nobody reads.
 #[async_trait]
 impl Publish for Publisher {
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {

@@ -67,7 +67,8 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 
     /// Sends an unconfirmed or dead message now, wherever it lies, and counts its sendings anew. Call it in a transaction: that
-    /// it was done, by whom and why is noted in the same one. One that a consumer has right now is looked at again later.
+    /// it was done, by whom and why is noted in the same one. Also while a relay sends it or a consumer has it, which then gets it
+    /// once more, under the same id.
     ///
     /// # Errors
     /// [`NotFound`](OutboxErrorKind::NotFound): there is none of this id, or it is confirmed or void.
