@@ -42,10 +42,10 @@ async fn s0_31_a_token_that_is_halted_never_ran(world: World) {
     let policy = Policy::new().max_retries(0).on_broken_order(OnBrokenOrder::Halt(secs(9)));
     let (worker, tokens) = desk(&world, "a", policy);
     let token = tokens.issue("u").await.unwrap();
-    let first = Call::new(Identity::new(Scene::Rest, Tokens::SCOPE, "first").tenant("u"));
-    let (outcome, _) = worker.deliver_call(first, &Job::ends(ms(0), End::Err)).await;
+    let first = Identity::new(Scene::Rest, "orders", "first");
+    let (outcome, _) = worker.deliver_call(Call::new(first.clone()), &Job::ends(ms(0), End::Err)).await;
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
-    let (_, answer) = worker.deliver_call(tokens.call(&token, "u").after("first"), &Job::takes(ms(0))).await;
+    let (_, answer) = worker.deliver_call(tokens.call(&token, "u").after(&first), &Job::takes(ms(0))).await;
     let told = rejection(answer);
     assert!(matches!(told, Rejection::Dead { attempts: 1, .. }), "{told:?}");
     assert!(told.to_string().starts_with("halted before it ran: "), "{told}");
