@@ -1,5 +1,5 @@
 //! A store of your own: two methods over a plain map make a whole one, a handler runs on it, and two lines at the end
-//! of this file hold the two methods and the store made of them against every law (`cargo test --example custom_store`).
+//! of this file hold the two methods and the store made of them against every law (`cargo test -p idempotent-examples --example custom_store`).
 #![allow(clippy::print_stdout, reason = "an example")]
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! redis-server --port 6379 &
-//! cargo run --example delay_queue -- redis://127.0.0.1:6379
+//! cargo run -p idempotent-examples --features redis --example delay_queue -- redis://127.0.0.1:6379
 //! ```
 //!
 //! The call to order 17 fails twice and then gets through, the one to order 18 never does: it is put aside.

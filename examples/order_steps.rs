@@ -1,6 +1,6 @@
 //! An order in six steps over three systems, whose worker is killed in each of them once: stock is locked exactly once.
 //!
-//! Run it by `cargo run --example order_steps`. It starts the stock service and the payment service, real HTTP servers,
+//! Run it by `cargo run -p idempotent-examples --example order_steps`. It starts the stock service and the payment service, real HTTP servers,
 //! and for each step a worker process that dies in it, behind the effect and before anybody took note of that, which is
 //! the worst moment. The next worker takes the order over, replays the steps that were done, repeats the one it cannot
 //! know about under the same key, which the service recognises, and dies in the next one. Then an order is refused for

@@ -1,10 +1,10 @@
 //! Orders that are cancelled unless they are paid in time, in one SQLite file, without a server.
 //!
 //! ```text
-//! cargo run --example order_timeout
-//! cargo run --example order_timeout -- --limit 30m --database shop.db place order-17
-//! cargo run --example order_timeout -- --database shop.db pay order-17
-//! cargo run --example order_timeout -- --database shop.db work
+//! cargo run -p idempotent-examples --example order_timeout
+//! cargo run -p idempotent-examples --example order_timeout -- --limit 30m --database shop.db place order-17
+//! cargo run -p idempotent-examples --example order_timeout -- --database shop.db pay order-17
+//! cargo run -p idempotent-examples --example order_timeout -- --database shop.db work
 //! ```
 //!
 //! Without a command it places three orders: one is paid at once, one in the last moment, one never. `place` keeps running until it

@@ -2,7 +2,7 @@
 //! after its payment, and entries of an account whose numbers have gaps.
 //!
 //! ```text
-//! cargo run --example ordering
+//! cargo run -p idempotent-examples --example ordering
 //! ```
 //!
 //! The messages lie in a queue that hands them out in the worst order. A worker that gets one whose turn has not come puts

@@ -1,7 +1,7 @@
 //! Consumes the callbacks of payments from RabbitMQ, each with one effect, however often they are sent or redelivered.
 //!
 //! ```text
-//! cargo run --example rabbitmq_orders -- --url amqp://guest:guest@localhost/%2f
+//! cargo run -p idempotent-examples --features rabbitmq --example rabbitmq_orders -- --url amqp://guest:guest@localhost/%2f
 //! ```
 //!
 //! It sends some callbacks first: each order's twice, one for an order that is not there yet, one that is no callback at

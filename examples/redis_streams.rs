@@ -1,7 +1,7 @@
 //! Consumes a Redis stream: orders are charged once each, however often they are sent or delivered.
 //!
 //! ```text
-//! cargo run --example redis_streams -- redis://127.0.0.1:6379
+//! cargo run -p idempotent-examples --features redis --example redis_streams -- redis://127.0.0.1:6379
 //! redis-cli XADD orders '*' body '{"number": 1, "cents": 500}'    # charged
 //! redis-cli XADD orders '*' body '{"number": 1, "cents": 500}'    # sent twice: acknowledged, not charged
 //! redis-cli XADD orders '*' body '{"number": 2, "cents": 0}'      # fails, comes again, and again …

@@ -1,9 +1,9 @@
 //! Puts dead letters back into their queue, on RabbitMQ or Redis Streams.
 //!
 //! ```text
-//! cargo run --example redrive -- --url amqp://guest:guest@localhost/%2f --queue orders --dry-run
-//! cargo run --example redrive -- --url amqp://guest:guest@localhost/%2f --queue orders --limit 10
-//! cargo run --example redrive -- --url redis://127.0.0.1 --queue orders --store redis://127.0.0.1
+//! cargo run -p idempotent-examples --features rabbitmq,redis --example redrive -- --url amqp://guest:guest@localhost/%2f --queue orders --dry-run
+//! cargo run -p idempotent-examples --features rabbitmq,redis --example redrive -- --url amqp://guest:guest@localhost/%2f --queue orders --limit 10
+//! cargo run -p idempotent-examples --features rabbitmq,redis --example redrive -- --url redis://127.0.0.1 --queue orders --store redis://127.0.0.1
 //! ```
 //!
 //! Bodies and headers go back as they came. A letter is taken away once its queue is known to have it: what cannot be put

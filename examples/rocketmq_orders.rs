@@ -1,7 +1,7 @@
 //! Consumes the callbacks of payments from RocketMQ, each with one effect, however often they are sent or redelivered.
 //!
 //! ```text
-//! cargo run --features rocketmq --example rocketmq_orders -- --name-server localhost:9876
+//! cargo run -p idempotent-examples --features rocketmq --example rocketmq_orders -- --name-server localhost:9876
 //! ```
 //!
 //! It sends some callbacks first: each order's twice, one for an order that is not there yet, one that is no callback at

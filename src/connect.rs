@@ -114,6 +114,3 @@ async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn
     url.check_ports()?;
     Err(ConnectError::FeatureOff { scheme, feature: if tls { "redis-tls" } else { "redis" } })
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,48 +13,43 @@
 //! 10. [`testing`]: duplicates, crashes and refusals in tests of your own.
 //! 11. [`custom_store`]: records where you want them.
 
-#[doc = include_str!("docs/getting_started.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/getting_started.md"))]
 pub mod getting_started {}
 
-#[doc = include_str!("docs/guarantees.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/guarantees.md"))]
 pub mod guarantees {}
 
-#[doc = include_str!("docs/keys.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/keys.md"))]
 pub mod keys {}
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-#[doc = include_str!("docs/steps.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/steps.md"))]
 pub mod steps {}
 
-#[doc = include_str!("docs/ordering.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/ordering.md"))]
 pub mod ordering {}
 
 #[cfg(feature = "redis")]
-#[doc = include_str!("docs/redis.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/redis.md"))]
 pub mod redis {}
 
 #[cfg(feature = "axum")]
-#[doc = include_str!("docs/http.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/http.md"))]
 #[doc = "```yaml"]
-#[doc = include_str!("docs/openapi.yaml")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/openapi.yaml"))]
 #[doc = "```"]
 pub mod http {}
 
 #[cfg(all(feature = "outbox", feature = "postgres"))]
-#[doc = include_str!("docs/outbox.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/outbox.md"))]
 pub mod outbox {}
 
 #[cfg(all(feature = "delay", feature = "sqlite"))]
-#[doc = include_str!("docs/delay.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/delay.md"))]
 pub mod delay {}
 
-#[doc = include_str!("docs/testing.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/testing.md"))]
 pub mod testing {}
 
-#[doc = include_str!("docs/custom_store.md")]
+#[cfg_attr(not(doctest), doc = include_str!("docs/custom_store.md"))]
 pub mod custom_store {}
-
-/// Its examples run, too.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub mod readme {}

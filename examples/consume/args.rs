@@ -17,7 +17,8 @@ use crate::level::Level;
 Lines without a usable key, and deliveries whose handler failed 17 times, go byte for byte to the dead letters,
 INPUT.dead.jsonl (stdin.dead.jsonl), which are emptied at each start.
 
-`--source` takes messages from a broker instead; the queue is declared if it is not there:
+`--source` takes messages from a broker instead, in a build with --features servers; the queue is declared if it is
+not there:
   rabbitmq://USER:PASSWORD@HOST:PORT/VHOST?queue=NAME    dead letters in the queue NAME.dead; also amqp://
     &kind=classic|quorum|existing [classic], &heartbeat=SECONDS
   redis-streams://HOST:PORT/DB?stream=NAME&group=NAME    dead letters in the stream NAME:dead

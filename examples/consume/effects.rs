@@ -4,10 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{anyhow, bail};
+#[cfg(feature = "servers")]
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+#[cfg(feature = "servers")]
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
+#[cfg(feature = "servers")]
 use crate::level::{is_mysql, is_postgres};
 use crate::places::Places;
 
@@ -18,7 +21,9 @@ pub(crate) enum Effects {
     Apart(SqlitePool),
     /// Beside the records: written in a run's transaction, and only counted here.
     InFile(SqlitePool),
+    #[cfg(feature = "servers")]
     InPostgres(PgPool),
+    #[cfg(feature = "servers")]
     InMySql(MySqlPool),
 }
 
@@ -29,16 +34,19 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS effects(key TEXT, worker TEXT, a
 const ALL: &str = "SELECT count(*) FROM effects";
 const TWICE: &str = "SELECT count(*) FROM (SELECT 1 FROM effects GROUP BY key HAVING count(*) > 1) AS twice";
 
-/// There `key` is a word of its own, and texts that differ in case are the same.
+/// In MySQL `key` is a reserved word, and a TEXT column treats texts that differ in case as equal.
+#[cfg(feature = "servers")]
 const MYSQL_TABLE: &str = "CREATE TABLE IF NOT EXISTS effects(`key` BLOB, worker TEXT, at_ms BIGINT) ENGINE=InnoDB";
+#[cfg(feature = "servers")]
 const MYSQL_TWICE: &str = "SELECT count(*) FROM (SELECT 1 FROM effects GROUP BY `key` HAVING count(*) > 1) AS twice";
-
 impl Effects {
     /// `anew` without the rows that are in there.
     pub(crate) async fn open(places: &Places, anew: bool) -> anyhow::Result<Self> {
         match places.effects() {
             Some(path) => Self::in_file(path, anew).await.map(Self::Apart),
+            #[cfg(feature = "servers")]
             None if is_postgres(&places.store) => Self::in_postgres(&places.store, anew).await,
+            #[cfg(feature = "servers")]
             None if is_mysql(&places.store) => Self::in_mysql(&places.store, anew).await,
             None => match places.file() {
                 Some(file) => Self::in_file(file, anew).await.map(Self::InFile),
@@ -65,6 +73,7 @@ impl Effects {
         }
     }
 
+    #[cfg(feature = "servers")]
     async fn in_postgres(url: &str, anew: bool) -> anyhow::Result<Self> {
         let opened = async {
             let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect(url).await?;
@@ -81,6 +90,7 @@ impl Effects {
         opened.await.map(Self::InPostgres).map_err(unusable)
     }
 
+    #[cfg(feature = "servers")]
     async fn in_mysql(url: &str, anew: bool) -> anyhow::Result<Self> {
         let opened = async {
             let pool = MySqlPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect(url).await?;
@@ -112,9 +122,11 @@ impl Effects {
             Self::Apart(pool) | Self::InFile(pool) => {
                 (sqlx::query_scalar(ALL).fetch_one(pool).await?, sqlx::query_scalar(TWICE).fetch_one(pool).await?)
             }
+            #[cfg(feature = "servers")]
             Self::InPostgres(pool) => {
                 (sqlx::query_scalar(ALL).fetch_one(pool).await?, sqlx::query_scalar(TWICE).fetch_one(pool).await?)
             }
+            #[cfg(feature = "servers")]
             Self::InMySql(pool) => {
                 (sqlx::query_scalar(ALL).fetch_one(pool).await?, sqlx::query_scalar(MYSQL_TWICE).fetch_one(pool).await?)
             }
@@ -125,12 +137,15 @@ impl Effects {
     pub(crate) async fn close(&self) {
         match self {
             Self::Apart(pool) | Self::InFile(pool) => pool.close().await,
+            #[cfg(feature = "servers")]
             Self::InPostgres(pool) => pool.close().await,
+            #[cfg(feature = "servers")]
             Self::InMySql(pool) => pool.close().await,
         }
     }
 }
 
+#[cfg(feature = "servers")]
 fn unusable(error: sqlx::Error) -> anyhow::Error {
     anyhow!("cannot use the effects in the store's database: {error}")
 }

@@ -4,7 +4,9 @@ use std::time::SystemTime;
 use anyhow::bail;
 use clap::ValueEnum;
 use idempotent::idempotent;
-use sqlx::{Database, MySql, Postgres, Sqlite, Transaction};
+use sqlx::{Database, Sqlite, Transaction};
+#[cfg(feature = "servers")]
+use sqlx::{MySql, Postgres};
 
 use crate::places::Places;
 use crate::{Job, SCOPE};
@@ -35,9 +37,12 @@ macro_rules! beside {
         }
     )*};
 }
+#[cfg(feature = "servers")]
 beside! {
     MySql: "INSERT INTO effects(`key`, worker, at_ms) VALUES (?, ?, ?)";
     Postgres: "INSERT INTO effects(key, worker, at_ms) VALUES ($1, $2, $3)";
+}
+beside! {
     Sqlite: "INSERT INTO effects(key, worker, at_ms) VALUES (?, ?, ?)";
 }
 

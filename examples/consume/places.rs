@@ -21,10 +21,10 @@ pub(crate) struct Places {
     ours: PathBuf,
 }
 
-/// The package's folder, also when started from elsewhere.
+/// Returns the checkout's folder, also when started from another one.
 fn home() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if package.is_dir() { package } else { Path::new("") }
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(""));
+    if checkout.is_dir() { checkout } else { Path::new("") }
 }
 
 /// The default input.

@@ -1,16 +1,10 @@
 //! `--source`: a queue of a real broker. What is particular to one is in its own file.
-#[path = "queues/listen.rs"]
 mod listen;
-#[path = "queues/outgoing.rs"]
 mod outgoing;
-#[path = "queues/rabbitmq.rs"]
 mod rabbitmq;
-#[path = "queues/redis_streams.rs"]
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
-#[path = "queues/rocketmq.rs"]
 mod rocketmq;
-#[path = "queues/url.rs"]
 mod url;
 
 use std::sync::Arc;

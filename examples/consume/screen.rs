@@ -1,60 +1,84 @@
-//! Standard error: lines, and below them a bar if somebody is looking.
-use std::io::{IsTerminal, Write, stderr};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
+//! Standard error: lines, and on a terminal a status line below them.
+use std::io::{IsTerminal, Stderr, Write, stderr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::input::Input;
 use crate::tally::Tally;
 
+/// The interval between two updates of the status line.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Returns to the start of the line and clears it.
+const CLEAR: &str = "\r\x1b[K";
+
 /// Where everything is said that is not the result. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Screen(Arc<OnceLock<ProgressBar>>);
+pub(crate) struct Screen(Arc<OnceLock<Mutex<Status>>>);
+
+/// The status line.
+#[derive(Debug)]
+struct Status {
+    /// Bytes of the input, where they are known.
+    size: Option<u64>,
+    done: u64,
+    written: Option<Instant>,
+}
 
 impl Screen {
-    /// Shows a bar on a terminal.
+    /// Shows a status line on a terminal.
     pub(crate) fn begin(&self, input: &Input) {
         if input.is_terminal {
             return self.say("reading deliveries from the terminal, one JSON object a line; Ctrl-D ends");
         }
-        if !stderr().is_terminal() {
-            return;
+        if stderr().is_terminal() {
+            self.0.get_or_init(|| Mutex::new(Status { size: input.size, done: 0, written: None }));
         }
-        let (bar, style) = match input.size {
-            Some(size) => (ProgressBar::new(size), "{bar:30} {percent:>3} %  {msg}"),
-            None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
-        };
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(100));
-        // There is no other: this is called once.
-        let _ = self.0.set(bar);
     }
 
     /// One more line is settled.
     pub(crate) fn settled(&self, bytes: usize, tally: &Tally) {
-        if let Some(bar) = self.0.get() {
-            bar.set_message(tally.to_string());
-            bar.inc(bytes as u64);
-        }
+        self.with(|status| {
+            status.done += bytes as u64;
+            if status.written.is_none_or(|written| written.elapsed() >= TICK) {
+                status.written = Some(Instant::now());
+                let percent = status.size.filter(|size| *size > 0).map(|size| status.done * 100 / size);
+                let percent = percent.map_or_else(String::new, |percent| format!("{:>3} %  ", percent.min(100)));
+                // A terminal that is gone is no reason to stop.
+                let _ = write!(stderr(), "{CLEAR}{percent}{tally}");
+            }
+        });
     }
 
-    /// The bar goes.
+    /// Clears the status line.
     pub(crate) fn end(&self) {
-        if let Some(bar) = self.0.get() {
-            bar.finish_and_clear();
-        }
+        self.with(Status::clear);
     }
 
-    /// A line. That nobody reads it any more is no reason to stop.
+    /// Writes a line. A reader that is gone is no reason to stop.
     pub(crate) fn say(&self, line: &str) {
-        let write = || writeln!(stderr(), "{line}");
-        let _ = match self.0.get() {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        };
+        self.with(Status::clear);
+        let _ = writeln!(stderr(), "{line}");
+    }
+
+    /// Clears the status line for lines that others write.
+    pub(crate) fn line(&self) -> Stderr {
+        self.with(Status::clear);
+        stderr()
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Status)) {
+        if let Some(status) = self.0.get() {
+            change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Status {
+    fn clear(&mut self) {
+        if self.written.take().is_some() {
+            let _ = write!(stderr(), "{CLEAR}");
+        }
     }
 }
 

@@ -1,13 +1,24 @@
 //! The store: what `idempotent::connect` opens. This is a demonstration: where a server has no table for records, one is made.
 use std::sync::Arc;
 
-use idempotent::{ConnectError, MySqlStore, PostgresStore, Store};
+use anyhow::anyhow;
+use idempotent::{ConnectError, Store};
 
-pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
-    Ok(match scheme.as_str() {
-        "postgres" | "postgresql" => Arc::new(PostgresStore::builder(url).create(true).open().await?),
-        "mysql" | "mariadb" => Arc::new(MySqlStore::builder(url).create(true).open().await?),
-        _ => idempotent::connect(url).await?,
+pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
+    #[cfg(feature = "servers")]
+    match url.split("://").next().unwrap_or_default().to_ascii_lowercase().as_str() {
+        "postgres" | "postgresql" => {
+            return Ok(Arc::new(idempotent::PostgresStore::builder(url).create(true).open().await?));
+        }
+        "mysql" | "mariadb" => {
+            return Ok(Arc::new(idempotent::MySqlStore::builder(url).create(true).open().await?));
+        }
+        _ => {}
+    }
+    idempotent::connect(url).await.map_err(|error| match error {
+        ConnectError::FeatureOff { scheme, .. } => anyhow!(
+            "--store: this build has no client for {scheme}://; run `cargo run --release --features servers --example consume`"
+        ),
+        error => error.into(),
     })
 }

@@ -117,6 +117,7 @@ impl Tally {
     }
 
     /// How long the store has not answered a single claim; `None` if it has.
+    #[cfg(feature = "servers")]
     pub(crate) fn store_down_for(&self) -> Option<Duration> {
         lock(&self.0.store_down).map(|down| down.since.elapsed())
     }

@@ -71,10 +71,10 @@ impl Args {
     }
 }
 
-/// The package's folder, also when started from elsewhere.
+/// Returns the checkout's folder, also when started from another one.
 fn home() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if package.is_dir() { package.to_owned() } else { PathBuf::new() }
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(""));
+    if checkout.is_dir() { checkout.to_owned() } else { PathBuf::new() }
 }
 
 /// Longer than a drive's letter, and of a scheme's characters.

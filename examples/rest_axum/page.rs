@@ -17,7 +17,7 @@ pub(crate) fn router() -> Router {
         .route("/page.css", file("text/css; charset=utf-8", include_str!("page/page.css")))
         .route("/page.js", file("text/javascript; charset=utf-8", include_str!("page/page.js")))
         .route("/icon.svg", file("image/svg+xml", include_str!("page/icon.svg")))
-        .route("/code", file("text/plain; charset=utf-8", shown(include_str!("../rest_axum.rs"))))
+        .route("/code", file("text/plain; charset=utf-8", shown(include_str!("main.rs"))))
 }
 
 fn served(kind: &'static str, text: &'static str) -> impl IntoResponse {

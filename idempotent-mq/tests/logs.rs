@@ -9,9 +9,9 @@
     missing_debug_implementations
 )]
 
-#[path = "simulated/broker.rs"]
+#[path = "suite/broker.rs"]
 mod broker;
-#[path = "simulated/world.rs"]
+#[path = "suite/world.rs"]
 mod world;
 
 use std::fmt::{Debug, Write};

@@ -28,7 +28,7 @@ use crate::table::Table;
 /// CONFLICT DO NOTHING`, and look at how many rows it wrote.
 ///
 /// To look first, and to insert then, is no guard: two copies look before either has inserted
-/// (`tests/server/unique.rs`, `s0_10_…`).
+/// (`tests/suite/server/unique.rs`, `s0_10_…`).
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {

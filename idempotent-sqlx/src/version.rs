@@ -27,7 +27,7 @@ use crate::table::Table;
 /// - Only inserts: a unique column does it alone, `INSERT … ON CONFLICT DO NOTHING` in the same transaction.
 ///
 /// To look first, and to run then, is none of these: two copies both look before either has run
-/// (`tests/versions.rs`, `s0_10_…`).
+/// (`tests/suite/versions.rs`, `s0_10_…`).
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {

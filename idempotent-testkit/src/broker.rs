@@ -148,7 +148,7 @@ pub fn hold<F>(name: &str, build: impl FnOnce() -> F, law: impl AsyncFnOnce(&F::
 where
     F: IntoFuture<Output: Broker>,
 {
-    limit::run(name, Threads::One, async { law(&build().await).await });
+    limit::run(name, Threads::One, Box::pin(async { law(&build().await).await }));
 }
 
 /// Behind `without:`.
@@ -157,7 +157,7 @@ pub fn not_claimed<F>(build: impl FnOnce() -> F, without: &[&str])
 where
     F: IntoFuture<Output: Broker>,
 {
-    limit::run("what_is_left_out_is_not_claimed", Threads::One, async {
+    let law = async {
         let capabilities = build().await.source().await.capabilities();
         let claimed = |law: &str| match law {
             "what_is_kept_alive_is_held_beyond_the_brokers_limit" => capabilities.keep_alive.is_some(),
@@ -166,7 +166,8 @@ where
         };
         let claimed: Vec<_> = without.iter().filter(|law| claimed(law)).collect();
         assert!(claimed.is_empty(), "left out by `without`, and yet among the source's capabilities: {claimed:?}");
-    });
+    };
+    limit::run("what_is_left_out_is_not_claimed", Threads::One, Box::pin(law));
 }
 
 /// One line makes a module of named tests, one for each law of [`broker`](crate::broker), over an adapter of yours.
@@ -177,7 +178,7 @@ where
 /// What the broker cannot show is left out by the law's name. It is listed by the test run as `ignored, not shown: left
 /// out`; what is left out though the source's capabilities claim it is a failure. A name that is no law does not compile.
 ///
-/// In `tests/conformance.rs` of an adapter:
+/// In a test of an adapter:
 ///
 /// ```text
 /// broker_conformance!(my_broker, subject(), without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]);

@@ -14,9 +14,10 @@ mod patient;
 mod subject;
 mod together;
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 
-pub use self::cas::{CasLaw, CasSource, CasSubject, hold_cas};
+pub use self::cas::{BuiltCas, CasLaw, CasSource, CasSubject, hold_cas, hold_cas_listed};
 pub use self::damage::{Damage, Plant};
 pub use self::list::Law;
 pub use self::lose::{Lose, Loses};
@@ -49,14 +50,32 @@ where
     hold_named(limit::name_of::<L>(), threads, build, law);
 }
 
+/// Names the law and erases the types of subject and law: the runtime around them is compiled once, and not once for
+/// each test.
 fn hold_named<B>(name: &str, threads: Threads, build: impl FnOnce() -> B, law: impl AsyncFnOnce(&Subject))
 where
     B: IntoFuture<Output = Subject>,
 {
-    limit::run(name, threads, async {
-        let subject = build().await;
-        clock::blamed(law(&subject), async || clock::of_store(&subject).await).await;
-    });
+    limit::run(
+        name,
+        threads,
+        Box::pin(async {
+            let subject = build().await;
+            clock::blamed(Box::pin(law(&subject)), async || clock::of_store(&subject).await).await;
+        }),
+    );
+}
+
+/// A subject that is being built.
+#[doc(hidden)]
+pub type Built = Pin<Box<dyn Future<Output = Subject>>>;
+
+/// Holds one law of [`laws`](list::all) for a test that `conformance!` made.
+#[doc(hidden)]
+#[allow(clippy::panic, reason = "this is the body of a test")]
+pub fn hold_listed(group: &str, law: &str, build: fn() -> Built) {
+    let listed = list::all().find(|listed| listed.group() == group && listed.name() == law);
+    listed.unwrap_or_else(|| panic!("no law `{law}` in `{group}`")).hold(build);
 }
 
 /// Behind `without:`.
@@ -66,11 +85,12 @@ pub fn not_on_offer<B>(build: impl FnOnce() -> B, without: &[Need])
 where
     B: IntoFuture<Output = Subject>,
 {
-    limit::run("what_is_left_out_is_not_on_offer", Threads::One, async {
+    let law = async {
         let missing = build().await.missing();
         let there: Vec<_> = without.iter().filter(|need| !missing.contains(need)).map(|need| need.name()).collect();
         assert!(there.is_empty(), "left out by `without`, and yet on offer; take it out there: {}", there.join(", "));
-    });
+    };
+    limit::run("what_is_left_out_is_not_on_offer", Threads::One, Box::pin(law));
 }
 
 /// One line makes a module of named tests, one for each law, over a store of yours.
@@ -135,8 +155,12 @@ macro_rules! conformance {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::__laws! { __law_tests [$builder] [$($without)*] }
-            $crate::__left_out! { [$builder] $($without)* }
+            #[cfg(test)]
+            fn __build() -> $crate::conformance::Built {
+                ::std::boxed::Box::pin(async { ::std::future::IntoFuture::into_future($builder).await })
+            }
+            $crate::__laws! { __law_tests [__build] [$($without)*] }
+            $crate::__left_out! { [__build] $($without)* }
         }
     };
 }

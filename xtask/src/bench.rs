@@ -18,8 +18,8 @@ pub(crate) struct Bench {
     targets: &'static [&'static str],
 }
 
-pub(crate) const CORE: Bench = Bench { name: "core", package: "idempotent-rs", targets: &["core", "heap"] };
-pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-rs", targets: &["redis"] };
+pub(crate) const CORE: Bench = Bench { name: "core", package: "idempotent-core-bench", targets: &["core", "heap"] };
+pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-redis-bench", targets: &["redis"] };
 pub(crate) const HTTP: Bench =
     Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
 pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench", targets: &["mq"] };

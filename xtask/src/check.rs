@@ -1,10 +1,12 @@
 //! Everything that is checked without running a test. Writes nothing into the tree.
+mod crates;
 mod sources;
 
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::budget;
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
 use crate::tools::{Done, capture, cargo};
@@ -23,11 +25,13 @@ enum Outcome {
 
 /// Runs all of them, also after a failure.
 pub(crate) fn all() -> Done {
+    let measured = budget::Measured::begin();
     let mut report = Report::default();
     report.command("fmt", cargo(&["fmt", "--all", "--check"])?);
     for (name, check) in sources::CHECKS {
         report.check(name, || check().map(Outcome::of));
     }
+    report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];
     let everything = heavy::everything_else()?;
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
@@ -41,6 +45,8 @@ pub(crate) fn all() -> Done {
     // libFuzzer itself is C++ and not needed to see that the targets fit what they call.
     report.command("fuzz targets", outside(FUZZ, "check", &["--locked", "--no-default-features"])?);
     let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
+    let first = ["clippy", "--locked", "--package", "idempotent-consume", "--all-targets"];
+    report.command("clippy, README's first command", cargo(&[&first[..], &lints].concat())?);
     report.command("clippy, facade without features", cargo(&[&bare[..], &lints].concat())?);
     let mut docs = cargo(&["doc", "--locked", "--no-deps"])?;
     docs.args(&everything).env("RUSTDOCFLAGS", "-D warnings");
@@ -58,7 +64,9 @@ pub(crate) fn all() -> Done {
         report.command(&format!("feature `{feature}` alone"), cargo(&alone)?);
     }
     report.check("dependencies", dependencies);
-    Ok(report.summary())
+    measured.end("check")?;
+    let within = budget::check()?;
+    Ok(report.summary() && within)
 }
 
 /// The facade's, without `default`, which is the others, and what takes too long to build.

@@ -1,10 +1,11 @@
-//! What takes minutes to build and is a part of the tree all the same: RocketMQ's client. `test` and `check` leave it out,
-//! `test extras` has all of it.
+//! The package whose client takes minutes to build: the RocketMQ adapter. `test` and `check` leave it out; `test rocketmq`
+//! covers it.
 use std::error::Error;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::tools::cargo;
+use crate::tools::{cargo, root};
 
 /// The package that needs it.
 pub(crate) const PACKAGE: &str = "idempotent-rocketmq";
@@ -14,6 +15,16 @@ pub(crate) const FEATURE: &str = "rocketmq";
 /// cargo's arguments for the workspace without it, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
     let features = packages()?.iter().flat_map(features_of).collect::<Vec<_>>().join(",");
+    Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
+}
+
+/// Returns cargo's arguments for the workspace without it, and with all other features of the examples. Tests turn on
+/// what they need by their own dependencies: some show what a build without a feature says.
+pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
+    let folder = root()?.join("examples");
+    let is_example =
+        |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| Path::new(path).starts_with(&folder));
+    let features = packages()?.iter().filter(is_example).flat_map(features_of).collect::<Vec<_>>().join(",");
     Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
 }
 

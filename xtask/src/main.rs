@@ -1,10 +1,12 @@
 //! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
+mod budget;
 mod chaos;
 mod check;
 mod fix;
 mod heavy;
+mod nightly;
 mod outside;
 mod setup;
 mod sim;
@@ -17,43 +19,38 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  test [-- FILTER]  build everything, run all tests and doc tests; ends with `xtask test: N passed, M failed`
-  test extras       what needs more than `test`: the demo's page in Chromium, a minute of hostile headers, 100,000
-                    messages through four processes, Redis' tests on the flavours of `setup --flavours`, RocketMQ
-  check             formatting, lints, docs, features, file sizes, licenses; writes nothing into the tree
-  sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` says what else
-  chaos redis       worker processes on a real server, killed, stopped, cut off; `chaos --help` says what else
-  chaos postgres    likewise, with effect and record in one transaction
-  chaos rabbitmq    likewise, as consumers of a real broker, which is killed, too; also `redis-streams`, `rocketmq`
-  chaos delay       likewise, producers and takers of a delay queue; also `outbox` (by it or RabbitMQ), `ordering`
-  soak model        what takes too long for CI: the largest variants of the model check
-  soak chaos        likewise: a minute of chaos on each topology and each broker, and all weaknesses
-  soak mq [N]       likewise: whether a worker's memory is flat over a million messages (or N) through RabbitMQ
-  soak delivery     likewise: a million scheduled messages, a million confirmed stubs: what each costs
-  soak fire         likewise: 2,000 rounds of each race over HTTP, and 300,000 hostile keys
-  soak sql          likewise: how PostgreSQL carries out each statement over 10 million rows, plans printed
-  soak released     likewise: the demo and `consume` as they are released, asked from outside
-  fix               what of that a machine can put right
-  bench core [FILTER] [--json | --write]
-                    what the core costs, beside floors of the same run; --write makes docs/benchmarks.md anew
-  bench redis [FILTER] [--json | --write]
-                    what a run over Redis costs beside the bare commands, on a private server
-  bench http [FILTER] [--json | --write]
-                    what REST costs beside the bare route, and beside axum-idempotent; driven by wrk
-  bench mq [FILTER] [--json | --write]
-                    what messages cost through RabbitMQ beside the bare client, without keys and with two stores
-  bench sql [FILTER] [--json | --write]
-                    what a run over PostgreSQL and SQLite costs beside statements by hand
-  bench delivery [FILTER] [--json | --write]
-                    what the delay queue and the outbox cost beside Redis and RabbitMQ by hand
-  setup             install what the tests need beside a Rust toolchain; `test` does it, too
-  setup --flavours  unpack Redis 8.0 and Valkey 8.1 into the target folder
-  setup --browser   install Chromium and its driver, for the tests of the demo's page
-  setup --brokers   build RocketMQ's name server and broker out of published crates into the target folder
+While you work
+  test --quick      the tests that need no server, in less than three minutes once built
+  test              everything a change has to pass; ends with `xtask test: N passed, M failed`
+    -- FILTER       only tests with this in their name
+    --timings       prints the slowest binaries and tests, and has cargo report on the build
+    --list          prints what is left to `test extras`
+  check             formatting, lints, docs, features, file sizes, crates of the first build, licenses
+    budget          holds the processor time of `check`, `test` and `test extras` against their limits
+  fix               repairs what a machine can repair of that
+  setup             installs what the tests need besides a Rust toolchain; `test` does it, too
+
+Also run by CI
+  test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
+                    page in Chromium, 100,000 messages through four processes
+  test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client takes minutes to build; not in CI yet
+  setup --flavours | --browser | --brokers
+                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; RocketMQ's servers
+
+Proofs that take hours
+  nightly [--hours N] [--seed N] [--list] [WORD]
+                    all of them in turn, resumable; writes docs/proof.md
+  sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` lists its options
+  chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
+  soak NAME         model, chaos, delivery, fire, mq [N], released, sql
+
+Measurements
+  bench NAME [FILTER] [--json | --write]
+                    core, redis, http, mq, sql, delivery; --write replaces the tables in docs/benchmarks.md
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 8] = ["test", "check", "sim", "chaos", "soak", "fix", "bench", "setup"];
+const COMMANDS: [&str; 9] = ["test", "check", "nightly", "sim", "chaos", "soak", "fix", "bench", "setup"];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
@@ -87,20 +84,15 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         // It has more to say of itself.
         ["sim", ref arguments @ ..] => return Ok(sim::run(arguments)),
         ["chaos", ref arguments @ ..] => return Ok(chaos::run(arguments)),
-        ["test", "--", ref filter @ ..] => test::all(filter),
-        [_, ref rest @ ..] if rest.iter().any(asks_for_help) => {
+        [_, ref rest @ ..] if rest.iter().take_while(|word| **word != "--").any(asks_for_help) => {
             println!("{USAGE}");
             return Ok(ExitCode::SUCCESS);
         }
-        ["test"] => test::all(&[]),
         ["test", "extras"] => test::extras(),
-        ["test", other, ..] => {
-            return Err(format!(
-                "{}; to run only some tests: `cargo xtask test -- {other}`",
-                unknown(other, &["extras"])
-            ));
-        }
+        ["test", "rocketmq"] => test::rocketmq(),
+        ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
+        ["check", "budget"] => budget::check(),
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
         ["soak", "delivery"] => soak::delivery(),
@@ -115,6 +107,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Err(unknown(other, &[]));
         }
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
+        ["nightly", ref options @ ..] => nightly::run(&nightly::Options::parse(options)?),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),

@@ -2,6 +2,7 @@
 pub(crate) mod brokers;
 pub(crate) mod browser;
 pub(crate) mod flavours;
+pub(crate) mod packaged;
 
 use std::env;
 use std::path::Path;

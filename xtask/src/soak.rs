@@ -1,4 +1,6 @@
 //! What takes too long for CI.
+use std::process::Command;
+
 use crate::tools::{Done, cargo, stream, target};
 
 /// The largest variants of the model check, one after the other: each uses all cores it is given.
@@ -16,44 +18,48 @@ pub(crate) fn model() -> Done {
 pub(crate) fn chaos() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-chaos", "--test", "smoke"])?;
     command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
-    let status = stream(&mut command, |_| {})?;
-    Ok(status.success())
+    tests(&mut command)
+}
+
+/// Runs tests; that none was run is a failure, too.
+fn tests(command: &mut Command) -> Done {
+    let mut some = false;
+    let status = stream(command, |line| {
+        some |= line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ");
+    })?;
+    Ok(status.success() && some)
 }
 
 /// More rounds of each race over HTTP, and more hostile keys, than CI has time for.
 pub(crate) fn fire() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "fire"])?;
-    command.args(["--", "races::", "hostile::", "--test-threads=1"]);
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "suite"])?;
+    command.args(["--", "fire::races::", "fire::hostile::", "--test-threads=1"]);
     command.env("IDEMPOTENT_FIRE_ROUNDS", "2000").env("FUZZ_INPUTS", "300000");
-    let status = stream(&mut command, |_| {})?;
-    Ok(status.success())
+    tests(&mut command)
 }
 
 /// The demo and `consume` as they are released, asked from outside; `test` and `test extras` ask those that were built with
 /// the tests.
 pub(crate) fn released() -> Done {
-    let package = ["--locked", "--package", "idempotent-rs"];
-    let mut build = cargo(&["build", "--release", "--example", "rest_axum", "--example", "consume"])?;
-    if !stream(build.args(package), |_| {})?.success() {
+    let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-rest-axum"];
+    let features = ["--features", "idempotent-consume/servers,idempotent-rest-axum/redis"];
+    let mut build = cargo(&["build", "--release", "--examples"])?;
+    if !stream(build.args(packages).args(features), |_| {})?.success() {
         return Ok(false);
     }
     let mut all = true;
-    for filter in [&["rest"][..], &["consume", "--", "fleet::", "--include-ignored", "--nocapture"]] {
-        let mut command = cargo(&["test"])?;
-        command.args(package).arg("--test").args(filter);
+    for filter in ["rest::", "consume::fleet::"] {
+        let mut command = cargo(&["test", "--locked", "--package", "idempotent-tests", "--test", "examples"])?;
+        command.args(["--", filter, "--nocapture"]);
         command.env("IDEMPOTENT_EXAMPLES", target()?.join("release/examples"));
-        let mut some = false;
-        let status = stream(&mut command, |line| {
-            some |= line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ");
-        })?;
-        all &= status.success() && some;
+        all &= tests(&mut command)?;
     }
     Ok(all)
 }
 
 /// PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000.
 pub(crate) fn sql() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "postgres"])?;
+    let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "suite"])?;
     command.args(["--", "over_10_million_rows", "--ignored", "--nocapture"]);
     let mut passed = false;
     let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;
@@ -64,11 +70,10 @@ pub(crate) fn sql() -> Done {
 /// have 100,000.
 pub(crate) fn delivery() -> Done {
     let mut all = true;
-    for (package, test, filter) in [
-        ("idempotent-redis", "delay", "among_a_million"),
-        ("idempotent-sqlx", "outbox", "postgres::plans::a_look_for_what_is_due"),
-    ] {
-        let mut command = cargo(&["test", "--locked", "--package", package, "--test", test])?;
+    for (package, filter) in
+        [("idempotent-redis", "among_a_million"), ("idempotent-sqlx", "postgres::laws::plans::a_look_for_what_is_due")]
+    {
+        let mut command = cargo(&["test", "--locked", "--package", package, "--test", "suite"])?;
         command.args(["--", filter, "--ignored", "--nocapture"]);
         let mut passed = false;
         let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;

@@ -1,59 +1,140 @@
-//! Builds everything, runs everything, counts.
+//! Builds everything, runs a part of the tests, counts.
 mod binary;
 mod build;
 mod extras;
 mod lanes;
 mod pace;
+mod part;
 mod scratch;
+mod slow;
 mod tally;
+
+use std::time::Instant;
 
 use self::binary::libraries;
 use self::build::Built;
-pub(crate) use self::extras::extras;
-use self::lanes::{Job, lanes};
+pub(crate) use self::extras::{extras, rocketmq};
+use self::lanes::{Job, LANES};
+use self::part::{Part, left_out};
 use self::scratch::Scratch;
 use self::tally::Tally;
+use crate::budget;
 use crate::heavy;
 use crate::outside::{STORE, outside};
 use crate::setup;
-use crate::tools::{Done, cargo, stream};
+use crate::tools::{Done, cargo};
 
 const RUN: [&str; 3] = ["test", "--no-fail-fast", "--locked"];
 
-/// All tests of all packages but the [heavy] one, then the doc tests, then those of the crate outside; `filter` goes to
-/// each test binary. Where something could not be built, what could is run all the same.
-pub(crate) fn all(filter: &[&str]) -> Done {
-    if !setup::all()? {
-        // Not the end: most tests need no server, and those that do say what they miss.
+/// The options of `test`.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Options {
+    quick: bool,
+    timings: bool,
+    list: bool,
+    filter: Vec<String>,
+}
+
+impl Options {
+    /// # Errors
+    /// The argument that is unknown, and those that are known.
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match *argument {
+                "--quick" => options.quick = true,
+                "--timings" => options.timings = true,
+                "--list" => options.list = true,
+                "--" => options.filter = arguments.by_ref().map(|word| (*word).to_owned()).collect(),
+                other => {
+                    let known = crate::unknown(other, &["extras", "rocketmq", "--quick", "--timings", "--list"]);
+                    return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn part(&self) -> Part {
+        if self.quick { Part::Quick } else { Part::Main }
+    }
+}
+
+/// Runs the tests of all packages but the [heavy] one, then the doc tests, then those of the crate outside. The filter
+/// goes to each test binary. A target that cannot be built is one failure, and does not keep the others from running.
+pub(crate) fn all(options: &Options) -> Done {
+    if !options.quick && !options.list && !setup::all()? {
+        // Not the end: most tests need no server, and the others name the missing program.
         println!("xtask test: something is not installed");
     }
     let mut tally = Tally::default();
-    let built = counted(build::all()?, &mut tally);
-    let (libraries, scratch) = (libraries()?, Scratch::new());
-    let jobs = built.binaries().iter().map(|binary| {
-        let mut command = binary.command(&libraries);
-        command.args(filter);
-        scratch.tell(&mut command);
-        Job { title: binary.title(), command }
-    });
-    lanes::run(jobs.collect(), lanes(), |ended| tally.ended(ended));
-    let [test, no_fail_fast, locked] = RUN;
-    let docs = cargo(&[test, no_fail_fast, locked, "--workspace", "--exclude", heavy::PACKAGE, "--doc"])?;
-    for mut command in [docs, outside(STORE, test, &[no_fail_fast, locked])?] {
-        scratch.tell(command.arg("--").args(filter));
-        let status = stream(&mut command, |line| tally.line(line))?;
-        tally.end(status.success());
+    let (start, measured) = (Instant::now(), budget::Measured::begin());
+    let built = counted(build::all(options.timings)?, &mut tally);
+    println!("xtask test: built in {} s", start.elapsed().as_secs());
+    let libraries = libraries()?;
+    let left = left_out(built.binaries(), &libraries)?;
+    if options.list {
+        left.iter().for_each(|line| println!("{line}"));
+        return Ok(built.failed().is_empty());
     }
-    tally.tell();
+    let start = Instant::now();
+    let scratch = Scratch::new();
+    let jobs = built.binaries().iter().filter_map(|binary| {
+        let mut command = options.part().command(binary, &libraries)?;
+        command.args(&options.filter);
+        if options.timings && binary.package != slow::COMPILES {
+            slow::ask(&mut command);
+        }
+        scratch.tell(&mut command);
+        Some(Job { title: binary.title(), command })
+    });
+    let mut jobs: Vec<_> = jobs.collect();
+    if !options.quick {
+        jobs.splice(0..0, docs(&options.filter, &scratch)?);
+    }
+    lanes::run(jobs, LANES, |ended| tally.ended(ended));
+    tally.tell(options.timings);
+    println!("xtask test: run in {} s; left to `cargo xtask test extras`:", start.elapsed().as_secs());
+    left.iter().for_each(|line| println!("  {line}"));
+    if options.filter.is_empty() && !options.quick {
+        measured.end("test")?;
+    }
     println!("xtask test: {} passed, {} failed", tally.passed(), tally.failed());
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
-/// Says what could not be built, and counts it.
+/// Returns the doc tests, and the tests of the crate outside. They begin first: rustdoc compiles them for a while.
+fn docs(filter: &[String], scratch: &Scratch) -> Result<Vec<Job>, Box<dyn std::error::Error>> {
+    let mut docs = cargo(&RUN)?;
+    docs.args(heavy::tested()?).arg("--doc");
+    let [test, no_fail_fast, locked] = RUN;
+    let outside = outside(STORE, test, &[no_fail_fast, locked])?;
+    let jobs = [("doc tests".to_owned(), docs), (STORE.to_owned(), outside)];
+    Ok(Vec::from(jobs.map(|(title, mut command)| {
+        scratch.tell(command.arg("--").args(filter));
+        Job { title, command }
+    })))
+}
+
+/// Prints the targets that could not be built, and counts them.
 fn counted(built: Built, tally: &mut Tally) -> Built {
     for target in built.failed() {
         println!("xtask test: {target} could not be built");
     }
     tally.unbuilt(built.failed().len());
     built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_in_any_order_and_a_filter_after_two_dashes() {
+        let options = Options::parse(&["--timings", "--quick", "--", "b12", "--exact"]);
+        let filter = vec!["b12".to_owned(), "--exact".to_owned()];
+        assert_eq!(options, Ok(Options { quick: true, timings: true, list: false, filter }));
+        assert_eq!(Options::parse(&[]), Ok(Options::default()));
+    }
 }

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out, without a server; what the scripts write is held in `tests/records`.
+//! Bytes in, bytes out, without a server; what the scripts write is held in `tests/suite/records`.
 #![allow(clippy::unwrap_used)]
 use idempotent_core::{Identity, Key, OnExpiry, Scene};
 

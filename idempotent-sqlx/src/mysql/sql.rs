@@ -2,7 +2,7 @@
 //!
 //! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
 //! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
-//! that row still stands. `tests/mysql` holds both against it.
+//! that row still stands. `tests/suite/mysql` holds both against it.
 //!
 //! The clock is read when a statement begins, and no lock orders it. So nothing is removed but by the purge, a
 //! [minute](GRACE) after its time: fencing numbers rise although somebody's claim, deletion and claim may pass a

@@ -2,7 +2,7 @@
 //!
 //! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
 //! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
-//! that row still stands ([`Texts::put`]). `tests/postgres` holds both against it.
+//! that row still stands ([`Texts::put`]). `tests/suite/postgres` holds both against it.
 //!
 //! A claim takes the advisory lock of its key, and never waits for it. Three reasons: nobody sits on a connection
 //! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the

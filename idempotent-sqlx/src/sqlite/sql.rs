@@ -1,6 +1,6 @@
 //! The statements, made once for a store: the table's name and the clock are put in.
 //!
-//! They mirror [`protocol`](idempotent_core::protocol); `tests/protocol.rs` holds them against it. Times and
+//! They mirror [`protocol`](idempotent_core::protocol); `tests/suite/protocol.rs` holds them against it. Times and
 //! spans are µs. `NOW` is read by SQLite under the write lock, so that the fencing number rises in the order of
 //! the grants, also over a deletion; it does not change within a statement.
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 mod list;
 mod subject;
 
+use std::future::Future;
+use std::pin::Pin;
+
 pub use self::list::{CasLaw, all};
 pub use self::subject::{CasSource, CasSubject};
 pub(crate) use self::subject::{Hand, held};
@@ -30,10 +33,23 @@ fn hold_cas_named<B, Form: ?Sized>(
 ) where
     B: CasSource<Form>,
 {
-    limit::run(name, threads, async {
+    let law = async {
         let subject = build().subject().await;
-        clock::blamed(law(&subject), async || clock::of_backend(&subject).await).await;
-    });
+        clock::blamed(Box::pin(law(&subject)), async || clock::of_backend(&subject).await).await;
+    };
+    limit::run(name, threads, Box::pin(law));
+}
+
+/// A subject that is being built.
+#[doc(hidden)]
+pub type BuiltCas = Pin<Box<dyn Future<Output = CasSubject>>>;
+
+/// Holds one law of [`all`] for a test that `cas_conformance!` made.
+#[doc(hidden)]
+#[allow(clippy::panic, reason = "this is the body of a test")]
+pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
+    let listed = all().find(|listed| listed.name() == law).unwrap_or_else(|| panic!("no law `{law}`"));
+    listed.hold(build);
 }
 
 /// One line makes a module of named tests, one for each promise of [`CasBackend`](idempotent_core::CasBackend), over
@@ -109,7 +125,11 @@ macro_rules! cas_conformance {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::__cas_laws! { __cas_law_tests [$builder] }
+            #[cfg(test)]
+            fn __build() -> $crate::conformance::BuiltCas {
+                ::std::boxed::Box::pin(async { $crate::conformance::CasSource::subject($builder).await })
+            }
+            $crate::__cas_laws! { __cas_law_tests [__build] }
         }
     };
 }
@@ -118,20 +138,16 @@ macro_rules! cas_conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cas_law_tests {
-    ($builder:tt $($threads:ident $group:ident: $($law:ident)+;)+) => {
-        $($crate::__cas_law_tests! { @group $builder $threads $group $($law)+ })+
+    ($build:tt $($threads:ident $group:ident: $($law:ident)+;)+) => {
+        $($crate::__cas_law_tests! { @group $build $($law)+ })+
     };
-    (@group $builder:tt $threads:ident $group:ident $($law:ident)+) => {
-        $($crate::__cas_law_tests! { @law $builder $threads $group $law })+
+    (@group $build:tt $($law:ident)+) => {
+        $($crate::__cas_law_tests! { @law $build $law })+
     };
-    (@law [$builder:expr] $threads:ident $group:ident $law:ident) => {
+    (@law [$build:ident] $law:ident) => {
         #[test]
         fn $law() {
-            $crate::conformance::hold_cas(
-                $crate::conformance::Threads::$threads,
-                || $builder,
-                $crate::conformance::laws::cas::$group::$law,
-            );
+            $crate::conformance::hold_cas_listed(stringify!($law), $build);
         }
     };
 }

@@ -1,12 +1,12 @@
 //! Whether a store lives by the clock that its subject names: if not, laws break in ways that do not say why.
 #![allow(clippy::panic, reason = "this is the body of a test")]
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
 use std::time::Duration;
 
 use idempotent_core::{ClaimRequest, Micros};
 
+use super::limit::Law;
 use super::subject::HOUR;
 use super::{CasSubject, Subject};
 
@@ -14,8 +14,7 @@ use super::{CasSubject, Subject};
 const LITTLE: Duration = Duration::from_secs(1);
 
 /// The law; if it is broken, and the clock is why, says that instead.
-pub(super) async fn blamed(law: impl Future<Output = ()>, wrong: impl AsyncFnOnce() -> Option<String>) {
-    let mut law = pin!(law);
+pub(super) async fn blamed(mut law: Law<'_>, wrong: impl AsyncFnOnce() -> Option<String>) {
     let ended = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| law.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Ok),
         Err(panic) => Err(panic).into(),

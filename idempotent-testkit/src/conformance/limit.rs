@@ -2,6 +2,7 @@
 #![allow(clippy::panic, clippy::expect_used, reason = "this is the body of a test")]
 use std::any::type_name;
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use super::Threads;
@@ -12,12 +13,15 @@ const LIMIT: &str = "IDEMPOTENT_KIT_LIMIT";
 /// Many times what the slowest law takes on a slow store.
 const USUALLY: Duration = Duration::from_secs(300);
 
+/// A law whose type is erased, so that the runtime is compiled for one type only.
+pub(crate) type Law<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// Runs the law on a runtime of its own.
-pub(crate) fn run(name: &str, threads: Threads, law: impl Future<Output = ()>) {
+pub(crate) fn run(name: &str, threads: Threads, law: Law<'_>) {
     run_within(limit(), name, threads, law);
 }
 
-fn run_within(limit: Duration, name: &str, threads: Threads, law: impl Future<Output = ()>) {
+fn run_within(limit: Duration, name: &str, threads: Threads, law: Law<'_>) {
     let mut builder = match threads {
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::Many => tokio::runtime::Builder::new_multi_thread(),
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn a_law_that_waits_for_ever_is_named_and_ends() {
         for threads in [Threads::One, Threads::Many] {
-            let law = AssertUnwindSafe(|| run_within(Duration::from_millis(1), "a_law", threads, pending()));
+            let law = AssertUnwindSafe(|| run_within(Duration::from_millis(1), "a_law", threads, Box::pin(pending())));
             let panic = catch_unwind(law).expect_err("nothing ends it but the limit");
             let said = panic.downcast_ref::<String>().expect("a text");
             assert!(said.starts_with("the law `a_law` did not end within 0.001 s"), "{said}");

@@ -125,25 +125,17 @@ macro_rules! __law_test {
     (@among $need:ident [] [$($more:ident)*] $without:tt $($law:tt)+) => {
         $crate::__law_test! { [$($more)*] $without $($law)+ }
     };
-    (@left $why:literal $more:tt $without:tt [$builder:expr] $threads:ident $group:ident $law:ident) => {
+    (@left $why:literal $more:tt $without:tt [$build:ident] $threads:ident $group:ident $law:ident) => {
         #[test]
         #[ignore = $why]
         fn $law() {
-            $crate::conformance::hold(
-                $crate::conformance::Threads::$threads,
-                || $builder,
-                $crate::conformance::laws::$group::$law,
-            );
+            $crate::conformance::hold_listed(stringify!($group), stringify!($law), $build);
         }
     };
-    (@shown [$builder:expr] $threads:ident $group:ident $law:ident) => {
+    (@shown [$build:ident] $threads:ident $group:ident $law:ident) => {
         #[test]
         fn $law() {
-            $crate::conformance::hold(
-                $crate::conformance::Threads::$threads,
-                || $builder,
-                $crate::conformance::laws::$group::$law,
-            );
+            $crate::conformance::hold_listed(stringify!($group), stringify!($law), $build);
         }
     };
 }
@@ -205,13 +197,13 @@ macro_rules! __need {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __left_out {
-    ([$builder:expr]) => {};
-    ([$builder:expr] $($without:ident)+) => {
+    ([$build:ident]) => {};
+    ([$build:ident] $($without:ident)+) => {
         // A name that is none is found in any build, not only in one for tests.
         const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
         #[test]
         fn what_is_left_out_is_not_on_offer() {
-            $crate::conformance::not_on_offer(|| $builder, &[$($crate::__need!($without)),+]);
+            $crate::conformance::not_on_offer($build, &[$($crate::__need!($without)),+]);
         }
     };
 }

@@ -1,9 +1,11 @@
 //! One RabbitMQ.
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +113,54 @@ impl RabbitServer {
         stdout.into_owned()
     }
 
+    /// Evaluates an Erlang expression in the node and returns the text that it results in, by `erl_call`: a hundredth
+    /// of the processor time of [`ctl`](Self::ctl), which starts an Erlang machine of its own.
+    ///
+    /// # Panics
+    /// Panics if the expression fails or its result is not a string.
+    pub fn eval(&self, expression: &str) -> String {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        // A node refuses a second connection under a name that is connected, and `-r` gives one name to calls of one
+        // moment.
+        let name = format!("call{}_{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+        let address = format!("localhost:{}", self.ports.distribution);
+        let mut command = Command::new("erl_call");
+        command.args(["-address", &address, "-c", &self.cookie(), "-h", &name, "-e"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = command.spawn().and_then(|mut child| {
+            if let Some(mut stdin) = child.stdin.take() {
+                // The end of a line ends the expression, too.
+                stdin.write_all(format!("{expression}\n").as_bytes())?;
+            }
+            child.wait_with_output()
+        });
+        let output = or_panic(output.map_err(|e| missing(&e)));
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = stdout.trim().strip_prefix("{ok, \"").and_then(|rest| rest.strip_suffix("\"}"));
+        // An empty string is an empty list there.
+        let empty = (stdout.trim() == "{ok, []}").then_some("");
+        text.or(empty).unwrap_or_else(|| panic!("{expression}: {stdout}{stderr}")).to_owned()
+    }
+
+    /// Returns a count of each queue of a virtual host, such as `messages` or `consumers`, by the queue's name.
+    ///
+    /// # Panics
+    /// Panics if the node does not answer, or has no such count.
+    pub fn queues(&self, vhost: &str, count: &str) -> BTreeMap<String, u64> {
+        // A queue that goes away meanwhile is left out.
+        let rows = self.eval(&format!(
+            "lists:flatten([[binary_to_list(element(4, amqqueue:get_name(Q))), $=, integer_to_list(N), $;] || \
+             Q <- rabbit_amqqueue:list(<<\"{vhost}\">>), [{{_, N}}] <- [catch rabbit_amqqueue:info(Q, [{count}])]])."
+        ));
+        let row = |row: &str| row.rsplit_once('=').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
+        rows.split_terminator(';').map(|text| row(text).unwrap_or_else(|| panic!("no count: {text}"))).collect()
+    }
+
+    /// The secret that nodes and tools share.
+    fn cookie(&self) -> String {
+        or_panic(fs::read_to_string(self.folder.file(".erlang.cookie")).map_err(|e| format!("no cookie: {e}")))
+    }
+
     /// The end of what it has written into its log so far.
     pub fn log(&self) -> String {
         self.folder.tail()
@@ -121,8 +171,11 @@ impl RabbitServer {
     /// # Panics
     /// Where it cannot be made: because it is there already, for instance.
     pub fn add_vhost(&self, name: &str) {
-        self.ctl(&["add_vhost", name]);
-        self.ctl(&["set_permissions", "-p", name, "guest", ".*", ".*", ".*"]);
+        let all = "<<\".*\">>, <<\".*\">>, <<\".*\">>";
+        self.eval(&format!(
+            "ok = rabbit_vhost:add(<<\"{name}\">>, <<\"a test\">>), ok = rabbit_auth_backend_internal:set_permissions(\
+             <<\"guest\">>, <<\"{name}\">>, {all}, <<\"a test\">>), \"done\"."
+        ));
     }
 
     /// Cuts every connection, from the server's side.
@@ -130,7 +183,7 @@ impl RabbitServer {
     /// # Panics
     /// Where the server does not take the order.
     pub fn close_all_connections(&self) {
-        self.ctl(&["close_all_connections", "cut by a test"]);
+        self.eval("rabbit_networking:close_all_connections(\"cut by a test\"), \"done\".");
     }
 
     /// Stops it where it is (SIGSTOP): connections stay, nothing is answered.
@@ -156,8 +209,7 @@ impl RabbitServer {
     /// # Panics
     /// Where it does not: it is paused, for instance.
     pub fn sync(&self) {
-        let said = self.ctl(&["eval", "mnesia:sync_log()."]);
-        assert_eq!(said.trim(), "ok", "RabbitMQ did not write its definitions");
+        self.eval("ok = mnesia:sync_log(), \"done\".");
     }
 
     /// Kills it (SIGKILL). It stays away until [`restart`](Self::restart).

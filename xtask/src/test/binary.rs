@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::tools::capture;
 
+/// The variable by which libtest is told how many tests to run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Of one target of one package.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Binary {
@@ -52,6 +55,8 @@ impl Binary {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).stdin(Stdio::null()).env("CARGO_TERM_COLOR", "never");
         command.env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_MANIFEST_PATH", self.folder.join("Cargo.toml"));
+        // More than cores: most tests wait for servers and clocks most of the time.
+        command.env("RUST_TEST_THREADS", env::var_os(THREADS).unwrap_or_else(|| "4".into()));
         // The message and its line say what failed; frames of futures would push them out of the end of a log.
         command.env("RUST_BACKTRACE", "0").env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
         // A macro crate's own tests are linked to the compiler.

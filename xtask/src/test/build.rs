@@ -17,9 +17,12 @@ pub(super) struct Built {
     binaries: Vec<Binary>,
 }
 
-/// All but the [heavy] package.
-pub(super) fn all() -> Result<Built, Box<dyn Error>> {
-    of(&["--workspace", "--exclude", heavy::PACKAGE])
+/// All but the [heavy] package, with the features of the examples. With `timings` cargo writes its report on the build.
+pub(super) fn all(timings: bool) -> Result<Built, Box<dyn Error>> {
+    let everything = heavy::tested()?;
+    let mut packages: Vec<_> = everything.iter().map(String::as_str).collect();
+    packages.extend(timings.then_some("--timings"));
+    of(&packages)
 }
 
 /// Goes on after an error, so that what can be run is run. rustc's messages go to stderr as ever.
@@ -40,8 +43,26 @@ pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
         // A build script, or cargo itself: it said why on stderr.
         built.failed.insert("the workspace".to_owned());
     }
-    built.binaries.sort_by(|one, other| (&one.package, &one.target).cmp(&(&other.package, &other.target)));
+    built.binaries.sort_by_key(|binary| (weight(binary), binary.package.clone(), binary.target.clone()));
     Ok(built)
+}
+
+/// The packages whose tests take longest, the longest first: a long binary that begins last has a core for itself.
+const LONGEST: [&str; 8] = [
+    "idempotent-redis",
+    "idempotent-sqlx",
+    "idempotent-chaos",
+    "idempotent-tests",
+    "idempotent-rabbitmq",
+    "idempotent-testkit",
+    "idempotent-ui-tests",
+    "idempotent-tower",
+];
+
+fn weight(binary: &Binary) -> usize {
+    let tests = matches!(binary.kind.as_str(), "test");
+    let place = LONGEST.iter().position(|package| *package == binary.package);
+    place.filter(|_| tests).unwrap_or(LONGEST.len())
 }
 
 impl Built {

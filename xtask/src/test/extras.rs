@@ -1,49 +1,72 @@
-//! What needs more than the main run: a browser, many messages, other servers, a minute of noise, minutes of building.
+//! What `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis; and RocketMQ.
 use std::error::Error;
 use std::time::Instant;
 
 use super::binary::{Binary, libraries};
 use super::build::Built;
-use super::lanes::{self, Job, lanes};
+use super::lanes::{self, Job, LANES};
+use super::part::{Part, having_extras};
+use super::scratch::Scratch;
 use super::tally::Tally;
 use super::{build, counted};
-use crate::heavy;
-use crate::setup;
 use crate::setup::flavours::{self, FLAVOURS};
 use crate::setup::{brokers, browser};
 use crate::tools::{Done, cargo, stream};
+use crate::{budget, heavy, setup};
 
-/// The sets of tests that take longer than CI's main run should, or need more.
+/// Runs all of it, also after a failure.
 pub(crate) fn extras() -> Done {
-    if !setup::all()? || !flavours::all()? || !browser::all()? || !brokers::all()? {
+    if !setup::all()? || !flavours::all()? || !browser::all()? {
         println!("xtask test extras: what to run on is not there");
         return Ok(false);
     }
+    let measured = budget::Measured::begin();
     let mut tally = Tally::default();
-    let built = counted(build::all()?, &mut tally);
-    let mut jobs = ALONE.iter().map(|only| only.of(&built)).collect::<Result<Vec<_>, _>>()?;
-    jobs.extend(on_flavours(&built)?);
-    run(jobs, &mut tally);
-    rocketmq(&mut tally)?;
-    tally.tell();
+    let built = counted(build::all(false)?, &mut tally);
+    let (libraries, scratch) = (libraries()?, Scratch::new());
+    let mut jobs = vec![FUZZED.of(&built)?];
+    for binary in having_extras(built.binaries(), &libraries)? {
+        let command = Part::Extras.command(binary, &libraries);
+        jobs.extend(command.map(|command| Job { title: binary.title(), command }));
+    }
+    jobs.extend(on_flavours(&built, &libraries)?);
+    run(jobs, &scratch, &mut tally);
+    tally.tell(false);
+    measured.end("extras")?;
     println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
-/// That a binary has no such test is a failure, too.
-fn run(jobs: Vec<Job>, tally: &mut Tally) {
-    lanes::run(jobs, lanes(), |ended| {
+/// Runs everything about RocketMQ: it takes minutes to build.
+pub(crate) fn rocketmq() -> Done {
+    if !setup::all()? || !brokers::all()? {
+        println!("xtask test rocketmq: what to run on is not there");
+        return Ok(false);
+    }
+    let measured = budget::Measured::begin();
+    let mut tally = Tally::default();
+    on_rocketmq(&Scratch::new(), &mut tally)?;
+    tally.tell(false);
+    measured.end("rocketmq")?;
+    println!("xtask test rocketmq: {} passed, {} failed", tally.passed(), tally.failed());
+    Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// Runs the jobs. One that runs no test is a failure, too: its filter matches nothing any more.
+fn run(mut jobs: Vec<Job>, scratch: &Scratch, tally: &mut Tally) {
+    jobs.iter_mut().for_each(|job| scratch.tell(&mut job.command));
+    lanes::run(jobs, LANES, |ended| {
         let before = tally.passed() + tally.failed();
-        let only = ALONE.iter().chain(&ON_ROCKETMQ).any(|only| only.what == ended.title);
+        let title = ended.title.clone();
         tally.ended(ended);
-        if only && before == tally.passed() + tally.failed() {
-            println!("error: there is no such test");
+        if before == tally.passed() + tally.failed() {
+            println!("error: {title}: there is no such test");
             tally.end(false);
         }
     });
 }
 
-/// Tests that `test` passes over, or runs a shorter form of.
+/// Tests of one binary that are run in a way of their own.
 struct Only {
     what: &'static str,
     package: &'static str,
@@ -51,26 +74,12 @@ struct Only {
     arguments: &'static [&'static str],
 }
 
-const ALONE: [Only; 3] = [
-    Only {
-        what: "100,000 messages through four processes of consume",
-        package: "idempotent-rs",
-        target: "consume",
-        arguments: &["fleet::", "--ignored", "--nocapture"],
-    },
-    Only {
-        what: "a minute of hostile headers",
-        package: "idempotent-fuzz-bodies",
-        target: "bounded",
-        arguments: &["a_header", "--nocapture"],
-    },
-    Only {
-        what: "the page of rest_axum in Chromium",
-        package: "idempotent-rs",
-        target: "browser",
-        arguments: &["--ignored"],
-    },
-];
+const FUZZED: Only = Only {
+    what: "a minute of hostile headers",
+    package: "idempotent-fuzz-bodies",
+    target: "bounded",
+    arguments: &["a_header", "--nocapture"],
+};
 
 impl Only {
     fn of(&self, built: &Built) -> Result<Job, Box<dyn Error>> {
@@ -82,29 +91,20 @@ impl Only {
     }
 }
 
-/// What is run on each flavour of Redis. Of the test kit: that the servers are of the flavour that was asked for, among
-/// others.
-const ON_REDIS: [(&str, Option<&str>); 3] =
-    [("idempotent-testkit", Some("servers")), ("idempotent-redis", None), ("idempotent-redis-streams", None)];
+/// The tests that are run on each flavour of Redis: the laws of a store, and those that say what the servers do.
+/// `cargo xtask nightly` runs all of them.
+const ON_REDIS: [(&str, &str); 2] =
+    [("idempotent-testkit", "servers::"), ("idempotent-redis", "conformance::by_the_servers_clock::")];
 
-fn on_flavours(built: &Built) -> Result<Vec<Job>, Box<dyn Error>> {
-    let libraries = libraries()?;
+fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error>> {
     let mut jobs = Vec::new();
-    for (package, target) in ON_REDIS {
-        let is_it = |binary: &&Binary| {
-            let wanted = target.is_none_or(|target| binary.kind == "test" && binary.target == target);
-            // Mutants judge the tests, not the server.
-            binary.package == package && wanted && binary.target != "mutants"
-        };
-        let binaries: Vec<_> = built.binaries().iter().filter(is_it).collect();
-        if binaries.is_empty() {
-            return Err(format!("nothing of {package} was built").into());
-        }
-        for (binary, flavour) in binaries.into_iter().flat_map(|binary| FLAVOURS.iter().map(move |of| (binary, of))) {
-            let mut command = binary.command(&libraries);
-            // Ways of ours that are no other on another server.
-            command.args(["--skip", "without_a_cache::", "--skip", "with_the_scripts_of_redis_6::"]);
-            command.env("IDEMPOTENT_REDIS_SERVER", flavour.path()?).env("IDEMPOTENT_REDIS_VERSION", flavour.version);
+    for (package, filter) in ON_REDIS {
+        let is_it = |binary: &&Binary| binary.package == package && binary.target == "suite";
+        let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("nothing of {package} was built"))?;
+        for flavour in &FLAVOURS {
+            let mut command = binary.command(libraries);
+            command.arg(filter).env("IDEMPOTENT_REDIS_SERVER", flavour.path()?);
+            command.env("IDEMPOTENT_REDIS_VERSION", flavour.version);
             jobs.push(Job { title: format!("{} on {}", binary.title(), flavour.version), command });
         }
     }
@@ -112,14 +112,22 @@ fn on_flavours(built: &Built) -> Result<Vec<Job>, Box<dyn Error>> {
 }
 
 const ON_ROCKETMQ: [Only; 2] = [
-    Only { what: "the examples on RocketMQ", package: "idempotent-rs", target: "rocketmq", arguments: &[] },
+    Only {
+        what: "the examples on RocketMQ",
+        package: "idempotent-tests",
+        target: "examples",
+        arguments: &["rocketmq::"],
+    },
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
 /// All that `test` and `check` leave out since its client takes minutes to build: built once, for all its tests.
-fn rocketmq(tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let features = "idempotent-rs/rocketmq,idempotent-chaos/rocketmq";
-    let with_it = ["--package", heavy::PACKAGE, "--package", "idempotent-rs", "--package", "idempotent-chaos"];
+fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
+    let features =
+        "idempotent-tests/rocketmq,idempotent-chaos/rocketmq,idempotent-consume/rocketmq,idempotent-examples/rocketmq";
+    let packages =
+        [heavy::PACKAGE, "idempotent-tests", "idempotent-chaos", "idempotent-consume", "idempotent-examples"];
+    let with_it: Vec<_> = packages.iter().flat_map(|package| ["--package", package]).collect();
     let with_it = [&with_it[..], &["--features", features]].concat();
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(&with_it).args(["--", "-D", "warnings"]);
@@ -134,11 +142,11 @@ fn rocketmq(tally: &mut Tally) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         let done = stream(&mut command, |_| {})?.success();
         tally.end(done);
-        println!("xtask test extras: {}: {what}: {} s", heavy::PACKAGE, start.elapsed().as_secs());
+        println!("xtask test rocketmq: {}: {what}: {} s", heavy::PACKAGE, start.elapsed().as_secs());
     }
     let start = Instant::now();
     let built = counted(build::of(&with_it)?, tally);
-    println!("xtask test extras: {}: built in {} s", heavy::PACKAGE, start.elapsed().as_secs());
+    println!("xtask test rocketmq: {}: built in {} s", heavy::PACKAGE, start.elapsed().as_secs());
     let libraries = libraries()?;
     let adapter = built.binaries().iter().filter(|binary| binary.package == heavy::PACKAGE);
     // The longest is among these: it begins first.
@@ -148,7 +156,7 @@ fn rocketmq(tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     for job in &mut jobs {
         job.command.env("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?);
     }
-    run(jobs, tally);
+    run(jobs, scratch, tally);
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
     let status = stream(docs.args(&with_it), |line| tally.line(line))?;
     tally.end(status.success());

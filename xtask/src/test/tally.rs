@@ -3,9 +3,13 @@ use std::mem;
 
 use super::lanes::Ended;
 use super::pace::Pace;
+use super::slow::timed;
 
 /// Lines that are kept of a binary's failures: the first ones, which hold the first failure whole.
 const KEPT: usize = 120;
+
+/// Tests that `--timings` prints.
+const SLOWEST: usize = 60;
 
 /// Reads the output of `cargo test`, stdout and stderr in one.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub(super) struct Tally {
     /// What is told once more at the end, where it is found.
     failures: Vec<String>,
     pace: Pace,
+    /// Seconds and names of tests, where libtest was asked for them.
+    timed: Vec<(f64, String)>,
 }
 
 impl Tally {
@@ -54,6 +60,8 @@ impl Tally {
             self.speaks.get_or_insert_default().push(line.to_owned());
         } else if fails(line) {
             self.fell();
+        } else if let Some((seconds, name)) = timed(line) {
+            self.timed.push((seconds, format!("{name}, {}", self.binary)));
         }
     }
 
@@ -71,7 +79,7 @@ impl Tally {
     /// All that one binary said, printed and counted.
     pub(super) fn ended(&mut self, ended: Ended) {
         let Ended { title, took, said } = ended;
-        let head = format!("Running {title}");
+        let (head, before) = (format!("Running {title}"), self.failed);
         println!("     {head}");
         self.line(&head);
         match said {
@@ -80,7 +88,10 @@ impl Tally {
                 said.lines().for_each(|line| self.line(line));
                 if !status.success() {
                     println!("error: {status}, {title}");
-                    self.fell();
+                    // cargo's own line on a doc test that failed has been counted.
+                    if self.failed == before {
+                        self.fell();
+                    }
                 }
             }
             Err(error) => {
@@ -104,9 +115,13 @@ impl Tally {
 
     /// Says what took long, and what failed once more, each line behind `failed> `: thousands of lines may lie between it
     /// and the end.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn tell(&mut self, timings: bool) {
         for line in self.pace.tell() {
             println!("{line}");
+        }
+        self.timed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        for (seconds, name) in mem::take(&mut self.timed).into_iter().take(if timings { SLOWEST } else { 0 }) {
+            println!("{seconds:>6.1} s  {name}");
         }
         for line in mem::take(&mut self.failures) {
             println!("failed> {line}");

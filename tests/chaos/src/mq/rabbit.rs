@@ -85,14 +85,9 @@ pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
 }
 
 /// What is not settled, by queue; those that are empty and those of dead letters left out. Blocks.
-pub(crate) fn left(server: &RabbitServer) -> anyhow::Result<Vec<(String, u64)>> {
-    let listed = server.ctl(&["list_queues", "--no-table-headers", "name", "messages"]);
-    let rows = listed.lines().map(|row| {
-        let (name, messages) = row.split_once('\t').with_context(|| format!("a queue is listed as {row:?}"))?;
-        Ok((name.to_owned(), messages.trim().parse()?))
-    });
-    let rows = rows.collect::<anyhow::Result<Vec<(String, u64)>>>()?;
-    Ok(rows.into_iter().filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect())
+pub(crate) fn left(server: &RabbitServer) -> Vec<(String, u64)> {
+    let messages = server.queues("/", "messages").into_iter();
+    messages.filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect()
 }
 
 fn url(proxy: &Proxy) -> String {
@@ -132,7 +127,7 @@ impl Broker for Rabbit {
     }
 
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
-        left(&self.server)
+        Ok(left(&self.server))
     }
 
     async fn letters(&self) -> anyhow::Result<Vec<Letter>> {

@@ -10,21 +10,7 @@ fn no_message_of_rabbitmq_is_lost_whatever_is_killed_stopped_and_cut() {
     assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
 }
 
-#[test]
-fn no_entry_of_a_stream_is_lost_whatever_is_killed_stopped_cut_and_locked() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("history.jsonl");
-    let arguments = ["redis-streams", "--store", "sqlite", "--seconds", "8", "--seed", "5"];
-    let closing = holds(&[&arguments[..], &["--history", file.to_str().unwrap()]].concat());
-    assert_eq!(closing["name"].as_str(), Some("redis-streams"));
-    let history: History = std::fs::read_to_string(file).unwrap().parse().unwrap();
-    let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
-    assert_eq!(closing["kills"].as_u64(), Some(count(Kind::Crash)));
-    assert_eq!(closing["published_keys"].as_u64(), Some(count(Kind::Produced)));
-    assert!(count(Kind::DeadLettered) > 0);
-}
-
-/// By `cargo xtask test extras`.
+/// `cargo xtask test rocketmq` runs this test.
 #[cfg(feature = "rocketmq")]
 #[test]
 fn no_message_of_rocketmq_is_lost_whatever_is_killed_stopped_and_cut() {
@@ -32,31 +18,56 @@ fn no_message_of_rocketmq_is_lost_whatever_is_killed_stopped_and_cut() {
     assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
 }
 
-#[test]
-fn a_dead_letter_without_its_headers_is_found() {
-    let found = violated(&["redis-streams", "--seconds", "4", "--seed", "1", "--weakness", "bare-dead-letter"]);
-    assert!(found.contains("D1"), "{found:?}");
-}
+mod extras {
+    use super::*;
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn each_flaw_of_a_worker_or_a_publisher_is_found() {
-    for broker in Broker::ALL {
-        for flaw in Flaw::ALL {
-            let found = violated(&[broker.name(), "--seconds", "10", "--seed", "1", "--weakness", flaw.name()]);
-            println!("{} on {}: {found:?}", flaw.name(), broker.name());
-        }
+    #[test]
+    fn no_entry_of_a_stream_is_lost_whatever_is_killed_stopped_cut_and_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("history.jsonl");
+        let arguments = ["redis-streams", "--store", "sqlite", "--seconds", "8", "--seed", "5"];
+        let closing = holds(&[&arguments[..], &["--history", file.to_str().unwrap()]].concat());
+        assert_eq!(closing["name"].as_str(), Some("redis-streams"));
+        let history: History = std::fs::read_to_string(file).unwrap().parse().unwrap();
+        let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
+        assert_eq!(closing["kills"].as_u64(), Some(count(Kind::Crash)));
+        assert_eq!(closing["published_keys"].as_u64(), Some(count(Kind::Produced)));
+        assert!(count(Kind::DeadLettered) > 0);
+    }
+
+    #[test]
+    fn a_dead_letter_without_its_headers_is_found() {
+        let found = violated(&["redis-streams", "--seconds", "4", "--seed", "1", "--weakness", "bare-dead-letter"]);
+        assert!(found.contains("D1"), "{found:?}");
     }
 }
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn a_minute_on_each_broker_over_each_store_loses_nothing() {
-    for broker in Broker::ALL {
-        for store in ["redis", "sqlite"] {
-            println!("{} over {store}: {}", broker.name(), holds(&[broker.name(), "--store", store, "--seed", "11"]));
+/// Minutes each: `cargo xtask soak chaos`, which `cargo xtask nightly` runs.
+mod soak {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn each_flaw_of_a_worker_or_a_publisher_is_found() {
+        for broker in Broker::ALL {
+            for flaw in Flaw::ALL {
+                let found = violated(&[broker.name(), "--seconds", "10", "--seed", "1", "--weakness", flaw.name()]);
+                println!("{} on {}: {found:?}", flaw.name(), broker.name());
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_minute_on_each_broker_over_each_store_loses_nothing() {
+        for broker in Broker::ALL {
+            for store in ["redis", "sqlite"] {
+                println!(
+                    "{} over {store}: {}",
+                    broker.name(),
+                    holds(&[broker.name(), "--store", store, "--seed", "11"])
+                );
+            }
         }
     }
 }

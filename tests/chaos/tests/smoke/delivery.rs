@@ -4,32 +4,8 @@ use idempotent_chaos::delivery::{DeliveryFlaw, Play};
 use crate::command::{holds, violated};
 
 #[test]
-fn no_message_of_a_delay_queue_is_lost_early_or_done_twice_whatever_is_killed_stopped_and_cut() {
-    let closing = holds(&["delay", "--seconds", "7", "--seed", "5"]);
-    for seen in ["kills", "crashes_of_Redis", "dead_letters", "called_off_in_time", "sent_again"] {
-        assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
-    }
-}
-
-#[test]
-fn a_delay_queue_that_hands_out_early_is_found() {
-    let found = violated(&["delay", "--seconds", "2", "--seed", "1", "--weakness", "takes-early"]);
-    assert!(found.contains("Q2"), "{found:?}");
-}
-
-#[test]
 fn what_was_committed_takes_effect_once_and_in_order_whatever_is_killed_stopped_and_cut() {
     outbox_holds(&["--seconds", "7", "--seed", "1"]);
-}
-
-#[test]
-fn what_was_committed_goes_through_rabbitmq_once_and_in_order_whatever_is_killed_stopped_and_cut() {
-    outbox_holds(&["--broker", "rabbitmq", "--seconds", "10", "--seed", "1"]);
-}
-
-#[test]
-fn what_was_committed_to_a_file_takes_effect_once_and_in_order_whatever_is_killed_stopped_and_cut() {
-    outbox_holds(&["--store", "sqlite", "--seconds", "7", "--seed", "1"]);
 }
 
 fn outbox_holds(arguments: &[&str]) {
@@ -37,19 +13,6 @@ fn outbox_holds(arguments: &[&str]) {
     for seen in ["kills", "messages_rolled_back", "dead_stubs", "pairs_in_order", "given_up", "alarms"] {
         assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
     }
-}
-
-#[test]
-fn what_goes_to_rabbitmq_in_another_order_is_found() {
-    let arguments = ["outbox", "--broker", "rabbitmq", "--seconds", "4", "--seed", "1"];
-    let found = violated(&[&arguments[..], &["--weakness", "sends-backwards"]].concat());
-    assert!(found.contains("O4"), "{found:?}");
-}
-
-#[test]
-fn what_is_given_up_with_nobody_told_is_found() {
-    let found = violated(&["outbox", "--seconds", "4", "--seed", "1", "--weakness", "tells-nobody"]);
-    assert!(found.contains("O6"), "{found:?}");
 }
 
 #[test]
@@ -62,44 +25,87 @@ fn chains_take_effect_in_their_order_whatever_is_killed_stopped_and_cut() {
     }
 }
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn each_flaw_of_delivery_is_found_as_what_it_is() {
-    for play in Play::ALL {
-        for flaw in DeliveryFlaw::of(play) {
-            let found = violated(&[play.name(), "--seconds", "10", "--seed", "1", "--weakness", flaw.name()]);
-            assert!(found.contains(flaw.found_as()), "{}: {found:?}", flaw.name());
-            println!("{} in {}: {found:?}", flaw.name(), play.name());
+mod extras {
+    use super::*;
+
+    #[test]
+    fn no_message_of_a_delay_queue_is_lost_early_or_done_twice_whatever_is_killed_stopped_and_cut() {
+        let closing = holds(&["delay", "--seconds", "7", "--seed", "5"]);
+        for seen in ["kills", "crashes_of_Redis", "dead_letters", "called_off_in_time", "sent_again"] {
+            assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
         }
+    }
+
+    #[test]
+    fn a_delay_queue_that_hands_out_early_is_found() {
+        let found = violated(&["delay", "--seconds", "2", "--seed", "1", "--weakness", "takes-early"]);
+        assert!(found.contains("Q2"), "{found:?}");
+    }
+
+    #[test]
+    fn what_was_committed_goes_through_rabbitmq_once_and_in_order_whatever_is_killed_stopped_and_cut() {
+        outbox_holds(&["--broker", "rabbitmq", "--seconds", "10", "--seed", "1"]);
+    }
+
+    #[test]
+    fn what_was_committed_to_a_file_takes_effect_once_and_in_order_whatever_is_killed_stopped_and_cut() {
+        outbox_holds(&["--store", "sqlite", "--seconds", "7", "--seed", "1"]);
+    }
+
+    #[test]
+    fn what_goes_to_rabbitmq_in_another_order_is_found() {
+        let arguments = ["outbox", "--broker", "rabbitmq", "--seconds", "4", "--seed", "1"];
+        let found = violated(&[&arguments[..], &["--weakness", "sends-backwards"]].concat());
+        assert!(found.contains("O4"), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_given_up_with_nobody_told_is_found() {
+        let found = violated(&["outbox", "--seconds", "4", "--seed", "1", "--weakness", "tells-nobody"]);
+        assert!(found.contains("O6"), "{found:?}");
     }
 }
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn each_flaw_around_an_outbox_is_found_on_each_broker_and_store_as_what_it_is() {
-    for (store, broker) in [("sqlite", "delay"), ("postgres", "rabbitmq")] {
-        for flaw in DeliveryFlaw::of(Play::Outbox) {
-            let arguments = ["outbox", "--store", store, "--broker", broker, "--seconds", "10", "--seed", "1"];
-            let found = violated(&[&arguments[..], &["--weakness", flaw.name()]].concat());
-            assert!(found.contains(flaw.found_as()), "{} by {broker} on {store}: {found:?}", flaw.name());
-            println!("{} by {broker} on {store}: {found:?}", flaw.name());
+/// Minutes each: `cargo xtask soak chaos`, which `cargo xtask nightly` runs.
+mod soak {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn each_flaw_of_delivery_is_found_as_what_it_is() {
+        for play in Play::ALL {
+            for flaw in DeliveryFlaw::of(play) {
+                let found = violated(&[play.name(), "--seconds", "10", "--seed", "1", "--weakness", flaw.name()]);
+                assert!(found.contains(flaw.found_as()), "{}: {found:?}", flaw.name());
+                println!("{} in {}: {found:?}", flaw.name(), play.name());
+            }
         }
     }
-}
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn a_minute_of_each_play_of_delivery_breaks_nothing() {
-    for play in Play::ALL {
-        println!("{}: {}", play.name(), holds(&[play.name(), "--seed", "11"]));
+    #[test]
+    #[ignore = "takes minutes"]
+    fn each_flaw_around_an_outbox_is_found_on_each_broker_and_store_as_what_it_is() {
+        for (store, broker) in [("sqlite", "delay"), ("postgres", "rabbitmq")] {
+            for flaw in DeliveryFlaw::of(Play::Outbox) {
+                let arguments = ["outbox", "--store", store, "--broker", broker, "--seconds", "10", "--seed", "1"];
+                let found = violated(&[&arguments[..], &["--weakness", flaw.name()]].concat());
+                assert!(found.contains(flaw.found_as()), "{} by {broker} on {store}: {found:?}", flaw.name());
+                println!("{} by {broker} on {store}: {found:?}", flaw.name());
+            }
+        }
     }
-    println!("ordering over SQLite: {}", holds(&["ordering", "--store", "sqlite", "--seed", "11"]));
-    // On PostgreSQL by the delay queue it was played above.
-    for (store, broker) in [("postgres", "rabbitmq"), ("sqlite", "delay"), ("sqlite", "rabbitmq")] {
-        let closing = holds(&["outbox", "--store", store, "--broker", broker, "--seed", "11"]);
-        println!("outbox on {store} by {broker}: {closing}");
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_minute_of_each_play_of_delivery_breaks_nothing() {
+        for play in Play::ALL {
+            println!("{}: {}", play.name(), holds(&[play.name(), "--seed", "11"]));
+        }
+        println!("ordering over SQLite: {}", holds(&["ordering", "--store", "sqlite", "--seed", "11"]));
+        // On PostgreSQL by the delay queue it was played above.
+        for (store, broker) in [("postgres", "rabbitmq"), ("sqlite", "delay"), ("sqlite", "rabbitmq")] {
+            let closing = holds(&["outbox", "--store", store, "--broker", broker, "--seed", "11"]);
+            println!("outbox on {store} by {broker}: {closing}");
+        }
     }
 }

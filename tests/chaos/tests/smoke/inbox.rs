@@ -5,39 +5,46 @@ use idempotent_testkit::history::{History, Kind};
 use crate::command::{holds, violated};
 
 #[test]
-fn each_key_has_its_effect_once_whoever_is_killed_where_and_whatever_becomes_of_a_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("history.jsonl");
-    let closing = holds(&["postgres", "--seconds", "60", "--seed", "5", "--history", file.to_str().unwrap()]);
-    assert_eq!(closing["name"].as_str(), Some("postgres"));
-    let history: History = std::fs::read_to_string(file).unwrap().parse().unwrap();
-    let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
-    assert_eq!(closing["kills"].as_u64(), Some(count(Kind::Crash)));
-    assert_eq!(closing["keys"].as_u64(), Some(count(Kind::Produced)));
-    println!("{closing}");
-}
-
-#[test]
 fn a_claim_outside_of_the_transaction_is_found() {
     let found = violated(&["postgres", "--seconds", "6", "--seed", "1", "--weakness", "claim-outside"]);
     assert!(found.contains("I0"), "{found:?}");
 }
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn each_flaw_of_an_inbox_is_found() {
-    for flaw in InboxFlaw::ALL {
-        for seed in ["1", "2"] {
-            let found = violated(&["postgres", "--seconds", "10", "--seed", seed, "--weakness", flaw.name()]);
-            assert!(found.contains("I0"), "{}: {found:?}", flaw.name());
-        }
+mod extras {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_effect_once_whoever_is_killed_where_and_whatever_becomes_of_a_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("history.jsonl");
+        let closing = holds(&["postgres", "--seconds", "60", "--seed", "5", "--history", file.to_str().unwrap()]);
+        assert_eq!(closing["name"].as_str(), Some("postgres"));
+        let history: History = std::fs::read_to_string(file).unwrap().parse().unwrap();
+        let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
+        assert_eq!(closing["kills"].as_u64(), Some(count(Kind::Crash)));
+        assert_eq!(closing["keys"].as_u64(), Some(count(Kind::Produced)));
+        println!("{closing}");
     }
 }
 
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn two_minutes_of_it_break_nothing() {
-    println!("{}", holds(&["postgres", "--seconds", "120", "--seed", "11"]));
+/// Minutes each: `cargo xtask soak chaos`, which `cargo xtask nightly` runs.
+mod soak {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn each_flaw_of_an_inbox_is_found() {
+        for flaw in InboxFlaw::ALL {
+            for seed in ["1", "2"] {
+                let found = violated(&["postgres", "--seconds", "10", "--seed", seed, "--weakness", flaw.name()]);
+                assert!(found.contains("I0"), "{}: {found:?}", flaw.name());
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn two_minutes_of_it_break_nothing() {
+        println!("{}", holds(&["postgres", "--seconds", "120", "--seed", "11"]));
+    }
 }

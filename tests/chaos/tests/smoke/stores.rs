@@ -23,37 +23,9 @@ fn cut_connections_flushed_scripts_stops_and_crashes_of_one_redis_break_no_invar
 }
 
 #[test]
-fn a_replaced_primary_breaks_no_invariant() {
-    let closing = holds(&["redis", "--seconds", "6", "--seed", "3"]);
-    assert_eq!(closing["failovers"].as_u64(), Some(1), "{closing}");
-}
-
-#[test]
 fn a_takeover_before_the_lease_is_over_is_found() {
     let found = violated(&["redis", "--topology", "single", "--seconds", "4", "--weakness", "early-takeover"]);
     assert!(found.contains("I1"), "{found:?}");
-}
-
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn each_weakness_is_found() {
-    for weakness in WEAKNESSES {
-        for seed in ["1", "2"] {
-            let topology = ["redis", "--topology", "single", "--seconds", "10", "--seed", seed];
-            let found = violated(&[&topology[..], &["--weakness", weakness.name]].concat());
-            println!("{} with seed {seed}: {found:?}", weakness.name);
-        }
-    }
-}
-
-/// By `cargo xtask soak chaos`.
-#[test]
-#[ignore = "takes minutes"]
-fn a_minute_on_each_topology_breaks_no_invariant() {
-    for topology in ["single", "sentinel", "cluster"] {
-        println!("{topology}: {}", holds(&["redis", "--topology", topology, "--seed", "11"]));
-    }
 }
 
 #[test]
@@ -69,4 +41,39 @@ fn what_is_not_understood_starts_nothing() {
     let (output, closing) = chaos(&["redis", "--minutes", "3"]);
     assert_eq!((output.status.code(), closing), (Some(2), None));
     assert!(said(&output).contains("unknown argument `--minutes`"), "{}", said(&output));
+}
+
+mod extras {
+    use super::*;
+
+    #[test]
+    fn a_replaced_primary_breaks_no_invariant() {
+        let closing = holds(&["redis", "--seconds", "6", "--seed", "3"]);
+        assert_eq!(closing["failovers"].as_u64(), Some(1), "{closing}");
+    }
+}
+
+/// Minutes each: `cargo xtask soak chaos`, which `cargo xtask nightly` runs.
+mod soak {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn each_weakness_is_found() {
+        for weakness in WEAKNESSES {
+            for seed in ["1", "2"] {
+                let topology = ["redis", "--topology", "single", "--seconds", "10", "--seed", seed];
+                let found = violated(&[&topology[..], &["--weakness", weakness.name]].concat());
+                println!("{} with seed {seed}: {found:?}", weakness.name);
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_minute_on_each_topology_breaks_no_invariant() {
+        for topology in ["single", "sentinel", "cluster"] {
+            println!("{topology}: {}", holds(&["redis", "--topology", topology, "--seed", "11"]));
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
 pub(super) async fn is_empty(server: &Arc<RabbitServer>) -> bool {
     let server = server.clone();
     let left = tokio::task::spawn_blocking(move || rabbit::left(&server)).await;
-    matches!(left, Ok(Ok(left)) if left.iter().all(|(queue, _)| queue == TAPE))
+    matches!(left, Ok(left) if left.iter().all(|(queue, _)| queue == TAPE))
 }
 
 pub(super) async fn letters(server: &RabbitServer) -> anyhow::Result<Vec<String>> {

@@ -1,0 +1,126 @@
+//! Putting dead letters back.
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Claim, ClaimRequest, Held, Identity, Key, MemoryStore, Micros, OnExpiry, OwnerToken, Release, Scene, Settled,
+    StateKind, Store, Verdict,
+};
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, Redrive, SourceError, SourceErrorKind};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A place for dead letters, by what stands in their bodies.
+#[derive(Default)]
+struct Place {
+    lying: VecDeque<(&'static str, Option<DeadLetter>)>,
+    /// Passed over, or brought and not put back.
+    left: Vec<&'static str>,
+    taken: Option<&'static str>,
+    queue: Vec<&'static str>,
+    /// Cannot be put back.
+    refused: &'static str,
+    /// Dies again at once.
+    hopeless: &'static str,
+    /// Somebody else puts it back.
+    elsewhere: &'static str,
+}
+
+impl Place {
+    fn of(letters: &[&'static str]) -> Self {
+        Self { lying: letters.iter().map(|letter| (*letter, None)).collect(), ..Self::default() }
+    }
+}
+
+#[async_trait]
+impl DeadLetters for Place {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        Ok(self.lying.len() as u64)
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        self.left.extend(self.taken.take());
+        let Some((body, letter)) = self.lying.pop_front() else { return Ok(None) };
+        self.taken = Some(body);
+        Ok(Some((Delivery::new(Position::of("orders.dead"), body.into()), letter)))
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let body = self.taken.take().unwrap();
+        if body == self.refused {
+            self.left.push(body);
+            return Err(SourceError::new(SourceErrorKind::Fatal, "no such queue"));
+        }
+        if body == self.elsewhere {
+            return Ok(false);
+        }
+        self.queue.push(body);
+        if body == self.hopeless {
+            self.lying.push_back((body, None));
+        }
+        Ok(true)
+    }
+}
+
+#[tokio::test]
+async fn letters_are_put_back_from_the_oldest_on_and_no_more_than_the_limit() {
+    let mut place = Place::of(&["a", "b", "c"]);
+    let redriven = Redrive::new().limit(2).run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.failed.is_none(), &place.queue[..]), (2, true, &["a", "b"][..]));
+    let redriven = Redrive::new().run(&mut place).await;
+    assert_eq!((redriven.put_back, &place.queue[..]), (1, &["a", "b", "c"][..]));
+}
+
+#[tokio::test]
+async fn a_letter_that_dies_again_meanwhile_is_not_put_back_twice() {
+    let mut place = Place { hopeless: "a", ..Place::of(&["a", "b"]) };
+    let redriven = Redrive::new().run(&mut place).await;
+    assert_eq!((redriven.put_back, &place.queue[..], place.lying.len()), (2, &["a", "b"][..], 1));
+}
+
+#[tokio::test]
+async fn b24_the_first_that_cannot_be_put_back_lies_where_it_lay_and_ends_it() {
+    let mut place = Place { refused: "b", ..Place::of(&["a", "b", "c"]) };
+    let redriven = Redrive::new().run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (1, SourceErrorKind::Fatal));
+    assert_eq!((&place.queue[..], &place.left[..], place.lying.len()), (&["a"][..], &["b"][..], 1));
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_put_back_is_not_counted() {
+    let mut place = Place { elsewhere: "a", ..Place::of(&["a", "b"]) };
+    assert_eq!(Redrive::new().limit(1).run(&mut place).await.put_back, 1);
+    assert_eq!(place.queue, ["b"]);
+}
+
+/// A key that was given up, and its dead letter.
+async fn buried(store: &MemoryStore, body: &str) -> (Key, DeadLetter) {
+    let key = Identity::new(Scene::Mq, "billing", body).key("shop").unwrap();
+    let owner = OwnerToken(17);
+    let (fingerprint, max_attempts, on_expiry, display) = (None, 0, OnExpiry::Takeover, None);
+    let (lease, memory) = (HOUR, HOUR);
+    let asked = ClaimRequest { key: key.clone(), owner, lease, fingerprint, max_attempts, on_expiry, memory, display };
+    let Claim::Acquired(grant) = store.claim(&asked).await.unwrap() else { panic!("it is nobody's") };
+    let held = Held { fencing: Some(grant.fencing), ..Held::unanswered(key.clone(), owner) };
+    let release = Release { verdict: Verdict::Bury, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() };
+    assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
+    let mut letter = DeadLetter::because("no stock", Micros(9));
+    letter.id = Some(format!("{key}:{}", grant.fencing));
+    (key, letter)
+}
+
+#[tokio::test]
+async fn b24_a_key_is_let_go_before_its_letter_is_put_back_and_only_as_the_letter_knows_it() {
+    let store = MemoryStore::new();
+    let (key, letter) = buried(&store, "a").await;
+    let (other, mut stale) = buried(&store, "b").await;
+    stale.id = Some(format!("{other}:1"));
+    let mut place = Place::default();
+    place.lying.extend([("a", Some(letter.clone())), ("b", Some(stale)), ("c", None)]);
+    assert_eq!(letter.key().unwrap().0, key);
+    let redriven = Redrive::new().letting_go(store.clone()).run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.failed.is_none()), (3, true));
+    let state = async |key: &Key| store.peek(key).await.unwrap().unwrap().state.kind();
+    assert_eq!((state(&key).await, state(&other).await), (StateKind::Vacant, StateKind::Dead));
+}

@@ -1,0 +1,12 @@
+//! Against a real RabbitMQ.
+mod acks;
+mod dead_letters;
+mod exchanges;
+mod outages;
+mod publisher;
+mod redrive;
+mod refusals;
+mod retries;
+mod runtime;
+mod together;
+mod world;

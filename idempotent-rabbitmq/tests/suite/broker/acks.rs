@@ -1,0 +1,67 @@
+//! Acknowledgements that go together.
+use std::collections::BTreeSet;
+
+use futures_util::future::try_join_all;
+use idempotent_core::Micros;
+use idempotent_mq::{Received, Retry, Settlement, Source};
+use idempotent_rabbitmq::Tag;
+
+use crate::broker::world::{World, ms, named, until, within};
+
+#[tokio::test]
+async fn b9_an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come_again() {
+    let world = World::new("joined").await;
+    world.declare("joined").await;
+    const ALL: usize = 40;
+    for number in 1..=ALL {
+        world.send(b"{}", named(&number.to_string())).await;
+    }
+    let mut source = world.source();
+    let mut held: Vec<(idempotent_mq::Delivery, Tag)> = Vec::new();
+    while held.len() < ALL {
+        match within("deliveries", source.receive(ALL - held.len())).await.unwrap() {
+            Received::Deliveries(some) => held.extend(some),
+            other => panic!("{other:?}"),
+        }
+    }
+    let settler = source.settler();
+    // Of ten: one is held, one given back, one comes again; the others are done, all of them at once, last ones first.
+    let how = |at: usize| match at % 10 {
+        3 => None,
+        5 => Some(Settlement::GiveBack),
+        7 => Some(Settlement::Retry(Retry::after(ms(100), Micros(1)))),
+        _ => Some(Settlement::Ack),
+    };
+    let settling = held.iter().enumerate().rev().filter_map(|(at, (delivery, tag))| {
+        let (settler, how) = (&settler, how(at)?);
+        Some(async move { settler.settle(delivery, tag, &how).await })
+    });
+    within("all are settled", try_join_all(settling)).await.unwrap();
+    // A second time changes nothing, and does not end the channel.
+    for at in [0, 5, 7] {
+        settler.settle(&held[at].0, &held[at].1, &Settlement::Ack).await.unwrap();
+    }
+    // Nor does it when they go, one by one or together.
+    held.retain(|(delivery, _)| delivery.id.as_deref() == Some("4"));
+    world.send(b"{}", named("last")).await;
+    until("the channel lives", async || match source.receive(ALL).await.unwrap() {
+        Received::Deliveries(some) => {
+            let last = some.iter().find(|(delivery, _)| delivery.id.as_deref() == Some("last"));
+            settler.settle(&last?.0, &last?.1, &Settlement::Ack).await.unwrap();
+            Some(())
+        }
+        other => panic!("{other:?}"),
+    })
+    .await;
+    source.close().await;
+    drop((source, settler, held));
+    let mut left = BTreeSet::new();
+    until("the others come again", async || {
+        while let Some(message) = world.take("joined").await {
+            left.insert(message.properties.message_id().as_ref().unwrap().as_str().parse::<usize>().unwrap() - 1);
+        }
+        (left.len() == 12).then_some(())
+    })
+    .await;
+    assert_eq!(left, (0..ALL).filter(|at| [3, 5, 7].contains(&(at % 10))).collect());
+}

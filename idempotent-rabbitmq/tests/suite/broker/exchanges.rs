@@ -1,0 +1,50 @@
+//! Messages go where their exchange binds them.
+use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
+use lapin::types::FieldTable;
+
+use crate::broker::world::{SERVER, World, within};
+
+type Bound = [(&'static str, &'static str)];
+type Sent = [(&'static str, &'static [&'static str])];
+
+/// Each kind: queues with what they are bound by, and keys with the queues they lead to.
+const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
+    (ExchangeKind::Direct, &[("a", "paid"), ("b", "sent")], &[("paid", &["a"]), ("sent", &["b"]), ("paid.late", &[])]),
+    (ExchangeKind::Fanout, &[("a", ""), ("b", "sent")], &[("paid", &["a", "b"]), ("", &["a", "b"])]),
+    (
+        // One word, and any number of words.
+        ExchangeKind::Topic,
+        &[("a", "order.*.paid"), ("b", "order.#")],
+        &[("order.17.paid", &["a", "b"]), ("order", &["b"]), ("order.17.18.paid", &["b"]), ("orders.17.paid", &[])],
+    ),
+];
+
+#[tokio::test]
+async fn s0_20_a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_none_is_an_error() {
+    let world = World::new("exchanges").await;
+    let publisher = Publisher::builder(&SERVER.url()).build().unwrap();
+    let (durable, none) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, FieldTable::default);
+    for (kind, bound, sent) in EXCHANGES {
+        let of = |queue: &str| format!("exchanges.{kind:?}.{queue}");
+        let exchange = of("exchange");
+        let named = || exchange.as_str().into();
+        world.admin.exchange_declare(named(), kind.clone(), durable, none()).await.unwrap();
+        for (queue, key) in bound {
+            world.declare(&of(queue)).await;
+            let bind = QueueBindOptions::default();
+            world.admin.queue_bind(of(queue).into(), named(), (*key).into(), bind, none()).await.unwrap();
+        }
+        for (key, queues) in sent {
+            let message = Outgoing::new(format!("m {key}"), "{}");
+            let told = within("an answer", publisher.publish(&Route::exchange(&exchange, *key), &message)).await;
+            let unroutable = queues.is_empty().then_some(PublishErrorKind::Unroutable);
+            assert_eq!(told.err().map(|error| error.kind()), unroutable, "{kind:?} {key}");
+            for (queue, _) in bound {
+                let got = world.take(&of(queue)).await;
+                assert_eq!(got.is_some(), queues.contains(queue), "{kind:?} {key} in {queue}");
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a publisher says of a message is true.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use idempotent_core::{MemoryStore, Policy};
+use idempotent_rabbitmq::{Field, Outgoing, PublishErrorKind, Publisher, Route};
+use idempotent_testkit::proxy::{Fault, Proxy};
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable};
+
+use crate::broker::world::{LIMIT, Log, Process, SERVER, World, done, executor, ms, until, within};
+
+/// How `basic.publish` begins: a method of class 60, number 40.
+const PUBLISH: [u8; 4] = [0, 60, 0, 40];
+
+fn publisher(url: &str) -> Publisher {
+    Publisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30)).build().unwrap()
+}
+
+async fn proxied() -> (Proxy, Publisher) {
+    let proxy = Proxy::start(&SERVER.address()).await;
+    let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
+    (proxy, publisher(&url))
+}
+
+#[tokio::test]
+async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
+    let world = World::new("published").await;
+    world.declare("published").await;
+    let message = Outgoing::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
+    let message = message.correlation_id("c").expires_after(ms(60_000)).header("text", Field::Text("x".into()));
+    publisher(&SERVER.url()).publish(&Route::queue("published"), &message).await.unwrap();
+    let got = world.take("published").await.unwrap();
+    let properties = &got.properties;
+    let text = |value: &Option<lapin::types::ShortString>| value.as_ref().unwrap().to_string();
+    assert_eq!((&got.data[..], *properties.delivery_mode()), (&[0, 255][..], Some(2)));
+    assert_eq!((text(properties.message_id()), text(properties.content_type())), ("m".into(), "a/b".into()));
+    assert_eq!((text(properties.correlation_id()), text(properties.expiration())), ("c".into(), "60000".into()));
+    let headers = properties.headers().clone().unwrap();
+    assert_eq!(headers.inner().get("bytes"), Some(&AMQPValue::ByteArray(vec![0].into())));
+}
+
+/// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
+#[tokio::test]
+async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
+    let world = World::new("neighbours").await;
+    world.declare("neighbours").await;
+    let publisher = Publisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
+    for _ in 0..20 {
+        let sent = (0..100).map(|n| {
+            let publisher = publisher.clone();
+            async move {
+                let there = n % 3 != 0;
+                let to = Route::queue(if there { "neighbours" } else { "neighbours.missing" });
+                let answer = publisher.publish(&to, &Outgoing::new(format!("m{n}"), "{}")).await;
+                (there, answer)
+            }
+        });
+        for (there, answer) in within("all answers", join_all(sent)).await {
+            match answer {
+                Ok(()) => assert!(there, "it is in no queue"),
+                Err(error) => assert!(!there && error.kind() == PublishErrorKind::Unroutable, "{error}"),
+            }
+        }
+    }
+    assert_eq!(world.count("neighbours").await, 20 * 66);
+}
+
+#[tokio::test]
+async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
+    let world = World::new("cut").await;
+    world.declare("cut").await;
+    let to = Route::queue("cut");
+    for fault in [Fault::CutBeforeSend, Fault::HalfOpen] {
+        let (proxy, publisher) = proxied().await;
+        publisher.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
+        proxy.fail_next_with(PUBLISH, fault);
+        within("a confirm", publisher.publish(&to, &Outgoing::new("second", "{}"))).await.unwrap();
+        assert_eq!(proxy.met(), 1);
+        assert_eq!(world.ids().await, BTreeMap::from([("first".to_owned(), 1), ("second".to_owned(), 1)]));
+    }
+}
+
+#[tokio::test]
+async fn b29_s0_16_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
+    let world = World::alone("silent").await;
+    world.declare("silent").await;
+    let (proxy, publisher) = proxied().await;
+    let to = Route::queue("silent");
+    publisher.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
+    let hasty = Publisher::builder(&SERVER.url()).confirm_within(ms(1_000)).give_up_after(ms(1_000)).build().unwrap();
+    hasty.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
+    SERVER.pause();
+    let error = hasty.publish(&to, &Outgoing::new("unknown", "{}")).await.unwrap_err();
+    assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
+    let sent = tokio::spawn(async move { publisher.publish(&to, &Outgoing::new("twice", "{}")).await });
+    // It has given up on the first connection, and comes by a second.
+    until("a second connection", async || (proxy.passed().connections == 2).then_some(())).await;
+    SERVER.resume();
+    within("a confirm", sent).await.unwrap().unwrap();
+    let log = Arc::new(Log::default());
+    let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
+    let process = Process::start(world.source(), "billing", &executor, log.by_id(done), |b| b);
+    process.until("all are done", |counts| counts.acked == 5).await;
+    let mut ids: Vec<_> = log.seen().into_iter().filter_map(|seen| seen.id).collect();
+    ids.sort();
+    assert_eq!(ids, ["first", "twice", "unknown"]);
+}
+
+#[tokio::test]
+async fn b29_a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
+    let world = World::new("full").await;
+    let mut limits = FieldTable::default();
+    limits.insert("x-max-length".into(), AMQPValue::LongInt(1));
+    limits.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    world.admin.queue_declare("full".into(), QueueDeclareOptions::default(), limits).await.unwrap();
+    let to = Route::queue("full");
+    let url = SERVER.url();
+    let short = Publisher::builder(&url).confirm_within(ms(500)).give_up_after(ms(500)).build().unwrap();
+    let full = async {
+        loop {
+            match short.publish(&to, &Outgoing::new("filler", "{}")).await {
+                // The machine is busy: half a second may be too short for an answer.
+                Err(error) if error.kind() != PublishErrorKind::Unconfirmed => return error,
+                _ => {}
+            }
+        }
+    };
+    let error = within("no room", full).await;
+    assert_eq!(error.kind(), PublishErrorKind::NotSent, "{error}");
+    let patient = publisher(&url);
+    let sent = tokio::spawn(async move { patient.publish(&Route::queue("full"), &Outgoing::new("m", "{}")).await });
+    until("room, then the message", async || {
+        world.take("full").await.filter(|got| got.properties.message_id().as_ref().unwrap().as_str() == "m")
+    })
+    .await;
+    within("a confirm", sent).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn b29_what_is_known_of_a_message_is_told_and_no_more() {
+    let world = World::new("known").await;
+    world.declare("known").await;
+    let publish = async |url: &str, to: Route| {
+        let builder = Publisher::builder(url).confirm_within(ms(1_000)).give_up_after(ms(1_000));
+        let error =
+            within("an answer", builder.build().unwrap().publish(&to, &Outgoing::new("m", "{}"))).await.unwrap_err();
+        assert!(!format!("{error:?} {error}").contains("guest:"), "{error}");
+        error.kind()
+    };
+    let url = SERVER.url();
+    assert_eq!(publish(&url, Route::exchange("known.missing", "")).await, PublishErrorKind::Refused);
+    assert_eq!(publish(&url, Route::queue("k".repeat(256))).await, PublishErrorKind::Refused);
+    let wrong = url.replace("guest:guest", "guest:wrong");
+    assert_eq!(publish(&wrong, Route::queue("known")).await, PublishErrorKind::Refused);
+    assert_eq!(publish("amqp://guest:guest@127.0.0.1:1/%2f", Route::queue("known")).await, PublishErrorKind::NotSent);
+    assert_eq!(world.count("known").await, 0);
+}
+
+#[tokio::test]
+async fn b29_a_publisher_outlives_its_broker() {
+    let mut world = World::alone("outlived").await;
+    world.declare("outlived").await;
+    // Longer than a broker takes to come back on a machine that is busy.
+    let patient = Publisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
+    patient.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
+    world.kill_broker().await;
+    let refused = Arc::new(AtomicU32::new(0));
+    let meanwhile = tokio::spawn({
+        let refused = refused.clone();
+        async move {
+            loop {
+                let sent = patient.publish(&Route::queue("outlived"), &Outgoing::new("meanwhile", "{}")).await;
+                // It may take connections before its queues are back.
+                match sent {
+                    Err(error) if error.kind() == PublishErrorKind::Unroutable => {
+                        refused.fetch_add(1, Ordering::SeqCst);
+                        tokio::time::sleep(ms(1_000)).await;
+                    }
+                    sent => return sent,
+                }
+            }
+        }
+    });
+    let began = Instant::now();
+    tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
+    let away = began.elapsed();
+    // The queue comes back.
+    let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await.map(Result::unwrap);
+    let told = || {
+        let queues = SERVER.queues("/", "messages");
+        format!("away for {away:?}, then no queue {refused:?} times; it has\n{queues:?}\nand says\n{}", SERVER.log())
+    };
+    assert!(matches!(sent, Ok(Ok(()))), "{sent:?}: {}", told());
+    world.reconnect().await;
+    let ids = world.ids().await;
+    assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", told());
+}

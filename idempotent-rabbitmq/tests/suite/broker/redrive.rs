@@ -1,0 +1,218 @@
+//! Dead letters, put back.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind};
+use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
+use idempotent_testkit::proxy::{Fault, Proxy};
+use lapin::message::BasicGetMessage;
+use lapin::types::{AMQPValue, FieldTable};
+
+use crate::broker::dead_letters::every_type;
+use crate::broker::world::{Held, SERVER, World, named, until};
+
+fn letters_of(queue: &str) -> RabbitDeadLetters {
+    RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
+}
+
+/// Puts aside what is sent: one of each body.
+async fn bury(world: &World, source: &mut Held, bodies: &[&[u8]]) {
+    for (number, body) in bodies.iter().enumerate() {
+        let properties = named(&format!("m-{number}")).with_headers(every_type()).with_reply_to("r".into());
+        world.send(body, properties.with_correlation_id("c".into()).with_type("t".into())).await;
+        let held = source.next().await;
+        source.settle(&held, Settlement::DeadLetter(DeadLetter::because("why", Micros(9)))).await.unwrap();
+    }
+}
+
+fn id(message: &BasicGetMessage) -> &str {
+    message.properties.message_id().as_ref().unwrap().as_str()
+}
+
+async fn all(world: &World, queue: &str) -> Vec<BasicGetMessage> {
+    let mut all = Vec::new();
+    while let Some(one) = world.take(queue).await {
+        all.push(one);
+    }
+    all
+}
+
+/// Nobody holds any of them.
+async fn lie(world: &World, queue: &str, letters: u32) {
+    until("they lie there", async || (world.count(queue).await == letters).then_some(())).await;
+}
+
+async fn byte_for_byte(name: &str, queue: Queue) {
+    let world = World::new(name).await;
+    let dead = format!("{name}.dead");
+    let mut source = world.opened(queue.clone()).await;
+    let long: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+    let bodies = [&b"\xff{not json\0"[..], b"", &long];
+    bury(&world, &mut source, &bodies).await;
+    drop(source);
+
+    // To look at them changes nothing.
+    let mut letters = letters_of(name);
+    assert_eq!(letters.count().await.unwrap(), 3);
+    let mut seen = Vec::new();
+    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+        assert_eq!((letter.unwrap().attempts, delivery.deaths), (1, 1));
+        seen.push((delivery.id.unwrap(), delivery.body.len()));
+    }
+    assert_eq!(seen, [("m-0".to_owned(), 11), ("m-1".to_owned(), 0), ("m-2".to_owned(), 1 << 20)]);
+    drop(letters);
+    lie(&world, &dead, 3).await;
+
+    let redriven = Redrive::new().limit(2).run(&mut letters_of(name)).await;
+    assert_eq!((redriven.put_back, redriven.failed.is_none()), (2, true), "{redriven:?}");
+    lie(&world, &dead, 1).await;
+    let redriven = Redrive::new().run(&mut letters_of(name)).await;
+    assert_eq!((redriven.put_back, redriven.failed.is_none()), (1, true), "{redriven:?}");
+    assert_eq!(world.count(&dead).await, 0);
+
+    let back = all(&world, name).await;
+    assert_eq!(back.iter().map(id).collect::<Vec<_>>(), ["m-0", "m-1", "m-2"]);
+    for (came, sent) in back.iter().zip(bodies) {
+        assert!(came.data == sent);
+        let mut headers = came.properties.headers().clone().unwrap().inner().clone();
+        headers.retain(|name, _| !name.as_str().starts_with("x-idempotent-"));
+        // Of the queue that it came out of just now.
+        assert!(matches!(headers.remove("x-delivery-count"), None | Some(AMQPValue::LongLongInt(0))));
+        assert_eq!(FieldTable::from(headers), every_type());
+        let properties = came.properties.clone().with_headers(FieldTable::default());
+        let sent = named(id(came)).with_headers(FieldTable::default()).with_reply_to("r".into());
+        assert_eq!(properties, sent.with_correlation_id("c".into()).with_type("t".into()).with_delivery_mode(2));
+        world.send(&came.data, came.properties.clone()).await;
+    }
+    let mut source = Held(world.source_of(queue), world.queue.clone());
+    let first = source.next().await;
+    assert_eq!((first.0.attempt, first.0.deaths, first.0.first_at), (Some(1), 1, Some(Micros(9))));
+    assert!(first.0.delivered.is_none_or(|times| times == 1), "the other queue's count: {:?}", first.0.delivered);
+}
+
+#[tokio::test]
+async fn b24_what_is_put_back_on_a_classic_queue_is_byte_for_byte_what_came() {
+    byte_for_byte("back-classic", Queue::classic("back-classic")).await;
+}
+
+#[tokio::test]
+async fn b24_s0_24_what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
+    byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
+}
+
+/// What lies there is as it was; and is put back once that can be.
+async fn untouched(world: &World, dead: &str, expected: &[&str]) {
+    lie(world, dead, expected.len().try_into().unwrap()).await;
+    let letters = all(world, dead).await;
+    assert_eq!(letters.iter().map(id).collect::<Vec<_>>(), expected);
+    for letter in letters {
+        let headers = letter.properties.headers().clone().unwrap();
+        assert_eq!(headers.inner().get("x-idempotent-deaths"), Some(&AMQPValue::LongLongInt(1)));
+        assert_eq!(letter.data, b"\xff\0");
+        world.send_to("", dead, &letter.data, letter.properties.clone()).await;
+    }
+}
+
+#[tokio::test]
+async fn b24_a_letter_whose_queue_is_gone_lies_where_it_lay() {
+    let world = World::new("back-gone").await;
+    let mut source = world.opened(Queue::classic("back-gone")).await;
+    bury(&world, &mut source, &[b"\xff\0", b"\xff\0"]).await;
+    drop(source);
+    world.delete("back-gone").await;
+    let redriven = Redrive::new().run(&mut letters_of("back-gone")).await;
+    let failed = redriven.failed.unwrap();
+    assert_eq!((redriven.put_back, failed.kind()), (0, SourceErrorKind::Fatal));
+    assert!(failed.to_string().contains("declare it"), "{failed}");
+    untouched(&world, "back-gone.dead", &["m-0", "m-1"]).await;
+    world.declare("back-gone").await;
+    assert_eq!(Redrive::new().run(&mut letters_of("back-gone")).await.put_back, 2);
+    assert_eq!((world.count("back-gone").await, world.count("back-gone.dead").await), (2, 0));
+    // There never were any.
+    let failed = letters_of("back-never").count().await.unwrap_err();
+    assert_eq!(failed.kind(), SourceErrorKind::Fatal, "{failed}");
+}
+
+#[tokio::test]
+async fn b24_a_letter_that_the_broker_refuses_lies_where_it_lay() {
+    let world = World::new("back-full").await;
+    let full = || Queue::classic("back-full").argument("x-max-length", 1).argument("x-overflow", "reject-publish");
+    let mut source = world.opened(full()).await;
+    bury(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
+    drop(source);
+    let redriven = Redrive::new().run(&mut letters_of("back-full")).await;
+    assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (1, SourceErrorKind::Transient));
+    untouched(&world, "back-full.dead", &["m-1", "m-2"]).await;
+    assert_eq!(id(&world.take("back-full").await.unwrap()), "m-0");
+}
+
+#[tokio::test]
+async fn b24_b29_a_letter_whose_confirm_is_lost_lies_where_it_lay() {
+    let world = World::new("back-cut").await;
+    let mut source = world.opened(Queue::classic("back-cut")).await;
+    bury(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
+    drop(source);
+    let proxy = Proxy::start(&SERVER.address()).await;
+    let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
+    let redrive = async || Redrive::new().run(&mut RabbitDeadLetters::new(&url, "back-cut").unwrap()).await;
+    // How `basic.publish` begins: a method of class 60, number 40.
+    proxy.fail_next_with([0, 60, 0, 40], Fault::CutBeforeSend);
+    let redriven = redrive().await;
+    assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));
+    untouched(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
+    // It arrived, and nobody heard of it: it is in both, once each.
+    proxy.fail_next_with([0, 60, 0, 40], Fault::CutAfterApply);
+    let redriven = redrive().await;
+    assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));
+    untouched(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
+    assert_eq!(redrive().await.put_back, 3);
+    let back = all(&world, "back-cut").await;
+    assert_eq!(back.iter().map(id).collect::<Vec<_>>(), ["m-0", "m-0", "m-1", "m-2"]);
+    assert_eq!(world.count("back-cut.dead").await, 0);
+}
+
+#[tokio::test]
+async fn what_somebody_else_put_aside_is_put_back_and_goes_to_no_other_queue() {
+    let world = World::new("back-foreign").await;
+    world.declare("back-foreign.other").await;
+    let mut source = world.opened(Queue::classic("back-foreign")).await;
+    let mut headers = FieldTable::default();
+    let other = AMQPValue::FieldArray(vec![AMQPValue::LongString("back-foreign.other".into())].into());
+    headers.insert("CC".into(), other);
+    let properties = named("m").with_headers(headers).with_user_id("guest".into());
+    world.send_to("", "back-foreign.dead", b"b", properties).await;
+    assert_eq!(all(&world, "back-foreign.other").await.len(), 1, "the broker routes by CC");
+    let mut letters = letters_of("back-foreign");
+    assert!(letters.next().await.unwrap().unwrap().1.is_none());
+    assert!(letters.put_back().await.unwrap());
+    assert_eq!(letters.put_back().await.unwrap_err().kind(), SourceErrorKind::Fatal, "twice");
+    assert!(letters.next().await.unwrap().is_none());
+    let back = source.next().await;
+    assert_eq!(back.0.headers.first("CC"), Some(&b"back-foreign.other"[..]));
+    assert_eq!((back.0.deaths, world.count("back-foreign.other").await), (0, 0));
+}
+
+#[tokio::test]
+async fn what_was_put_back_and_dies_again_has_died_twice() {
+    let world = World::new("back-again").await;
+    let mut source = world.opened(Queue::classic("back-again")).await;
+    bury(&world, &mut source, &[b"\xff\0"]).await;
+    assert_eq!(Redrive::new().run(&mut letters_of("back-again")).await.put_back, 1);
+    let back = source.next().await;
+    let mut letter = DeadLetter::because("again", Micros(17));
+    letter.deaths = back.0.deaths + 1;
+    source.settle(&back, Settlement::DeadLetter(letter)).await.unwrap();
+    let mut letters = letters_of("back-again");
+    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    assert_eq!((&delivery.body[..], delivery.headers == back.0.headers), (&b"\xff\0"[..], true));
+    let letter = letter.unwrap();
+    assert_eq!((letter.deaths, &*letter.reason), (2, "again"));
+}
+
+#[tokio::test]
+async fn a_password_is_not_shown() {
+    let letters = RabbitDeadLetters::new("amqp://orders:s3cret@127.0.0.1:1/%2f", "orders").unwrap();
+    assert!(!format!("{letters:?}").contains("s3cret"));
+    let mut letters = letters;
+    let failed = letters.count().await.unwrap_err();
+    assert_eq!(failed.kind(), SourceErrorKind::Transient);
+    assert!(!format!("{failed} {failed:?}").contains("s3cret"));
+}

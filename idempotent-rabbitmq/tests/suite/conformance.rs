@@ -1,0 +1,20 @@
+//! The laws of adapters, on a real RabbitMQ.
+mod forwarder;
+mod rabbit;
+
+use idempotent_rabbitmq::Queue;
+use idempotent_testkit::broker_conformance;
+
+use self::rabbit::Rabbit;
+
+// RabbitMQ needs no keeping alive.
+broker_conformance!(
+    a_classic_queue_keeps_the_laws,
+    Rabbit::new(Queue::classic),
+    without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]
+);
+broker_conformance!(
+    a_quorum_queue_keeps_the_laws,
+    Rabbit::new(Queue::quorum),
+    without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]
+);

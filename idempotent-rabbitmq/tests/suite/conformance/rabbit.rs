@@ -1,0 +1,171 @@
+//! One queue of a broker that all tests of this binary share, seen from beside.
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Headers, Redrive};
+use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitSource};
+use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::servers::RabbitServer;
+use lapin::message::BasicGetMessage;
+use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use tokio::sync::Mutex;
+
+use crate::conformance::forwarder::Forwarder;
+
+static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
+static QUEUES: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct Rabbit {
+    name: String,
+    queue: Queue,
+    admin: Channel,
+    _connection: Connection,
+    between: Forwarder,
+    /// Who looks at dead letters has them meanwhile.
+    looking: Mutex<()>,
+}
+
+impl Rabbit {
+    /// A queue of its own.
+    pub(crate) async fn new(queue: impl FnOnce(String) -> Queue) -> Self {
+        // Its start blocks.
+        let (url, address) = blocking(|| (SERVER.url(), SERVER.address())).await;
+        let name = format!("laws-{}", QUEUES.fetch_add(1, SeqCst));
+        let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+        let admin = connection.create_channel().await.unwrap();
+        admin.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        let (between, looking) = (Forwarder::start(address).await, Mutex::default());
+        let rabbit = Self { queue: queue(name.clone()), name, admin, _connection: connection, between, looking };
+        rabbit.new_source().declare().await.unwrap();
+        rabbit
+    }
+
+    fn new_source(&self) -> RabbitSource {
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
+        RabbitSource::builder(&url, self.queue.clone()).build().unwrap()
+    }
+
+    async fn send(&self, body: &[u8], properties: BasicProperties) {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let sent = self.admin.basic_publish("".into(), self.name.as_str().into(), options, body, properties);
+        assert!(matches!(sent.await.unwrap().await.unwrap(), Confirmation::Ack(None)), "not routed");
+    }
+
+    /// What has been put aside, and lies there again afterwards.
+    async fn dead(&self) -> Vec<BasicGetMessage> {
+        let (queue, mut dead) = (ShortString::from(format!("{}.dead", self.name)), Vec::new());
+        let _turn = self.looking.lock().await;
+        while let Some(one) = self.admin.basic_get(queue.clone(), BasicGetOptions::default()).await.unwrap() {
+            dead.push(one);
+        }
+        if let Some(last) = dead.last() {
+            let all = BasicNackOptions { multiple: true, requeue: true };
+            self.admin.basic_nack(last.delivery_tag, all).await.unwrap();
+        }
+        dead
+    }
+}
+
+async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(ask).await.unwrap()
+}
+
+#[async_trait]
+impl Broker for Rabbit {
+    type Source = RabbitSource;
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    async fn source(&self) -> RabbitSource {
+        self.new_source()
+    }
+
+    async fn publish(&self, message: Message) {
+        let properties = BasicProperties::default().with_message_id(message.id.as_str().into());
+        self.send(&message.body, properties.with_headers(table(&message.headers)).with_delivery_mode(2)).await;
+    }
+
+    async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
+        self.dead().await.iter().map(|one| letter(&one.data, &one.properties)).collect()
+    }
+
+    async fn put_back(&self) {
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
+        let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
+        let redriven = Redrive::new().run(&mut letters).await;
+        assert!(redriven.failed.is_none(), "{redriven:?}");
+    }
+
+    /// By what the broker itself counts: a channel only sees what is ready.
+    async fn is_empty(&self) -> bool {
+        let messages = blocking(|| SERVER.queues("/", "messages")).await;
+        let retries = format!("{}.retry.", self.name);
+        let ours = |name: &str| name == self.name || name.starts_with(&retries);
+        messages.contains_key(&self.name) && messages.iter().all(|(name, left)| !ours(name) || *left == 0)
+    }
+
+    async fn cut(&self) {
+        self.between.cut();
+    }
+}
+
+/// Several values of one name are a list.
+fn table(headers: &Headers) -> FieldTable {
+    let mut by_name = BTreeMap::<&str, Vec<AMQPValue>>::new();
+    for (name, value) in headers.iter() {
+        by_name.entry(name).or_default().push(AMQPValue::LongString(value.into()));
+    }
+    let one_or_list = |mut values: Vec<AMQPValue>| match values.len() {
+        1 => values.remove(0),
+        _ => AMQPValue::FieldArray(values.into()),
+    };
+    by_name.into_iter().map(|(name, values)| (name.into(), one_or_list(values))).collect::<BTreeMap<_, _>>().into()
+}
+
+fn letter(body: &[u8], properties: &BasicProperties) -> (Message, DeadLetter) {
+    let id = properties.message_id().as_ref().map(ToString::to_string).unwrap_or_default();
+    let (mut message, mut letter) = (Message::new(id, body), DeadLetter::because("", Micros(0)));
+    let headers = properties.headers().clone().unwrap_or_default();
+    for (name, value) in &headers {
+        match name.as_str().strip_prefix("x-idempotent-") {
+            Some("reason") => letter.reason = text(value).into(),
+            Some("id") => letter.id = Some(text(value)),
+            Some("attempts") => letter.attempts = number(value).try_into().unwrap(),
+            Some("deaths") => letter.deaths = number(value).try_into().unwrap(),
+            Some("first-at") => letter.first_at = Micros(number(value)),
+            Some("last-at") => letter.last_at = Micros(number(value)),
+            Some("queue") => {}
+            Some(other) => panic!("a mark that nobody knows: {other}"),
+            // Put on by a quorum queue when it hands a message over.
+            None if name.as_str() == "x-delivery-count" => {}
+            None => values(value).into_iter().for_each(|value| message.headers.push(name.as_str(), value)),
+        }
+    }
+    (message, letter)
+}
+
+fn values(value: &AMQPValue) -> Vec<Vec<u8>> {
+    match value {
+        AMQPValue::LongString(text) => vec![text.as_bytes().to_vec()],
+        AMQPValue::FieldArray(list) => list.as_slice().iter().flat_map(values).collect(),
+        other => panic!("no header of these laws: {other:?}"),
+    }
+}
+
+fn text(value: &AMQPValue) -> String {
+    String::from_utf8(values(value).concat()).unwrap()
+}
+
+fn number(value: &AMQPValue) -> u64 {
+    match value {
+        AMQPValue::LongLongInt(number) => u64::try_from(*number).unwrap(),
+        other => panic!("no number: {other:?}"),
+    }
+}

@@ -1,0 +1,202 @@
+//! The runtime on this source.
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use idempotent_core::Policy;
+use idempotent_mq::{Consumer, Handling, KeyFrom, Message, Messages, Verdict};
+use idempotent_redis_streams::{Start, StreamsSource};
+use tokio::sync::Semaphore;
+
+use crate::broker::world::{Running, World, ms, until};
+
+/// Handlers that wait until they are let go.
+#[derive(Clone)]
+struct Gate {
+    open: Arc<Semaphore>,
+    runs: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Gate {
+    fn shut() -> Self {
+        Self { open: Arc::new(Semaphore::new(0)), runs: Arc::default() }
+    }
+
+    fn handling(&self) -> Handling {
+        let gate = self.clone();
+        let key = KeyFrom::message("body", |message: &Message<()>| message.delivery.body.clone());
+        Messages::raw().keyed(key).run(move |message: Message<()>| {
+            let gate = gate.clone();
+            async move {
+                gate.runs.lock().unwrap().push(message.delivery.body.clone());
+                gate.open.acquire().await.unwrap().forget();
+                Verdict::Done
+            }
+        })
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.lock().unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn b42_k62_entries_that_are_held_for_longer_than_min_idle_run_once() {
+    let world = World::new();
+    let gate = Gate::shut();
+    // Kept alive each 700 ms: a machine that does other things must not look like a consumer that died.
+    let slow = async |name| world.builder(name).min_idle(ms(2_100)).connect().await.unwrap();
+    for number in 0..8 {
+        world.send(number.to_string());
+    }
+    let first = world.run(slow("a").await, gate.handling(), 8, 6);
+    until("six run, and two wait", || gate.runs() == 6 && world.pending().len() == 8).await;
+    let second = world.run(slow("b").await, gate.handling(), 8, 6);
+    let (start, looks) = (std::time::Instant::now(), world.calls("xautoclaim"));
+    let over = || start.elapsed() > ms(5_000) && world.calls("xautoclaim") > looks + 20;
+    until("two and a half min-idles are over, and the second one has looked", over).await;
+    assert!(world.pending().iter().all(|pending| *pending == ("a".to_owned(), 1)), "{:?}", world.pending());
+    gate.open.add_permits(8);
+    until("all are acknowledged", || world.pending().is_empty()).await;
+    assert_eq!((gate.runs(), second.ended().await.unwrap().ended()), (8, 0));
+    assert_eq!(first.ended().await.unwrap().acked, 8);
+}
+
+#[tokio::test]
+async fn b46_a_copy_under_another_entry_id_is_acknowledged_without_being_run() {
+    let world = World::new();
+    let gate = Gate::shut();
+    gate.open.add_permits(8);
+    let running = world.run(world.source("a").await, gate.handling(), 8, 6);
+    world.send("1");
+    until("it ran", || running.counters.counts().acked == 1).await;
+    world.send("1");
+    until("both are acknowledged", || running.counters.counts().acked == 2).await;
+    assert_eq!((gate.runs(), world.pending().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn b7_what_a_consumer_that_died_had_begun_runs_again_when_its_lease_is_over() {
+    let world = World::new();
+    let policy = Policy::new().lease(ms(1_500)).max_run(ms(1_500));
+    let executor = idempotent_core::Executor::builder(idempotent_core::MemoryStore::new());
+    let executor = executor.policy(idempotent_core::Scene::Mq, policy).build().unwrap();
+    let world = World { executor, ..world };
+    let gate = Gate::shut();
+    world.send("1");
+    let first = world.run(world.source("a").await, gate.handling(), 2, 1);
+    until("it runs", || gate.runs() == 1).await;
+    first.kill().await;
+    let second = world.run(world.source("b").await, gate.handling(), 2, 1);
+    until("it runs again", || gate.runs() == 2).await;
+    // It met the lease first, and waited for it in parts.
+    let counts = second.counters.counts();
+    assert!(counts.deferred >= 1, "{counts:?}");
+    gate.open.add_permits(1);
+    until("it is acknowledged", || world.pending().is_empty()).await;
+    assert_eq!(second.ended().await.unwrap().acked, 1);
+}
+
+#[tokio::test]
+async fn two_groups_each_run_the_same_entry() {
+    let world = World::new();
+    let gate = Gate::shut();
+    gate.open.add_permits(2);
+    world.send("1");
+    let mut running = Vec::new();
+    for group in ["billing", "shipping"] {
+        let source = StreamsSource::builder(world.server.url(), "orders", group).declare(Start::Beginning);
+        let source = source.connect().await.unwrap();
+        running.push(Running::new(Consumer::builder(source, group, &world.executor).build(gate.handling()).unwrap()));
+    }
+    until("both ran", || running.iter().all(|running| running.counters.counts().acked == 1)).await;
+    assert_eq!(gate.runs(), 2);
+}
+
+#[derive(serde::Deserialize)]
+struct Order {
+    number: u64,
+}
+
+#[tokio::test]
+async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_the_next_one_runs() {
+    let world = World::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    let key = KeyFrom::body("number", |order: &Order| order.number);
+    let handling = Messages::json().keyed(key).run(move |_: Message<Order>| {
+        let counted = counted.clone();
+        async move {
+            counted.fetch_add(1, SeqCst);
+            Ok::<(), ()>(())
+        }
+    });
+    world.send(b"\xff\x00what?");
+    // No body at all.
+    world.server.command(&["XADD", "orders", "*", "other", "x"]);
+    world.send("{\"number\": 1}");
+    let running = world.run(world.source("a").await, handling, 8, 6);
+    until("all are settled", || running.counters.counts().ended() == 3 && world.pending().is_empty()).await;
+    let counts = running.ended().await.unwrap();
+    assert_eq!((counts.acked, counts.dead_lettered, counts.retried, runs.load(SeqCst)), (1, 2, 0, 1));
+    assert_eq!(world.entries("orders:dead")[0][..2], [b"body".to_vec(), b"\xff\x00what?".to_vec()]);
+}
+
+#[tokio::test]
+async fn n144_an_id_that_is_used_again_for_another_body_is_put_aside() {
+    let world = World::new();
+    let source = world.builder("a").id_field("id").connect().await.unwrap();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(|_| async { Verdict::Done });
+    let running = world.run(source, handling, 8, 6);
+    for body in ["one", "one", "two"] {
+        let settled = running.counters.counts().ended();
+        world.server.command(&["XADD", "orders", "*", "id", "m-1", "body", body]);
+        until("it is settled", || running.counters.counts().ended() == settled + 1).await;
+    }
+    let counts = running.ended().await.unwrap();
+    assert_eq!((counts.acked, counts.dead_lettered), (2, 1));
+    assert_eq!(world.entries("orders:dead")[0][3], b"two");
+}
+
+#[tokio::test]
+async fn b24_n141_what_always_fails_is_run_17_times_by_the_claims_count_and_put_aside() {
+    let world = World::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
+        counted.fetch_add(1, SeqCst);
+        async { Err::<(), _>("no stock") }
+    });
+    world.send("x");
+    let running = world.run(world.source("a").await, handling, 8, 6);
+    until("it is put aside", || running.counters.counts().dead_lettered == 1).await;
+    let counts = running.ended().await.unwrap();
+    assert_eq!((runs.load(SeqCst), counts.retried), (17, 16));
+    let dead = world.entries("orders:dead").pop().unwrap();
+    let at = dead.iter().position(|field| field == b"idempotent-attempts").unwrap();
+    assert_eq!((&dead[1][..], &dead[at + 1][..]), (&b"x"[..], &b"17"[..]));
+}
+
+#[tokio::test]
+async fn b36_a_drain_gives_back_what_waits_and_finishes_what_runs() {
+    let world = World::new();
+    let gate = Gate::shut();
+    for number in 0..4 {
+        world.send(number.to_string());
+    }
+    // So long that nobody would take them over in time.
+    let source = world.builder("a").min_idle(ms(60_000)).connect().await.unwrap();
+    let mut first = world.run(source, gate.handling(), 4, 1);
+    until("one runs and three wait", || gate.runs() == 1 && world.pending().len() == 4).await;
+    first.drain();
+    until("three are given back", || first.counters.counts().given_back == 3).await;
+    let other = Gate::shut();
+    other.open.add_permits(8);
+    let source = world.builder("b").min_idle(ms(60_000)).connect().await.unwrap();
+    let second = world.run(source, other.handling(), 4, 1);
+    until("they run elsewhere", || other.runs() == 3).await;
+    gate.open.add_permits(1);
+    let counts = first.ended().await.unwrap();
+    assert_eq!((counts.acked, counts.given_back), (1, 3));
+    until("all are acknowledged", || world.pending().is_empty()).await;
+    assert_eq!(second.ended().await.unwrap().acked, 3);
+}

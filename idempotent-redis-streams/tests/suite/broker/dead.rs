@@ -1,0 +1,113 @@
+//! What is put aside.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Message, Messages, Settlement, Source, SourceErrorKind, Verdict};
+use idempotent_testkit::proxy::{Fault, Proxy};
+
+use crate::broker::world::{World, one, settle, until};
+
+fn letter() -> Settlement {
+    let mut letter = DeadLetter::because("no such article", Micros(7_000));
+    letter.id = Some("key:3".to_owned());
+    (letter.attempts, letter.first_at) = (17, Micros(5_000));
+    Settlement::DeadLetter(letter)
+}
+
+#[tokio::test]
+async fn n143_b24_a_dead_letter_has_all_fields_byte_for_byte_and_in_order_with_marks_behind_them() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    let fields: [&[u8]; 12] = [
+        b"trace",
+        b"\x00\xfe",
+        b"body",
+        b"\xff{not json\0",
+        b"trace",
+        b"two",
+        b"\xff\xfe",
+        b"odd",
+        b"body",
+        b"second",
+        b"",
+        b"",
+    ];
+    let command: Vec<&[u8]> = [&b"XADD"[..], b"orders", b"*"].into_iter().chain(fields).collect();
+    let id = world.server.command(&command).text();
+    let held = one(&mut source).await;
+    assert_eq!(held.0.body, b"\xff{not json\0");
+    let headers: Vec<_> = held.0.headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+    let wanted =
+        [("trace", &b"\x00\xfe"[..]), ("trace", b"two"), ("\u{fffd}\u{fffd}", b"odd"), ("body", b"second"), ("", b"")];
+    assert_eq!(headers, wanted.map(|(name, value)| (name.to_owned(), value.to_vec())));
+    assert_eq!((held.0.position.offset.as_deref(), held.0.id.clone()), (Some(&*id), Some(format!("orders/{id}"))));
+
+    settle(&source.settler(), &held, letter()).await;
+    assert!(world.pending().is_empty());
+    let dead = world.entries("orders:dead").pop().unwrap();
+    let (as_it_came, marks) = dead.split_at(fields.len());
+    assert_eq!(as_it_came, fields);
+    let marks: Vec<_> = marks
+        .chunks(2)
+        .map(|mark| mark.iter().map(|text| str::from_utf8(text).unwrap()).collect::<Vec<_>>().join("="))
+        .collect();
+    let wanted = "idempotent-reason=no such article idempotent-id=key:3 idempotent-attempts=17 idempotent-first-at=5000 \
+                  idempotent-last-at=7000 idempotent-deaths=1";
+    assert_eq!(marks.join(" "), format!("{wanted} idempotent-entry={id}"));
+
+    // Sent again as it lies there, marks included.
+    let command: Vec<&[u8]> =
+        [&b"XADD"[..], b"orders", b"*"].into_iter().chain(dead.iter().map(Vec::as_slice)).collect();
+    world.server.command(&command);
+    let again = one(&mut source).await;
+    assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Micros(5_000)), None));
+    assert_eq!((&again.0.body, &again.0.headers), (&held.0.body, &held.0.headers));
+    settle(&source.settler(), &again, letter()).await;
+    assert_eq!(world.entries("orders:dead")[1].len(), dead.len());
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_put_aside_once_where_the_servers_answer_is_lost() {
+    let world = World::new();
+    let proxy = Proxy::start(&world.server.address()).await;
+    let mut source = World::builder_at(&format!("redis://{}", proxy.address()), "a").connect().await.unwrap();
+    world.send("1");
+    let held = one(&mut source).await;
+    // Known to the server, so that one request is all there is.
+    world.server.command(&["SCRIPT", "LOAD", include_str!("../../../src/scripts/bury.lua")]);
+    proxy.fail_next_with("orders:dead", Fault::CutAfterApply);
+    let lost = source.settler().settle(&held.0, &held.1, &letter()).await.unwrap_err();
+    assert_eq!((lost.kind(), proxy.met()), (SourceErrorKind::Transient, 1));
+    assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
+    settle(&source.settler(), &held, letter()).await;
+    assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_entry_that_was_trimmed_while_it_was_held_is_put_aside_whole() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    world.send("precious");
+    let held = one(&mut source).await;
+    world.server.command(&["XTRIM", "orders", "MAXLEN", "0"]);
+    settle(&source.settler(), &held, letter()).await;
+    assert_eq!(world.entries("orders:dead")[0][..2], [b"body".to_vec(), b"precious".to_vec()]);
+    assert!(world.pending().is_empty());
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_put_aside_stays_pending_and_the_consumer_puts_it_off() {
+    let world = World::new();
+    world.server.command(&["SET", "orders:dead", "in the way"]);
+    let mut source = world.source("a").await;
+    let settler = source.settler();
+    world.send("1");
+    let held = one(&mut source).await;
+    let refused = settler.settle(&held.0, &held.1, &letter()).await.unwrap_err();
+    assert_eq!((refused.kind(), world.pending()), (SourceErrorKind::Fatal, vec![("a".to_owned(), 1)]));
+    settle(&settler, &held, Settlement::GiveBack).await;
+    drop((held, source, settler));
+    let handling = Messages::json().unprotected(|_: Message<Vec<u8>>| async { Verdict::Done });
+    let running = world.run(world.source("b").await, handling, 8, 6);
+    until("it is put off", || running.counters.counts().deferred == 1).await;
+    // For 300 s, as the runtime does with what cannot be put aside.
+    assert_eq!((world.pending().len(), running.counters.counts().dead_lettered), (1, 0));
+}

@@ -1,0 +1,95 @@
+//! Who has an entry.
+use std::time::Instant;
+
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
+
+use crate::broker::world::{World, ms, nothing_until, one, retry, settle};
+
+#[tokio::test]
+async fn a_consumer_that_gives_no_sign_is_stood_in_for_after_min_idle_and_not_before() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    world.send("1");
+    let before = Instant::now();
+    drop(one(&mut first).await);
+    let taken = one(&mut second).await;
+    assert!(before.elapsed() >= ms(600), "{:?}", before.elapsed());
+    assert_eq!((taken.0.delivered, world.pending()), (Some(2), vec![("b".to_owned(), 2)]));
+}
+
+#[tokio::test]
+async fn what_is_kept_alive_is_not_taken_over_and_not_counted() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    world.send("1");
+    let held = one(&mut first).await;
+    let keeper = first.settler();
+    let (end, tag) = (Instant::now() + ms(2_000), held.1);
+    let keeping = async {
+        while Instant::now() < end {
+            keeper.keep_alive(&[&tag]).await.unwrap();
+            tokio::time::sleep(ms(50)).await;
+        }
+    };
+    tokio::join!(keeping, nothing_until(&mut second, || Instant::now() >= end));
+    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn keeping_alive_never_takes_back_what_another_has_taken_over() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    world.send("1");
+    let held = one(&mut first).await;
+    let taken = one(&mut second).await;
+    first.settler().keep_alive(&[&held.1]).await.unwrap();
+    assert_eq!(world.pending(), [("b".to_owned(), 2)]);
+    settle(&second.settler(), &taken, Settlement::Ack).await;
+    first.settler().keep_alive(&[&held.1]).await.unwrap();
+    assert!(world.pending().is_empty());
+}
+
+#[tokio::test]
+async fn keeping_alive_does_not_undo_a_delay() {
+    let world = World::new();
+    // Searched each 5 s, and when one is due.
+    let mut source = world.builder("a").min_idle(ms(60_000)).connect().await.unwrap();
+    world.send("1");
+    let held = one(&mut source).await;
+    settle(&source.settler(), &held, retry(ms(200))).await;
+    source.settler().keep_alive(&[&held.1]).await.unwrap();
+    let since = Instant::now();
+    one(&mut source).await;
+    assert!(since.elapsed() < ms(3_000), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn n139_what_another_has_taken_over_is_gone_but_can_be_acknowledged() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    world.send("1");
+    let held = one(&mut first).await;
+    one(&mut second).await;
+    let letter = Settlement::DeadLetter(DeadLetter::because("no", Micros(1)));
+    for settlement in [retry(ms(100)), Settlement::GiveBack, letter] {
+        let refused = first.settler().settle(&held.0, &held.1, &settlement).await.unwrap_err();
+        assert_eq!(refused.kind(), SourceErrorKind::Gone, "{refused}");
+    }
+    assert_eq!((world.pending(), world.entries("orders:dead").len()), (vec![("b".to_owned(), 2)], 0));
+    settle(&first.settler(), &held, Settlement::Ack).await;
+    assert!(world.pending().is_empty());
+}
+
+#[tokio::test]
+async fn k62_what_this_very_consumer_holds_is_not_handed_over_twice_where_keeping_alive_came_too_late() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    world.send("1");
+    let held = one(&mut source).await;
+    let end = Instant::now() + ms(2_000);
+    nothing_until(&mut source, || Instant::now() >= end).await;
+    // But what is held no more, and was not settled.
+    drop(held);
+    one(&mut source).await;
+}

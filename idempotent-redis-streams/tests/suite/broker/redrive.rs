@@ -1,0 +1,102 @@
+//! Dead letters, put back.
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
+use idempotent_redis_streams::StreamsDeadLetters;
+
+use crate::broker::world::{World, one, settle};
+
+fn letters_of(world: &World) -> StreamsDeadLetters {
+    StreamsDeadLetters::new(world.server.url(), "orders").unwrap()
+}
+
+fn letter(reason: &'static str) -> DeadLetter {
+    let mut letter = DeadLetter::because(reason, Micros(9));
+    (letter.id, letter.attempts, letter.first_at) = (Some("key:3".to_owned()), 17, Micros(5));
+    letter
+}
+
+fn send(world: &World, fields: &[&[u8]]) {
+    let command: Vec<&[u8]> = [&b"XADD"[..], b"orders", b"*"].into_iter().chain(fields.iter().copied()).collect();
+    assert!(!world.server.command(&command).is_error());
+}
+
+#[tokio::test]
+async fn b24_n143_what_is_put_back_is_byte_for_byte_what_came_and_has_died() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    let long: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+    let entries: [&[&[u8]]; 3] = [
+        &[b"trace", b"\x00\xfe", b"body", b"\xff{not json\0", b"trace", b"two", b"\xff\xfe", b"odd", b"", b""],
+        &[b"body", b"", b"idempotent-reason", b"not ours"],
+        &[b"body", &long],
+    ];
+    for fields in entries {
+        send(&world, fields);
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::DeadLetter(letter("why"))).await;
+    }
+    // To look at them changes nothing.
+    let mut letters = letters_of(&world);
+    assert_eq!(letters.count().await.unwrap(), 3);
+    let mut bodies = Vec::new();
+    while let Some((delivery, left)) = letters.next().await.unwrap() {
+        assert_eq!((left.unwrap(), delivery.deaths, delivery.attempt), (letter("why"), 1, None));
+        bodies.push(delivery.body.len());
+    }
+    assert_eq!((bodies, world.entries("orders:dead").len()), (vec![11, 0, 1 << 20], 3));
+
+    let before = world.entries("orders:dead");
+    assert_eq!(Redrive::new().limit(2).run(&mut letters_of(&world)).await.put_back, 2);
+    assert_eq!(world.entries("orders:dead"), before[2..]);
+    assert_eq!(Redrive::new().run(&mut letters_of(&world)).await.put_back, 1);
+    assert_eq!((&world.entries("orders")[3..], world.entries("orders:dead").len()), (&before[..], 0));
+    for fields in entries {
+        let held = one(&mut source).await;
+        assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Micros(5)), None));
+        // A name of ours is a mark, whoever wrote it.
+        let headers: Vec<_> = held.0.headers.iter().map(|(_, value)| value.to_vec()).collect();
+        let sent = fields.chunks(2).filter(|field| field[0] != b"body" && field[0] != b"idempotent-reason");
+        assert_eq!(headers, sent.map(|field| field[1].to_vec()).collect::<Vec<_>>());
+        settle(&source.settler(), &held, Settlement::Ack).await;
+    }
+}
+
+#[tokio::test]
+async fn b24_what_cannot_be_put_back_lies_where_it_lay() {
+    let world = World::new();
+    for number in 0..3 {
+        world.server.command(&["XADD", "orders:dead", "*", "body", &number.to_string()]);
+    }
+    let before = world.entries("orders:dead");
+    let refused = async |kind| {
+        let redriven = Redrive::new().run(&mut letters_of(&world)).await;
+        assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, kind));
+        assert_eq!(world.entries("orders:dead"), before);
+    };
+    // No stream, something else in its place, a server that is full.
+    refused(SourceErrorKind::Fatal).await;
+    world.server.command(&["SET", "orders", "in the way"]);
+    refused(SourceErrorKind::Fatal).await;
+    world.server.command(&["DEL", "orders"]);
+    world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    world.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    refused(SourceErrorKind::Transient).await;
+    world.server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(Redrive::new().run(&mut letters_of(&world)).await.put_back, 3);
+    assert_eq!((world.entries("orders"), world.entries("orders:dead").len()), (before, 0));
+}
+
+#[tokio::test]
+async fn two_that_put_back_side_by_side_put_each_back_once() {
+    let world = World::new();
+    world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    for number in 0..50 {
+        world.server.command(&["XADD", "orders:dead", "*", "body", &number.to_string()]);
+    }
+    let (mut first, mut second) = (letters_of(&world), letters_of(&world));
+    let redrive = Redrive::new();
+    let (a, b) = tokio::join!(redrive.run(&mut first), redrive.run(&mut second));
+    assert!(a.failed.is_none() && b.failed.is_none(), "{a:?} {b:?}");
+    assert_eq!((a.put_back + b.put_back, world.entries("orders").len()), (50, 50));
+    assert_eq!(first.put_back().await.unwrap_err().kind(), SourceErrorKind::Fatal, "twice");
+}

@@ -1,0 +1,164 @@
+//! What each settlement leaves on the server.
+use std::time::Instant;
+
+use idempotent_mq::{Delays, Settlement, Source};
+use idempotent_redis_streams::{Keep, StreamsSource};
+
+use crate::broker::world::{World, ms, nothing_until, one, receive, retry, settle};
+
+/// It would take nothing over within a test.
+async fn patient(world: &World, consumer: &str) -> StreamsSource {
+    world.builder(consumer).min_idle(ms(20_000)).connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn an_acknowledged_entry_is_not_pending_and_stays_in_the_stream() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    world.send("1");
+    let held = one(&mut source).await;
+    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
+    settle(&source.settler(), &held, Settlement::Ack).await;
+    settle(&source.settler(), &held, Settlement::Ack).await;
+    assert_eq!((world.pending().len(), world.entries("orders").len()), (0, 1));
+}
+
+#[tokio::test]
+async fn n142_a_retry_comes_again_after_its_delay_and_not_before() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    assert_eq!(source.capabilities().delays, Delays::UpTo(ms(600)));
+    world.send("1");
+    let mut held = one(&mut source).await;
+    for (times, after) in [(2, 300), (3, 1), (4, 600), (5, 0)] {
+        settle(&source.settler(), &held, retry(ms(after))).await;
+        let since = Instant::now();
+        held = receive(&mut source, 2).await.pop().unwrap();
+        // The server's clock goes by whole milliseconds.
+        assert!(since.elapsed() + ms(2) >= ms(after), "{after} ms: {:?}", since.elapsed());
+        assert_eq!((held.0.delivered, held.0.attempt, held.0.redelivered), (Some(times), None, true));
+        assert_eq!(held.0.body, b"1");
+    }
+}
+
+#[tokio::test]
+async fn what_was_put_off_is_found_by_another_consumer_too() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    world.send("1");
+    let held = one(&mut first).await;
+    settle(&first.settler(), &held, retry(ms(100))).await;
+    assert_eq!(one(&mut second).await.0.delivered, Some(2));
+    assert_eq!(world.pending(), [("b".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn an_entry_given_back_is_at_once_anybodys_and_is_not_counted() {
+    let world = World::new();
+    let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
+    world.send("1");
+    let held = one(&mut first).await;
+    settle(&first.settler(), &held, Settlement::GiveBack).await;
+    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
+    let since = Instant::now();
+    assert_eq!(one(&mut second).await.0.delivered, Some(2));
+    assert!(since.elapsed() < ms(10_000), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn what_a_dropped_receive_had_taken_is_given_back_by_close() {
+    let world = World::new();
+    let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
+    // It waits on the server, and is dropped there.
+    assert!(tokio::time::timeout(ms(100), first.receive(4)).await.is_err());
+    world.send("1");
+    crate::broker::world::until("it is read", || !world.pending().is_empty()).await;
+    first.close().await;
+    let since = Instant::now();
+    assert_eq!(one(&mut second).await.0.body, b"1");
+    assert!(since.elapsed() < ms(10_000), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn entries_that_were_deleted_while_pending_are_pending_no_more() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    let ids: Vec<_> = (0..3).map(|number| world.send(number.to_string())).collect();
+    assert_eq!(receive(&mut first, 3).await.len(), 3);
+    world.server.command(&["XDEL", "orders", &ids[0], &ids[2]]);
+    let taken = one(&mut second).await;
+    assert_eq!(taken.0.body, b"1");
+    settle(&second.settler(), &taken, Settlement::Ack).await;
+    nothing_until(&mut second, || world.pending().is_empty()).await;
+}
+
+#[tokio::test]
+async fn room_is_never_exceeded_and_the_whole_pending_list_is_searched() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    for number in 0..100 {
+        world.send(number.to_string());
+    }
+    let all = receive(&mut first, 100).await;
+    assert_eq!(all.len(), 100);
+    // What is kept alive lies before what is not.
+    let (kept, left) = all.split_at(90);
+    let kept: Vec<_> = kept.iter().map(|(_, tag)| tag).collect();
+    for held in left {
+        settle(&first.settler(), held, Settlement::GiveBack).await;
+    }
+    let mut found = 0;
+    while found < 10 {
+        first.settler().keep_alive(&kept).await.unwrap();
+        let some = receive(&mut second, 3).await;
+        assert!(some.len() <= 3);
+        found += some.len();
+    }
+    assert_eq!(world.pending().iter().filter(|(owner, _)| owner == "b").count(), 10);
+}
+
+#[tokio::test]
+async fn unfinished_keeps_what_another_group_has_not_settled_and_trims_the_rest() {
+    let world = World::new();
+    let mut source = world.builder("a").keep(Keep::Unfinished).connect().await.unwrap();
+    world.server.command(&["XGROUP", "CREATE", "orders", "slow", "0"]);
+    world.server.command(&["CONFIG", "SET", "stream-node-max-entries", "1"]);
+    for number in 0..50 {
+        world.send(number.to_string());
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::Ack).await;
+    }
+    let searches = world.calls("xautoclaim") + 2;
+    nothing_until(&mut source, || world.calls("xautoclaim") > searches).await;
+    assert_eq!(world.entries("orders").len(), 50);
+    // The slow group has 40 and holds the first of the last ten.
+    world.server.command(&["XREADGROUP", "GROUP", "slow", "s", "COUNT", "40", "NOACK", "STREAMS", "orders", ">"]);
+    world.server.command(&["XREADGROUP", "GROUP", "slow", "s", "COUNT", "5", "STREAMS", "orders", ">"]);
+    world.send("more");
+    let held = one(&mut source).await;
+    settle(&source.settler(), &held, Settlement::Ack).await;
+    nothing_until(&mut source, || world.entries("orders").len() < 50).await;
+    let left = world.entries("orders");
+    assert!((11..=13).contains(&left.len()), "{}", left.len());
+    assert!(left.iter().any(|fields| fields[1] == b"40"));
+}
+
+#[tokio::test]
+async fn unacknowledged_deletes_what_was_settled() {
+    let world = World::new();
+    let mut source = world.builder("a").keep(Keep::Unacknowledged).connect().await.unwrap();
+    world.send("1");
+    world.send("2");
+    let held = receive(&mut source, 2).await;
+    settle(&source.settler(), &held[0], Settlement::Ack).await;
+    assert_eq!(world.entries("orders").len(), 1);
+}
+
+#[tokio::test]
+async fn no_payload_is_shown() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    world.send("hush");
+    let shown = format!("{:?}", one(&mut source).await);
+    assert!(!shown.contains("hush") && !shown.contains("104"), "{shown}");
+}

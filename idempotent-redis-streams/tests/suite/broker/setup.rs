@@ -1,0 +1,100 @@
+//! What is refused when a source connects, or while it reads.
+use idempotent_mq::{Source, SourceErrorKind};
+use idempotent_redis_streams::{Start, StreamsSource};
+use idempotent_testkit::servers::RedisServer;
+
+use crate::broker::world::{World, ms, one};
+
+#[tokio::test]
+async fn a_group_that_is_not_there_is_refused_with_the_remedy() {
+    let world = World::new();
+    let refused = StreamsSource::builder(world.server.url(), "orders", "billing").connect().await.unwrap_err();
+    assert_eq!(refused.kind(), SourceErrorKind::Fatal);
+    assert!(refused.to_string().contains("`declare`"), "{refused}");
+    // Or goes away.
+    let mut source = world.source("a").await;
+    world.server.command(&["XGROUP", "DESTROY", "orders", "billing"]);
+    let refused = source.receive(1).await.unwrap_err();
+    assert_eq!(refused.kind(), SourceErrorKind::Fatal);
+    assert!(refused.to_string().contains("XGROUP CREATE"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_group_that_goes_away_ends_a_read_that_waits() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    let reading = tokio::spawn(async move {
+        loop {
+            if let Err(refused) = source.receive(4).await {
+                return refused;
+            }
+        }
+    });
+    crate::broker::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
+    world.server.command(&["DEL", "orders"]);
+    let refused = tokio::time::timeout(crate::broker::world::LIMIT, reading).await.unwrap().unwrap();
+    assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused}");
+}
+
+#[tokio::test]
+async fn a_new_group_begins_where_it_is_told_and_an_old_one_goes_on() {
+    let world = World::new();
+    world.send("old");
+    let new = || StreamsSource::builder(world.server.url(), "orders", "new").declare(Start::New);
+    let mut source = new().connect().await.unwrap();
+    world.send("young");
+    assert_eq!(one(&mut source).await.0.body, b"young");
+    world.send("youngest");
+    assert_eq!(one(&mut new().connect().await.unwrap()).await.0.body, b"youngest");
+    let mut beginning = world.source("a").await;
+    assert_eq!(one(&mut beginning).await.0.body, b"old");
+    assert_ne!(new().connect().await.unwrap().consumer(), source.consumer());
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_fatal_and_what_may_come_back_is_not() {
+    let world = World::new();
+    world.server.command(&["SET", "text", "x"]);
+    let kind = async |url: String, stream: &str| {
+        let source = StreamsSource::builder(url, stream, "billing").declare(Start::New);
+        source.connect().await.unwrap_err().kind()
+    };
+    assert_eq!(kind(world.server.url(), "text").await, SourceErrorKind::Fatal);
+    assert_eq!(kind("http://somewhere".into(), "orders").await, SourceErrorKind::Fatal);
+    assert_eq!(kind(world.server.url(), "").await, SourceErrorKind::Fatal);
+    assert_eq!(world.builder("a").min_idle(ms(99)).connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
+    assert_eq!(world.builder("a").dead_letters("orders").connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
+    world.server.kill();
+    assert_eq!(kind(world.server.url(), "orders").await, SourceErrorKind::Transient);
+}
+
+#[tokio::test]
+async fn no_password_is_shown() {
+    let server = RedisServer::builder().password("hush-hush").start();
+    let address = server.address();
+    let builder = || StreamsSource::builder(format!("redis://:wrong-one@{address}"), "orders", "billing");
+    assert!(!format!("{:?}", builder()).contains("wrong-one"));
+    let refused = builder().connect().await.unwrap_err();
+    assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused:?}");
+    assert!(!format!("{refused} {refused:?}").contains("wrong-one"), "{refused:?}");
+    let url = format!("redis://:hush-hush@{address}");
+    let source = StreamsSource::builder(url, "orders", "billing").declare(Start::New).connect().await.unwrap();
+    assert!(!format!("{source:?}").contains("hush-hush"), "{source:?}");
+    // An invalid URL is not shown either.
+    let refused = StreamsSource::builder("redis://:hush-hush@[", "orders", "billing").connect().await.unwrap_err();
+    assert!(!format!("{refused} {refused:?}").contains("hush-hush"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_id_field_is_the_id_and_an_entry_without_it_has_none() {
+    let world = World::new();
+    let mut source = world.builder("a").id_field("id").business_key_field("order").connect().await.unwrap();
+    world.server.command(&["XADD", "orders", "*", "id", "m-1", "order", "17", "body", "x"]);
+    let held = one(&mut source).await.0;
+    assert_eq!((held.id.as_deref(), held.business_key.as_deref()), (Some("m-1"), Some("17")));
+    assert_eq!(held.headers.first("id"), Some(&b"m-1"[..]));
+    world.send("x");
+    assert_eq!(one(&mut source).await.0.id, None);
+    world.server.command(&[&b"XADD"[..], b"orders", b"*", b"id", b"\xff", b"body", b"x"]);
+    assert_eq!(one(&mut source).await.0.id, None);
+}

@@ -1,0 +1,27 @@
+//! The laws of adapters, on a real Redis.
+mod streams;
+
+use idempotent_redis_streams::Keep;
+use idempotent_testkit::broker_conformance;
+
+use self::streams::Streams;
+
+// An entry has no place for an attempt.
+broker_conformance!(
+    a_stream_that_keeps_everything_keeps_the_laws,
+    Streams::new(Keep::Everything),
+    without: [
+        a_delivery_put_off_is_the_same_attempt,
+        a_retry_leaves_attempt_and_first_seen,
+        what_a_retry_left_outlasts_giving_back,
+    ]
+);
+broker_conformance!(
+    a_stream_that_deletes_what_is_settled_keeps_the_laws,
+    Streams::new(Keep::Unacknowledged),
+    without: [
+        a_delivery_put_off_is_the_same_attempt,
+        a_retry_leaves_attempt_and_first_seen,
+        what_a_retry_left_outlasts_giving_back,
+    ]
+);

@@ -1,0 +1,177 @@
+//! Consumed keys a process keeps in mind: no command for a duplicate, and nothing false.
+use crate::support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Admin, Batch, Claim, ClaimRequest, Consumed, Fingerprint, Settled, Store, StoreErrorKind};
+use idempotent_redis::{CacheOptions, RedisStore};
+use idempotent_testkit::VirtualClock;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::support::{HOUR, ask, calls, consume, done, granted, hold, key, open, until};
+
+fn is_consumed(claim: &Claim, value: Option<&[u8]>) -> bool {
+    matches!(claim, Claim::Consumed(consumed) if consumed.value.as_deref() == value)
+}
+
+#[tokio::test]
+async fn a_duplicate_of_what_this_process_consumed_costs_no_command() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    consume(&store, "k", Some(b"result")).await;
+    let before = calls(&server, "evalsha");
+    for _ in 0..100 {
+        assert!(is_consumed(&store.claim(&ask("k", 2)).await.unwrap(), Some(b"result")));
+    }
+    let batch = store.claim_all(&[ask("k", 3), ask("k", 4)]).await;
+    assert!(batch.into_iter().all(|claim| is_consumed(&claim.unwrap(), Some(b"result"))));
+    assert_eq!(calls(&server, "evalsha"), before);
+}
+
+#[tokio::test]
+async fn a_duplicate_of_what_another_process_consumed_costs_one_command_and_then_none() {
+    let server = RedisServer::start();
+    let (one, other) = (open(&server).await, open(&server).await);
+    consume(&one, "k", None).await;
+    let before = calls(&server, "evalsha");
+    for _ in 0..10 {
+        assert!(is_consumed(&other.claim(&ask("k", 2)).await.unwrap(), None));
+    }
+    assert_eq!(calls(&server, "evalsha"), before + 1);
+}
+
+#[tokio::test]
+async fn neither_a_key_in_flight_nor_an_absent_one_is_kept() {
+    let server = RedisServer::start();
+    let (one, other) = (open(&server).await, open(&server).await);
+    let held = hold(&one, "k", 1).await;
+    for _ in 0..2 {
+        assert!(matches!(other.claim(&ask("k", 2)).await.unwrap(), Claim::InFlight(_)));
+    }
+    one.release(&held, &support::put_down(idempotent_core::Verdict::Delete)).await.unwrap();
+    granted(other.claim(&ask("k", 3)).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_an_operator_forgets_is_forgotten_in_every_process() {
+    let server = RedisServer::start();
+    let (one, other) = (open(&server).await, open(&server).await);
+    let fencing = consume(&one, "k", None).await;
+    assert!(is_consumed(&other.claim(&ask("k", 2)).await.unwrap(), None));
+    assert_eq!(other.forget(&key("k"), fencing, false, HOUR).await.unwrap(), Settled::Done);
+    // In the process that forgot it at once, in the other as soon as it is told.
+    granted(other.claim(&ask("k", 3)).await.unwrap());
+    until("the other process is told", async || !is_consumed(&one.claim(&ask("k", 4)).await.unwrap(), None)).await;
+}
+
+#[tokio::test]
+async fn another_payload_is_a_mismatch_from_memory_too_and_an_unknown_one_is_asked_for() {
+    let server = RedisServer::start();
+    let (one, other) = (open(&server).await, open(&server).await);
+    let with =
+        |payload: &str, owner| ClaimRequest { fingerprint: Some(Fingerprint::of_bytes(payload)), ..ask("k", owner) };
+    let grant = granted(one.claim(&with("a", 1)).await.unwrap());
+    let held =
+        idempotent_core::Held { key: key("k"), owner: idempotent_core::OwnerToken(1), fencing: Some(grant.fencing) };
+    one.complete(&held, &done(None)).await.unwrap();
+    // The one that completed it does not know the payload's fingerprint: it asks once.
+    let before = calls(&server, "evalsha");
+    assert_eq!(one.claim(&with("b", 2)).await.unwrap(), Claim::Mismatch);
+    assert_eq!(calls(&server, "evalsha"), before + 1);
+    for store in [&one, &other] {
+        assert!(is_consumed(&store.claim(&with("a", 3)).await.unwrap(), None));
+        let before = calls(&server, "evalsha");
+        assert_eq!(store.claim(&with("b", 4)).await.unwrap(), Claim::Mismatch);
+        assert!(is_consumed(&store.claim(&ask("k", 5)).await.unwrap(), None));
+        assert_eq!(calls(&server, "evalsha"), before);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_believed_for_longer_than_its_age_or_its_retention() {
+    let server = RedisServer::start();
+    let clock = VirtualClock::new();
+    let store = RedisStore::builder(server.url()).clock(Arc::new(clock.clone())).connect().await.unwrap();
+    consume(&store, "long", None).await;
+    let held = hold(&store, "short", 1).await;
+    let short = idempotent_core::Completion { value: None, retain: Duration::from_secs(20) };
+    store.complete(&held, &short).await.unwrap();
+    let asked = async |part: &str| {
+        let before = calls(&server, "evalsha");
+        assert!(is_consumed(&store.claim(&ask(part, 9)).await.unwrap(), None));
+        calls(&server, "evalsha") - before
+    };
+    assert_eq!([asked("long").await, asked("short").await], [0, 0]);
+    clock.jump(Duration::from_secs(20));
+    assert_eq!([asked("long").await, asked("short").await], [0, 1]);
+    clock.jump(Duration::from_secs(40));
+    assert_eq!([asked("long").await, asked("long").await], [1, 0], "asked again after 60 s, and kept again");
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_heard_nothing_is_believed() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    consume(&store, "k", None).await;
+    server.kill();
+    until("the end of the connection is noticed", async || {
+        match store.claim(&ask("k", 2)).await {
+            // Believed until the connection's end is known.
+            Ok(claim) => !is_consumed(&claim, None),
+            Err(error) => {
+                let kind = error.kind();
+                assert!(matches!(kind, StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous), "{error}");
+                true
+            }
+        }
+    })
+    .await;
+    // Without its data: what was believed before must not count.
+    server.restart();
+    until("the store is connected again", async || store.claim(&ask("other", 1)).await.is_ok()).await;
+    granted(store.claim(&ask("k", 3)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_cache_is_bounded_and_can_be_off() {
+    let server = RedisServer::start();
+    let mut options = CacheOptions::default();
+    (options.keys, options.result_bytes) = (10, 1_000);
+    let small = RedisStore::builder(server.url()).cache(options).connect().await.unwrap();
+    for number in 0..50 {
+        consume(&small, &format!("k{number}"), None).await;
+    }
+    let before = calls(&server, "evalsha");
+    for number in 0..50 {
+        assert!(is_consumed(&small.claim(&ask(&format!("k{number}"), 2)).await.unwrap(), None));
+    }
+    let asked = calls(&server, "evalsha") - before;
+    assert!((25..=50).contains(&asked), "{asked} of 50 were asked for");
+
+    let off = support::open_without_cache(&server).await;
+    consume(&off, "k", None).await;
+    let before = calls(&server, "evalsha");
+    for _ in 0..3 {
+        assert!(is_consumed(&off.claim(&ask("k", 2)).await.unwrap(), None));
+    }
+    assert_eq!(calls(&server, "evalsha"), before + 3);
+}
+
+#[tokio::test]
+async fn a_large_result_is_not_kept_and_the_first_one_stands() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    let large = vec![7; 2 << 20];
+    consume(&store, "large", Some(&large)).await;
+    let before = calls(&server, "evalsha");
+    assert!(is_consumed(&store.claim(&ask("large", 2)).await.unwrap(), Some(&large)));
+    assert_eq!(calls(&server, "evalsha"), before + 1);
+
+    let held = hold(&store, "k", 1).await;
+    assert_eq!(store.complete(&held, &done(Some(b"first"))).await.unwrap(), Settled::Done);
+    assert_eq!(store.complete(&held, &done(Some(b"second"))).await.unwrap(), Settled::Done);
+    let told = store.claim(&ask("k", 2)).await.unwrap();
+    let Claim::Consumed(Consumed { value, .. }) = told else { panic!("{told:?}") };
+    assert_eq!(value.as_deref(), Some(&b"first"[..]));
+}

@@ -1,0 +1,55 @@
+//! The laws of a store against a real server.
+pub(crate) mod damage;
+pub(crate) mod exact;
+mod groups;
+mod losing;
+mod wrong;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_redis::{RedisStore, RedisStoreBuilder};
+use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
+use idempotent_testkit::{Subject, conformance};
+
+use self::damage::Values;
+use self::losing::Lossy;
+use self::wrong::Wrong;
+
+/// A machine that is busy may let a server stand still for seconds: no law is broken by that.
+fn builder(url: String) -> RedisStoreBuilder {
+    RedisStore::builder(url).response_timeout(Duration::from_secs(20)).connect_timeout(Duration::from_secs(20))
+}
+
+async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subject {
+    let server = Arc::new(RedisServer::start());
+    let open = async || set(builder(server.url())).connect().await.unwrap();
+    let by = async |clock| set(builder(server.url())).clock(clock).connect().await.unwrap();
+    let (ahead, behind) = (by(Wrong::ahead()).await, by(Wrong::behind()).await);
+    let (store, second) = (Lossy::open(&server, &set).await, open().await);
+    Subject::new(store.clone())
+        .losing(store)
+        .second(second)
+        .clients(ahead, behind)
+        .planting(Values(server.clone()))
+        .rounds(100)
+        .guarded_by(server)
+}
+
+// Through a proxy, and with the clients' clocks wrong. The server's clock is not the test's.
+conformance!(by_the_servers_clock, subject(|builder| builder), without: [clock]);
+// Values are damaged above; here it is about time.
+conformance!(
+    by_the_tests_clock,
+    exact::subject(Arc::new(RedisServer::start()), true, str::to_owned),
+    without: [clients, losing, planting, foreign]
+);
+
+mod extras {
+    use super::*;
+
+    conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock]);
+    conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock]);
+    conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
+    conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);
+}

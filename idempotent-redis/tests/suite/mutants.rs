@@ -1,0 +1,265 @@
+//! Each guard of each script is there for a reason: without it a law is broken.
+mod lines;
+mod own;
+mod steps;
+mod traces;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
+use std::time::Instant;
+
+use idempotent_redis::RedisStore;
+use idempotent_testkit::Subject;
+use idempotent_testkit::conformance::{Law, Need, laws};
+use idempotent_testkit::servers::RedisServer;
+
+use crate::conformance::damage::Values;
+use crate::conformance::exact;
+use crate::lua::{Edit, edits};
+
+const SCRIPTS: [(&str, &str); 9] = [
+    ("claim", include_str!("../../src/scripts/claim.lua")),
+    ("complete", include_str!("../../src/scripts/complete.lua")),
+    ("renew", include_str!("../../src/scripts/renew.lua")),
+    ("release", include_str!("../../src/scripts/release.lua")),
+    ("forget", include_str!("../../src/scripts/forget.lua")),
+    ("purge", include_str!("../../src/scripts/purge.lua")),
+    ("note", include_str!("../../src/scripts/note.lua")),
+    ("steps", include_str!("../../src/scripts/steps.lua")),
+    ("redraw", include_str!("../../src/scripts/redraw.lua")),
+];
+
+/// A script with one guard less.
+#[derive(Clone, Debug)]
+struct Mutant {
+    script: &'static str,
+    edit: Edit,
+}
+
+impl Mutant {
+    fn all() -> Vec<Self> {
+        let of = |(script, text)| edits(text).into_iter().map(move |edit| Self { script, edit });
+        SCRIPTS.into_iter().flat_map(of).collect()
+    }
+
+    fn name(&self) -> String {
+        let guard = self.edit.guard.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("{}: `{guard}` always {}, in `{}`", self.script, self.edit.says, self.edit.line)
+    }
+
+    /// What stands in the place of each script. What a store does to them first must be the same here.
+    fn edits(&self) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
+        let whole = SCRIPTS.iter().find(|(script, _)| *script == self.script).map(|(_, text)| prepared(text));
+        let (whole, edited) = (whole.unwrap_or_default(), prepared(&self.edit.text));
+        move |script: &str| if script == whole { edited.clone() } else { script.to_owned() }
+    }
+}
+
+fn prepared(text: &str) -> String {
+    text.replace("@settled", "idempotent:settled").replace("@forgotten", "idempotent:forgotten")
+}
+
+/// Guards without which a script answers the same: the script, what they are called, and why.
+const EQUIVALENT: &[(&str, &str, &str)] = &[
+    ("claim", "`timed` always true", "the time to live is read for nothing where nobody keeps it"),
+    ("claim", r"`string.match(cur, '^[\129%d]')` always true", "the client refuses what is no record all the same"),
+    (
+        "claim",
+        "`state == 'P'` always true, in `if state == 'P' and sub(",
+        "what is vacant has no owner, nobody owns by zero",
+    ),
+    ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
+    ("renew", "`fence > now` always true", "likewise: the larger of the two is taken"),
+    ("renew", "`ms ~= last` always true", "the same text is made again"),
+    ("release", "`not r` always true", "where the write is refused waiters are woken for nothing, and ask"),
+    ("forget", "`not r` always true", "likewise, and others forget what they may still have kept"),
+    ("forget", "`fence >= 9007199254740992` always false", "guarded a second time below"),
+    ("forget", "`fence < 9007199254740992` always true", "guarded a first time above"),
+    ("forget", "`fence` always true", "no number is not the expected one"),
+];
+
+/// Threads that break a law now.
+static BROKEN: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says it to the caller only: hundreds of laws are broken here.
+fn quietly(broken: impl FnOnce()) -> Option<String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = take_hook();
+        set_hook(Box::new(move |panic| {
+            let worker = thread::current().name().is_some_and(|name| name.starts_with("tokio-"));
+            // Workers have no flag of their own: theirs are quiet while any law is broken on purpose.
+            let quiet = QUIET.get() || worker && BROKEN.load(Ordering::SeqCst) > 0;
+            if !quiet {
+                loud(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    BROKEN.fetch_add(1, Ordering::SeqCst);
+    let held = catch_unwind(AssertUnwindSafe(broken));
+    BROKEN.fetch_sub(1, Ordering::SeqCst);
+    QUIET.set(false);
+    held.err().map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+/// Those that need no time of their own first: most mutants go no further.
+fn by_cost() -> Vec<&'static Law> {
+    let offered = |law: &&Law| !law.needs().iter().any(|need| matches!(need, Need::Clients | Need::Losing));
+    let mut all: Vec<_> = laws::all().filter(offered).collect();
+    all.sort_by_key(|law| is_slow(law));
+    all
+}
+
+fn is_slow(law: &Law) -> bool {
+    matches!(law.group(), "races" | "connections" | "equality")
+}
+
+/// On a server that is swept first: damage is planted by the system's clock, all else goes by the test's.
+fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option<String> {
+    server.command(&["FLUSHALL"]);
+    let server = server.clone();
+    if !law.needs().iter().any(|need| matches!(need, Need::Planting | Need::Foreign)) {
+        return quietly(|| law.hold(async move || exact::subject(server, false, edit).await.rounds(4)));
+    }
+    quietly(|| {
+        law.hold(async move || {
+            let open = async || {
+                RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap()
+            };
+            let (store, second) = (open().await, open().await);
+            Subject::new(store).second(second).planting(Values(server.clone())).rounds(4).guarded_by(server)
+        });
+    })
+}
+
+macro_rules! cases {
+    ($($place:ident::$case:ident)+) => {
+        /// Those of `own`, by name.
+        const CASES: &[(&str, Case)] = &[$((stringify!($case), |world| Box::pin($place::$case(world)))),+];
+
+        mod cases {
+            use super::*;
+            $(#[test]
+            fn $case() {
+                let server = Arc::new(RedisServer::start());
+                play(|world| Box::pin($place::$case(world)), &server, str::to_owned);
+            })+
+        }
+    };
+}
+
+type Case = for<'w> fn(&'w own::World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
+
+cases! {
+    own::numbers_that_are_none_are_refused_at_any_time
+    own::a_result_that_ends_as_a_record_does_is_a_result
+    own::a_record_past_its_time_that_is_still_there_counts_as_absent
+    own::a_purge_leaves_a_record_whose_number_lies_ahead
+    own::a_purge_leaves_what_it_cannot_read
+    own::attempts_of_any_number_are_kept
+    own::a_completion_without_a_value_keeps_its_payload_and_its_owner
+    own::a_delay_of_months_ends
+    steps::steps_are_those_of_a_record_that_is_held
+    steps::what_is_in_the_way_of_steps_is_told_and_left
+    steps::steps_of_the_record_before_are_not_read_and_go_with_the_first_note
+    steps::of_joined_notes_and_readings_each_has_its_own_answer
+    lines::a_line_ends_by_itself_unless_it_is_for_ever
+    lines::what_is_in_the_way_of_a_line_is_told_and_left
+    traces::what_the_server_refuses_is_told_and_not_done
+    traces::a_record_is_as_short_as_it_can_be
+    traces::long_retentions_are_spread_and_short_ones_are_not
+    traces::of_joined_calls_each_has_its_own_answer
+    traces::what_looks_like_a_consumed_record_is_not_forgotten
+    traces::a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
+    traces::what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
+    traces::a_store_that_keeps_consumed_keys_in_mind_asks_once
+    traces::word_is_sent_of_what_is_waited_for_and_of_nothing_else
+}
+
+fn play(case: Case, server: &Arc<RedisServer>, edit: impl exact::Edit) {
+    server.command(&["FLUSHALL"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap();
+        case(&own::World { server: server.clone(), store, edit: Arc::new(edit) }).await;
+    });
+}
+
+/// The first law or case that it breaks.
+fn found(mutant: &Mutant, server: &Arc<RedisServer>) -> Option<&'static str> {
+    let (quick, slow): (Vec<_>, Vec<_>) = by_cost().into_iter().partition(|law| !is_slow(law));
+    let law = |laws: Vec<&'static Law>| {
+        laws.into_iter().find(|law| holds(law, server, mutant.edits()).is_some()).map(Law::name)
+    };
+    let case = || CASES.iter().find(|(_, case)| quietly(|| play(*case, server, mutant.edits())).is_some());
+    case().map(|(name, _)| *name).or_else(|| law(quick)).or_else(|| law(slow))
+}
+
+#[test]
+fn every_eighth_guard_taken_out_of_a_script_is_noticed() {
+    are_noticed(8);
+}
+
+mod extras {
+    use super::*;
+
+    #[test]
+    fn the_scripts_as_they_are_break_no_law_here() {
+        let server = Arc::new(RedisServer::start());
+        let broken: Vec<_> =
+            by_cost().into_iter().filter_map(|law| Some((law.name(), holds(law, &server, str::to_owned)?))).collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+    }
+
+    #[test]
+    fn each_guard_taken_out_of_a_script_is_noticed() {
+        are_noticed(1);
+    }
+}
+
+/// Takes out one guard of every `nth`, two at a time. Those that change nothing are left out: they would be held against
+/// every law there is.
+fn are_noticed(nth: usize) {
+    let all = Mutant::all();
+    let is = |mutant: &Mutant, (script, guard, _): &(&str, &str, &str)| {
+        mutant.script == *script && mutant.name().contains(*guard)
+    };
+    let changes_nothing = |mutant: &&Mutant| EQUIVALENT.iter().any(|same| is(mutant, same));
+    let (same, mutants): (Vec<_>, Vec<_>) = all.iter().partition(changes_nothing);
+    let gone: Vec<_> = EQUIVALENT.iter().filter(|one| !same.iter().any(|mutant| is(mutant, one))).collect();
+    assert!(gone.is_empty(), "explained, and not in the scripts any more: {gone:#?}");
+    let explained_away = mutants.len() * 100 < all.len() * 90;
+    assert!(!explained_away, "more is explained away than should be");
+    let mutants: Vec<_> = mutants.into_iter().step_by(nth).collect();
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        let server = Arc::new(RedisServer::start());
+        // What does not hold with every guard in its place notices nothing.
+        CASES.iter().for_each(|(_, case)| play(*case, &server, str::to_owned));
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
+            let began = Instant::now();
+            match found(mutant, &server) {
+                Some(law) => println!("{:?} {} is noticed by {law}", began.elapsed(), mutant.name()),
+                None => missed.lock().unwrap().push(mutant.name()),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    let missed = missed.into_inner().unwrap();
+    let noticed = mutants.len() - missed.len();
+    println!("{noticed} of {} are noticed; of {} in all {} change nothing", mutants.len(), all.len(), same.len());
+    assert!(missed.is_empty(), "neither noticed nor explained: {missed:#?}");
+}

@@ -1,0 +1,77 @@
+//! By TLS, and not by mistake without.
+use idempotent_core::StoreErrorKind::{NotApplied, Schema};
+use idempotent_redis::RedisStore;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::startup::service::{cycle, quick, said};
+
+#[tokio::test]
+async fn a_server_with_tls_is_used_by_its_authority() {
+    let server = RedisServer::builder().password("hunter2").tls().start();
+    let store = quick(server.url()).ca_file(server.certificates().ca()).connect().await.unwrap();
+    cycle(&store, "tls").await.unwrap();
+    let pem = std::fs::read(server.certificates().ca()).unwrap();
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    let store = quick(by_name).ca_pem(pem).connect().await.unwrap();
+    cycle(&store, "by name").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_gets_one_or_says_so() {
+    let server = RedisServer::builder().mutual_tls().start();
+    let files = server.certificates();
+    let open = || quick(server.url()).ca_file(files.ca());
+    let store = open().client_certificate(files.client_certificate(), files.client_key()).connect().await.unwrap();
+    cycle(&store, "mutual").await.unwrap();
+    said(open().connect().await, NotApplied, &[&server.address(), "client_certificate"]);
+}
+
+#[tokio::test]
+async fn n53_a_plain_url_to_a_tls_port_is_told_so() {
+    for server in [RedisServer::builder().tls().start(), RedisServer::builder().mutual_tls().start()] {
+        let plain = server.url().replace("rediss://", "redis://u:hunter2@");
+        said(RedisStore::connect(plain).await, NotApplied, &["this looks like TLS; use rediss://", &server.address()]);
+    }
+}
+
+#[tokio::test]
+async fn a_tls_url_to_a_plain_port_is_told_so() {
+    let server = RedisServer::start();
+    let url = server.url().replace("redis://", "rediss://:hunter2@");
+    said(RedisStore::connect(url).await, NotApplied, &["does not look like TLS", "redis://"]);
+}
+
+#[tokio::test]
+async fn n58_a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
+    let server = RedisServer::builder().password("hunter2").tls().start();
+    let unknown = ["invalid peer certificate", "UnknownIssuer", "ca_file", &server.address()];
+    said(RedisStore::connect(server.url()).await, NotApplied, &unknown);
+    let other = quick(server.url()).ca_file(server.certificates().other_ca()).connect().await;
+    said(other, NotApplied, &["invalid peer certificate", "ca_file"]);
+    // Nothing was said before the certificate was verified.
+    assert_eq!(server.info("total_commands_processed"), "1");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let server = RedisServer::builder().tls().start();
+    let elsewhere = server.url().replace("127.0.0.1", "127.0.0.2");
+    let text = quick(elsewhere).ca_file(server.certificates().ca()).connect().await.unwrap_err().to_string();
+    // Bound to one address: without a connection there is no certificate either.
+    assert!(text.contains("127.0.0.2"), "{text}");
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_used_are_named() {
+    let folder = RedisServer::builder().tls().start();
+    let files = folder.certificates();
+    let open = |url: &str| quick(url.to_owned());
+    let missing = open("rediss://127.0.0.1:1").ca_file("no/such/ca.pem").connect().await;
+    said(missing, Schema, &["cannot read the certificate of the authority no/such/ca.pem"]);
+    let empty = open("rediss://127.0.0.1:1").ca_pem("no certificate").connect().await;
+    said(empty, Schema, &["there is no certificate in what is given as one"]);
+    let plain = open("redis://127.0.0.1:1").ca_file(files.ca()).connect().await;
+    said(plain, Schema, &["certificates are given", "rediss://"]);
+    let swapped = open(&folder.url()).client_certificate(files.client_certificate(), files.ca()).connect().await;
+    said(swapped, Schema, &["private key"]);
+}

@@ -1,0 +1,89 @@
+//! More servers than one: which of them is asked, and what becomes of calls when that changes.
+mod cluster;
+mod durable;
+mod failover;
+mod fake;
+mod refusals;
+mod sentinel;
+
+use std::time::Duration;
+
+use idempotent_core::{
+    Claim, ClaimRequest, Completion, Grant, Held, Key, OnExpiry, OwnerToken, StateKind, Store, StoreError,
+    StoreErrorKind,
+};
+use idempotent_redis::RedisStore;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// For what is sure to come, on a machine that is doing other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Its slot goes by the number alone.
+fn key(name: &str, number: u128) -> Key {
+    Key::from_parts(name, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// Long enough for any failover: a claim is tried for a quarter of it.
+fn ask(key: Key, owner: u128) -> ClaimRequest {
+    ClaimRequest {
+        key,
+        owner: OwnerToken(owner),
+        lease: Duration::from_secs(240),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: HOUR,
+        display: None,
+    }
+}
+
+fn held(request: &ClaimRequest) -> Held {
+    Held::unanswered(request.key.clone(), request.owner)
+}
+
+fn done() -> Completion {
+    Completion { value: None, retain: HOUR }
+}
+
+async fn without_cache(url: String) -> RedisStore {
+    RedisStore::builder(url).cache(None).connect().await.unwrap()
+}
+
+/// As executors claim: where the answer is lost, again by the same token.
+async fn claim(store: &RedisStore, request: &ClaimRequest) -> Result<Claim, StoreError> {
+    let tries = async {
+        loop {
+            match store.claim(request).await {
+                Err(error) if error.kind() == StoreErrorKind::Ambiguous => {}
+                ended => return ended,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, tries).await.unwrap()
+}
+
+#[track_caller]
+fn granted(claim: Result<Claim, StoreError>) -> Grant {
+    match claim {
+        Ok(Claim::Acquired(grant)) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn state(store: &RedisStore, key: &Key) -> StateKind {
+    store.peek(key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind())
+}
+
+/// What blocks does so beside the runtime.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let looks = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("still not: {what}"));
+}

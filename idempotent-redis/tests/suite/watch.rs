@@ -1,0 +1,219 @@
+//! Waiting for a run of another process: told over pub/sub, not by asking again and again.
+
+use std::time::Duration;
+
+use idempotent_core::{Claim, Held, OnInFlight, Outcome, Policy, Settled, Store, Verdict, Watching};
+use idempotent_redis::RedisStore;
+use idempotent_testkit::proxy::Proxy;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::support::runs::{End, Job, Worker, raw, secs};
+use crate::support::{HOUR, ask, calls, done, hold, key, open, open_without_cache, put_down, until};
+
+fn watch(store: &RedisStore, part: &str) -> Watching {
+    store.abilities().watch.unwrap().watch(&key(part))
+}
+
+async fn ends(watching: Watching) {
+    tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken");
+}
+
+/// Bit 4 of the flags: whoever settles it has to tell.
+fn is_waited_for(server: &RedisServer, part: &str) -> bool {
+    raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
+}
+
+fn waiting(store: &RedisStore) -> bool {
+    !format!("{store:?}").contains("waiting: 0")
+}
+
+async fn settle(store: &RedisStore, held: &Held, how: Option<Verdict>) {
+    let settled = match how {
+        None => store.complete(held, &done(None)).await,
+        Some(verdict) => store.release(held, &put_down(verdict)).await,
+    };
+    assert_eq!(settled.unwrap(), Settled::Done);
+}
+
+const WAYS: [Option<Verdict>; 6] = [
+    None,
+    Some(Verdict::Delete),
+    Some(Verdict::Vacate),
+    Some(Verdict::Refund),
+    Some(Verdict::Fail),
+    Some(Verdict::Bury),
+];
+
+#[tokio::test]
+async fn a_waiter_of_another_process_is_woken_by_every_way_to_settle() {
+    let server = RedisServer::start();
+    let (owner, waiter) = (open(&server).await, open(&server).await);
+    for how in WAYS {
+        let part = format!("{how:?}");
+        let held = hold(&owner, &part, 1).await;
+        let watching = tokio::spawn(watch(&waiter, &part));
+        until("it waits", async || is_waited_for(&server, &part)).await;
+        assert!(!watching.is_finished());
+        settle(&owner, &held, how).await;
+        tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+    }
+    let held = hold(&owner, "forgotten", 1).await;
+    let watching = tokio::spawn(watch(&waiter, "forgotten"));
+    until("it waits", async || is_waited_for(&server, "forgotten")).await;
+    let admin = owner.abilities().admin.unwrap();
+    assert_eq!(admin.forget(&held.key, held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
+    tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+}
+
+/// The word is kept while the owner renews: it is asked for once.
+#[tokio::test]
+async fn a_long_wait_costs_a_call_or_two_and_not_one_for_each_moment() {
+    let server = RedisServer::start();
+    let (owner, waiter) = (open_without_cache(&server).await, open(&server).await);
+    let held = hold(&owner, "k", 1).await;
+    let before = calls(&server, "evalsha");
+    let watching = tokio::spawn(watch(&waiter, "k"));
+    until("it waits", async || is_waited_for(&server, "k")).await;
+    // Three seconds; asked each 50 ms that would be sixty calls.
+    for _ in 0..30 {
+        owner.renew(&held, secs(30)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(is_waited_for(&server, "k") && !watching.is_finished());
+    let asked = calls(&server, "evalsha") - before - 30;
+    assert!(asked <= 3, "{asked} calls");
+    settle(&owner, &held, None).await;
+    watching.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_happens_between_making_a_watch_and_polling_it_is_not_missed() {
+    let server = RedisServer::start();
+    let (owner, waiter) = (open(&server).await, open_without_cache(&server).await);
+    for how in WAYS {
+        let part = format!("{how:?}");
+        let held = hold(&owner, &part, 1).await;
+        let watching = watch(&waiter, &part);
+        settle(&owner, &held, how).await;
+        // By whom it is held now is no reason to go on: what was waited for is over, and here nobody holds it.
+        ends(watching).await;
+    }
+    // Nobody held it to begin with.
+    ends(watch(&waiter, "never")).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_dropped_or_over_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let (owner, waiter) = (open(&server).await, open(&server).await);
+    let held = hold(&owner, "k", 1).await;
+    assert!(!waiting(&waiter));
+    let (first, second) = (watch(&waiter, "k"), watch(&waiter, "other"));
+    assert!(waiting(&waiter));
+    drop(second);
+    let task = tokio::spawn(first);
+    until("it waits", async || is_waited_for(&server, "k")).await;
+    task.abort();
+    task.await.unwrap_err();
+    assert!(!waiting(&waiter), "{waiter:?}");
+    let watching = watch(&waiter, "k");
+    settle(&owner, &held, None).await;
+    ends(watching).await;
+    assert!(!waiting(&waiter), "{waiter:?}");
+}
+
+/// Two waiters of one process, and one of another; one of them gives up.
+#[tokio::test]
+async fn who_gives_up_takes_the_word_from_nobody() {
+    let server = RedisServer::start();
+    let (owner, one, other) = (open(&server).await, open(&server).await, open(&server).await);
+    let held = hold(&owner, "k", 1).await;
+    let (stays, goes) = (tokio::spawn(watch(&one, "k")), tokio::spawn(watch(&one, "k")));
+    let elsewhere = tokio::spawn(watch(&other, "k"));
+    until("they wait", async || is_waited_for(&server, "k")).await;
+    goes.abort();
+    goes.await.unwrap_err();
+    settle(&owner, &held, Some(Verdict::Vacate)).await;
+    for watching in [stays, elsewhere] {
+        tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+    }
+}
+
+/// A user whose rights do not cover channels works all the same; it asks again, ever more seldom.
+#[tokio::test]
+async fn who_may_not_listen_asks_again_instead() {
+    let server = RedisServer::start();
+    let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
+    assert_eq!(server.command(&rights).text(), "OK");
+    let url = server.url().replace("redis://", "redis://deaf:secret@");
+    let (owner, waiter) = (open(&server).await, RedisStore::connect(url).await.unwrap());
+    let held = hold(&owner, "k", 1).await;
+    let watching = tokio::spawn(watch(&waiter, "k"));
+    let before = calls(&server, "evalsha");
+    until("it asks again", async || calls(&server, "evalsha") >= before + 3).await;
+    assert!(!watching.is_finished());
+    settle(&owner, &held, None).await;
+    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+    // What it settles itself is settled, though it may not tell those who wait for it; they look after a while.
+    let held = hold(&waiter, "its own", 1).await;
+    let watching = tokio::spawn(watch(&owner, "its own"));
+    until("it waits", async || is_waited_for(&server, "its own")).await;
+    settle(&waiter, &held, None).await;
+    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+    let told = owner.claim(&ask("its own", 2)).await.unwrap();
+    assert!(matches!(told, Claim::Consumed(_)), "{told:?}");
+    // Nor does it believe what it remembers, which nobody could tell it to forget.
+    let before = calls(&server, "evalsha");
+    assert!(matches!(waiter.claim(&ask("its own", 2)).await.unwrap(), Claim::Consumed(_)));
+    assert_eq!(calls(&server, "evalsha"), before + 1);
+}
+
+/// What was said while the connection was away is not heard: the end of the connection wakes, too.
+#[tokio::test]
+async fn a_waiter_whose_connection_is_cut_misses_nothing() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server.address()).await;
+    let (owner, waiter) = (open(&server).await, RedisStore::connect(proxy.url()).await.unwrap());
+    let held = hold(&owner, "k", 1).await;
+    let watching = tokio::spawn(watch(&waiter, "k"));
+    until("it waits", async || is_waited_for(&server, "k")).await;
+    proxy.refuse();
+    proxy.cut_all();
+    tokio::time::timeout(secs(30), watching).await.expect("to ask the store").unwrap();
+    // One that begins while nobody answers asks until somebody does.
+    let watching = tokio::spawn(watch(&waiter, "k"));
+    settle(&owner, &held, None).await;
+    tokio::task::yield_now().await;
+    proxy.listen();
+    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+}
+
+/// The executor's: the owner in one process, the waiters in others, one of which cannot hear.
+#[tokio::test]
+async fn runs_that_wait_get_the_result_of_another_process() {
+    let server = RedisServer::start();
+    let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
+    assert_eq!(server.command(&rights).text(), "OK");
+    let deaf = RedisStore::connect(server.url().replace("redis://", "redis://deaf:secret@")).await.unwrap();
+    let policy = Policy::new().on_in_flight(OnInFlight::Wait(secs(60)));
+    let owner = Worker::new(open(&server).await, policy);
+    let workers = [Worker::new(open(&server).await, policy), Worker::new(deaf, policy)];
+    for (part, end) in [("goes well", End::Ok), ("fails", End::Err)] {
+        let (first, second) = (Job::held(), Job::quick());
+        let run = owner.begin(part, &first).await;
+        let waiters: Vec<_> = workers.iter().map(|worker| worker.spawn(part, &second)).collect();
+        until("they wait", async || is_waited_for(&server, part)).await;
+        first.end(end);
+        assert_eq!(run.await.unwrap().1.is_ok(), end == End::Ok);
+        let mut names = Vec::new();
+        for waiter in waiters {
+            let (outcome, answer) = waiter.await.unwrap();
+            assert_eq!(answer.unwrap(), 1);
+            names.push(outcome.name());
+        }
+        names.sort_unstable();
+        let expected = if end == End::Ok { ["replayed", "replayed"] } else { ["ran", "replayed"] };
+        assert_eq!((names, second.runs()), (expected.to_vec(), u32::from(end == End::Err)));
+    }
+    assert_eq!(owner.outcome("goes well", &Job::quick()).await, Outcome::Replayed);
+}

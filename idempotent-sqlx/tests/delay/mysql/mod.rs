@@ -1,5 +1,0 @@
-//! On MariaDB.
-#[path = "../laws/mod.rs"]
-#[allow(clippy::duplicate_mod, reason = "the same for each database")]
-mod laws;
-mod own;

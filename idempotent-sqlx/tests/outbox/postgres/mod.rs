@@ -1,7 +1,0 @@
-//! On PostgreSQL.
-mod away;
-#[path = "../laws/mod.rs"]
-#[allow(clippy::duplicate_mod, reason = "the same for each database")]
-mod laws;
-mod locks;
-mod own;

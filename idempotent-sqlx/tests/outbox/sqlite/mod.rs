@@ -1,6 +1,0 @@
-//! On SQLite.
-mod away;
-#[path = "../laws/mod.rs"]
-#[allow(clippy::duplicate_mod, reason = "the same for each database")]
-mod laws;
-mod own;

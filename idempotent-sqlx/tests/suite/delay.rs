@@ -1,0 +1,6 @@
+//! Delayed work, on each database.
+mod clock;
+mod mysql;
+mod postgres;
+mod sqlite;
+mod wheel;

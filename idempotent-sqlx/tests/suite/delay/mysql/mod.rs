@@ -1,0 +1,4 @@
+//! On MariaDB.
+#[path = "../laws/mod.rs"]
+mod laws;
+mod own;

@@ -1,0 +1,4 @@
+//! On PostgreSQL.
+#[path = "../laws/mod.rs"]
+mod laws;
+mod own;

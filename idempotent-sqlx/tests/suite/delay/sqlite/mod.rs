@@ -1,0 +1,4 @@
+//! On SQLite.
+#[path = "../laws/mod.rs"]
+mod laws;
+mod own;

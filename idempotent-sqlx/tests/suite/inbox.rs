@@ -1,0 +1,49 @@
+//! The transactional inbox, on each database.
+mod elsewhere;
+mod mysql;
+mod postgres;
+mod sqlite;
+
+use std::fmt;
+
+use idempotent_core::{Call, Identity, Outcome, Rejection, Scene};
+
+/// A call of this key.
+fn call(key: &str) -> Call {
+    Call::new(Identity::new(Scene::Named("inbox".into()), "tests", key))
+}
+
+/// A handler's error.
+#[derive(Debug)]
+enum Failure {
+    Rejected(Rejection),
+    Own(&'static str),
+    Sql,
+}
+
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(_: sqlx::Error) -> Self {
+        Self::Sql
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected(rejection) => rejection.fmt(f),
+            Self::Own(text) => f.write_str(text),
+            Self::Sql => f.write_str("a statement failed"),
+        }
+    }
+}
+
+#[track_caller]
+fn released(outcome: Option<Outcome>) {
+    assert!(matches!(outcome, Some(Outcome::Released { .. })), "{outcome:?}");
+}

@@ -1,0 +1,18 @@
+//! On MariaDB.
+#[path = "../server/commits.rs"]
+mod commits;
+#[path = "../server/isolation.rs"]
+mod isolation;
+#[path = "../laws.rs"]
+mod laws;
+#[path = "../server/locks.rs"]
+mod locks;
+#[path = "../server/steps.rs"]
+mod lost_steps;
+mod own;
+#[path = "../steps.rs"]
+mod steps;
+#[path = "../server/world.rs"]
+mod world;
+
+use crate::mysql::place;

@@ -1,0 +1,9 @@
+//! On SQLite.
+mod attempts;
+#[path = "../laws.rs"]
+mod laws;
+mod own;
+#[path = "../steps.rs"]
+mod steps;
+mod unsure;
+mod world;

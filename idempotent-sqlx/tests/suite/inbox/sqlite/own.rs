@@ -1,0 +1,73 @@
+//! What is particular to it.
+use std::time::Duration;
+
+use idempotent_core::{Executor, Lent, Outcome, Rejection, StoreErrorKind, step_in};
+use idempotent_sqlx::{Inbox, SqliteStore};
+use sqlx::Sqlite;
+
+use super::steps;
+use super::world::{Own, Tx, World};
+use crate::inbox::{Failure, call, released};
+
+#[tokio::test]
+async fn a_duplicate_of_what_is_done_waits_for_nobodys_transaction() {
+    let world = World::new().await;
+    world.inbox.run(call("a"), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, "a").await?)).await.unwrap();
+    // Another process is in the middle of one.
+    let tx = world.begin().await;
+    let run = world.inbox.run(call("a"), async |_: Own| Ok::<_, Failure>(()));
+    assert_eq!(Outcome::capture(run).await.1, Some(Outcome::Replayed));
+    drop(tx);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_not_to_be_had_is_told_and_nothing_runs() {
+    let world = World::new().await;
+    let store = world.place.builder().busy_timeout(Duration::from_millis(20)).open().await.unwrap();
+    let tx = world.begin().await;
+    let inbox = Inbox::<Sqlite>::new(&Executor::new(store));
+    let run = inbox.run(call("a"), async |_: Own| -> Result<(), Failure> { panic!("it has no transaction") });
+    let (answer, outcome) = Outcome::capture(run).await;
+    assert_eq!(outcome, Some(Outcome::StoreDown(StoreErrorKind::NotApplied)));
+    assert!(answer.unwrap_err().to_string().contains("locked by another process"));
+    drop(tx);
+}
+
+#[tokio::test]
+async fn a_database_in_memory_has_no_transactions_for_runs() {
+    let inbox = Inbox::<Sqlite>::new(&Executor::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
+    let error = inbox.run(call("a"), async |_: Own| Ok::<(), Failure>(())).await.unwrap_err();
+    assert!(error.to_string().contains("give it a file"), "{error}");
+}
+
+/// It rolls all of the transaction back, and what follows is committed at once.
+#[tokio::test]
+async fn a_handler_that_hides_a_rollback_is_not_taken_for_done() {
+    let world = World::new().await;
+    world.place.sql("CREATE TABLE one(id INTEGER PRIMARY KEY)").await;
+    world.place.sql("INSERT INTO one VALUES (1)").await;
+    let hide = async |tx: &mut Tx, name: &str| {
+        world.effect(tx, name).await?;
+        sqlx::query("INSERT OR ROLLBACK INTO one VALUES (1)").execute(&mut **tx).await.unwrap_err();
+        Ok::<_, Failure>(())
+    };
+    for (inbox, name) in [(&world.inbox, "a"), (&world.leased, "b")] {
+        let run = inbox.run(call(name), async |mut tx: Own| hide(&mut tx, name).await);
+        let (answer, outcome) = Outcome::capture(run).await;
+        assert!(matches!(answer, Err(Failure::Rejected(Rejection::RolledBack { .. }))), "{name}: {answer:?}");
+        released(outcome);
+    }
+    let charge = async || step_in("charge", async |mut tx: Lent<Tx>| hide(&mut tx, "c").await).await;
+    released(steps::run(&world, "c", charge).await.1);
+    // One that does not hide it leaves the connection in no better state.
+    let run = world.inbox.run(call("d"), async |mut tx: Own| {
+        hide(&mut tx, "d").await?;
+        Err::<(), _>(Failure::Sql)
+    });
+    released(Outcome::capture(run).await.1);
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(world.effects(name).await, 0);
+        let run = world.inbox.run(call(name), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, name).await?));
+        assert_eq!(Outcome::capture(run).await.1, Some(Outcome::Ran), "{name}");
+    }
+}

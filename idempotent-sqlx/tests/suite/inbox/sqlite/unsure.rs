@@ -1,0 +1,164 @@
+//! Steps whose commit nobody tells about, or whose note is refused.
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Abilities, Auto, Claim, ClaimMode, ClaimRequest, Completion, Executor, Handler, Held, Journal, Journaled, Json,
+    Key, Lent, Outcome, Record, Release, Settled, StepRecord, StepState, StepsWithin, Store, StoreError,
+    StoreErrorKind, Transact, step, step_in,
+};
+use idempotent_sqlx::SqliteStore;
+
+use super::world::{Tx, World};
+use crate::inbox::{Failure, call, released};
+
+/// Commits steps or not, and says that it does not know.
+#[derive(Clone, Debug)]
+struct Silent {
+    store: SqliteStore,
+    commits: bool,
+}
+
+#[async_trait]
+impl Store for Silent {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim(request).await
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.store.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.store.complete(held, completion).await
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.store.release(held, release).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.store.peek(key).await
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        self.store.abilities().with_transact(self).with_journal(self)
+    }
+}
+
+#[async_trait]
+impl Journal for Silent {
+    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+        self.store.abilities().journal.unwrap().steps(held, keep).await
+    }
+
+    /// None of a step that is done.
+    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+        if step.state == StepState::Done {
+            return Err(StoreError::new(StoreErrorKind::Denied));
+        }
+        self.store.abilities().journal.unwrap().note(held, step, keep).await
+    }
+}
+
+impl Transact for Silent {
+    fn one_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
+        Box::new(())
+    }
+
+    fn steps_within(&self) -> Box<dyn Any + Send> {
+        let own: Arc<dyn StepsWithin<Tx>> = Arc::new(self.clone());
+        Box::new(own)
+    }
+
+    fn transaction(&self) -> &'static str {
+        "none"
+    }
+}
+
+#[async_trait]
+impl StepsWithin<Tx> for Silent {
+    async fn begin(&self) -> Result<Tx, StoreError> {
+        self.within().begin().await
+    }
+
+    async fn commit(&self, transaction: Tx, held: &Held, step: &StepRecord) -> Result<Settled, StoreError> {
+        if self.commits {
+            assert_eq!(self.within().commit(transaction, held, step).await.unwrap(), Settled::Done);
+        }
+        Err(StoreError::new(StoreErrorKind::Ambiguous))
+    }
+}
+
+impl Silent {
+    fn within(&self) -> Arc<dyn StepsWithin<Tx>> {
+        let within = self.store.abilities().transact.unwrap().steps_within();
+        *within.downcast().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_next_run_finds_what_became_of_it() {
+    let world = World::new().await;
+    let run = async |executor: &Executor| {
+        let charge = || async {
+            let charge =
+                step_in("charge", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
+            charge.await
+        };
+        Outcome::capture(executor.run(call("a"), Handler::<Auto, Json, _, _>::new(charge))).await
+    };
+    let (answer, outcome) = run(&Executor::new(Silent { store: world.store.clone(), commits: true })).await;
+    answer.unwrap_err();
+    released(outcome);
+    let (answer, outcome) = run(&world.executor).await;
+    answer.unwrap();
+    assert_eq!((outcome, world.effects("a").await), (Some(Outcome::Ran), 1));
+}
+
+#[tokio::test]
+async fn a_run_without_another_one_takes_back_what_is_there_and_nothing_else() {
+    for commits in [true, false] {
+        let (world, undone) = (World::new().await, AtomicU32::new(0).into());
+        let executor = Executor::new(Silent { store: world.store.clone(), commits });
+        let charge = || async {
+            let undone: Arc<AtomicU32> = Arc::clone(&undone);
+            let charge =
+                step_in("charge", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
+            charge
+                .compensate(move || async move {
+                    undone.fetch_add(1, SeqCst);
+                    Ok::<(), Failure>(())
+                })
+                .await
+        };
+        let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
+        let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;
+        answer.unwrap_err();
+        assert_eq!((outcome, world.effects("a").await), (Some(Outcome::Failed), i64::from(commits)));
+        assert_eq!(undone.load(SeqCst), u32::from(commits));
+    }
+}
+
+#[tokio::test]
+async fn what_a_step_did_is_taken_back_whatever_became_of_its_note() {
+    let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
+    let executor = Executor::new(Silent { store: world.store.clone(), commits: true });
+    let charge = || async {
+        let undone = undone.clone();
+        let charge = step("charge", async || Ok::<_, Failure>(()));
+        charge
+            .compensate(move || async move {
+                undone.fetch_add(1, SeqCst);
+                Ok::<(), Failure>(())
+            })
+            .await
+    };
+    let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
+    let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;
+    assert!(matches!(answer, Err(Failure::Rejected(_))), "{answer:?}");
+    assert_eq!((outcome, undone.load(SeqCst)), (Some(Outcome::Failed), 1));
+}

@@ -1,0 +1,25 @@
+//! The MySQL store on a real MariaDB.
+#[path = "server/conformance.rs"]
+mod conformance;
+#[path = "server/errors.rs"]
+mod errors;
+#[path = "server/failover.rs"]
+mod failover;
+#[path = "server/journal.rs"]
+mod journal;
+#[path = "server/lately.rs"]
+mod lately;
+mod laws;
+mod own;
+pub(crate) mod place;
+#[path = "server/protocol.rs"]
+mod protocol;
+#[path = "server/results.rs"]
+mod results;
+#[path = "server/setup.rs"]
+mod setup;
+#[path = "server/tiered.rs"]
+mod tiered;
+mod tls;
+#[path = "server/unique.rs"]
+mod unique;

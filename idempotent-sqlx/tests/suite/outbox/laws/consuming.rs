@@ -1,0 +1,268 @@
+//! The consumer's side: noted, run, confirmed, acknowledged [S3.3 to S3.8, B26, B27].
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use idempotent_core::{Executor, MemoryStore, OnInFlight, Policy};
+use idempotent_mq::{
+    Concluded, Consumer, Delivery, KeyFrom, Message, MessageLog, Messages, Position, Receipt, SetupError, Verdict,
+};
+use idempotent_sqlx::{Place, Status};
+use tokio::sync::{Notify, Semaphore};
+
+use super::world::{World, message, resends};
+use crate::outbox::broker::Says;
+use crate::outbox::line::Line;
+
+/// What a handler is told to do: each run takes a permit, and fails as often as is said.
+#[derive(Clone)]
+struct Work {
+    runs: Arc<AtomicU32>,
+    began: Arc<Notify>,
+    gate: Arc<Semaphore>,
+    failures: Arc<AtomicU32>,
+}
+
+impl Work {
+    fn new(permits: usize, failures: u32) -> Self {
+        let (runs, failures) = (Arc::default(), Arc::new(AtomicU32::new(failures)));
+        Self { runs, began: Arc::default(), gate: Arc::new(Semaphore::new(permits)), failures }
+    }
+
+    async fn run(self) -> Verdict {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        self.began.notify_one();
+        self.gate.acquire().await.unwrap().forget();
+        let left = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Ok(_) => Verdict::Again { after: None, error: "told to".into() },
+            Err(_) => Verdict::Done,
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn executor() -> Executor {
+    Executor::new(MemoryStore::new())
+}
+
+fn consumer(
+    line: &Line,
+    executor: &Executor,
+    policy: Policy,
+    work: &Work,
+    log: Option<Arc<dyn MessageLog>>,
+) -> Result<Consumer<Line>, SetupError> {
+    let work = work.clone();
+    let handling =
+        Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(move |_: Message<()>| work.clone().run());
+    let builder = Consumer::builder(line.clone(), "orders", executor);
+    match log {
+        Some(log) => builder.log(log).build(handling),
+        None => builder.build(handling),
+    }
+}
+
+fn start(world: &World, line: &Line, executor: &Executor, policy: Policy, work: &Work) -> tokio::task::JoinHandle<()> {
+    let consumer = consumer(line, executor, policy, work, Some(Arc::new(world.outbox.clone()))).unwrap();
+    tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() })
+}
+
+async fn sent(world: &World, id: &str, at: u64) {
+    world.broker.say(Says::Lies(at));
+    world.put(&[message(id)]).await;
+    assert_eq!(world.round().await.sent, 1);
+}
+
+#[tokio::test]
+async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_then_acknowledged() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
+    sent(&world, "a", 7).await;
+    line.gate().forget_permits(usize::MAX);
+    let running = start(&world, &line, &executor(), Policy::new(), &work);
+    line.deliver(&message("a"), 7);
+    work.began.notified().await;
+    assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "while it runs");
+    work.gate.add_permits(1);
+    // The acknowledgement does not get through.
+    while world.status("a").await != Status::Confirmed || world.notes().await > 0 {
+        assert!(line.settled().is_empty());
+        tokio::task::yield_now().await;
+    }
+    line.gate().add_permits(1);
+    line.has_settled(1).await;
+    assert_eq!(line.settled(), [("a".to_owned(), "ack")]);
+    world.pass(100_000);
+    assert_eq!(world.round().await.looked_at, 0, "never again");
+    running.abort();
+}
+
+#[tokio::test]
+async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 1));
+    let executor = executor();
+    sent(&world, "a", 7).await;
+    let running = start(&world, &line, &executor, Policy::new(), &work);
+    line.deliver(&message("a"), 7);
+    line.has_settled(1).await;
+    assert_eq!((world.notes().await, world.status("a").await), (0, Status::Unconfirmed));
+    line.deliver(&message("a"), 7);
+    line.has_settled(2).await;
+    assert_eq!((world.notes().await, world.status("a").await), (0, Status::Confirmed));
+    // A duplicate of what is done, as after a resend that was too much.
+    line.deliver(&message("a"), 8);
+    line.has_settled(3).await;
+    assert_eq!(line.settled().iter().map(|(_, how)| *how).collect::<Vec<_>>(), ["retry", "ack", "ack"]);
+    assert_eq!((work.count(), world.notes().await), (2, 0));
+    running.abort();
+}
+
+/// What only the store knows to be done, as after a crash behind the run: the duplicate confirms.
+#[tokio::test]
+async fn b26_s3_6_a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_note() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 0));
+    let executor = executor();
+    sent(&world, "a", 7).await;
+    let alone = consumer(&line, &executor, Policy::new(), &work, None).unwrap();
+    let alone = tokio::spawn(async move { alone.run(std::future::pending()).await.map(drop).unwrap() });
+    line.deliver(&message("a"), 7);
+    line.has_settled(1).await;
+    alone.abort();
+    assert_eq!(world.status("a").await, Status::Unconfirmed);
+    let running = start(&world, &line, &executor, Policy::new(), &work);
+    line.deliver(&message("a"), 7);
+    line.has_settled(2).await;
+    assert_eq!((world.status("a").await, world.notes().await, work.count()), (Status::Confirmed, 0, 1));
+    running.abort();
+}
+
+#[tokio::test]
+async fn ids_that_the_outbox_does_not_know_and_deliveries_without_one_are_no_error() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 0));
+    let running = start(&world, &line, &executor(), Policy::new(), &work);
+    line.deliver(&message("somebody else's"), 1);
+    line.push(Delivery::new(Position::of("orders"), Vec::new()).id("x".repeat(300)));
+    line.push(Delivery::new(Position::of("orders"), Vec::new()));
+    line.has_settled(3).await;
+    assert_eq!((work.count(), world.notes().await), (2, 0), "one without an id has no key, and is put aside");
+    running.abort();
+}
+
+#[tokio::test]
+async fn s3_9_a_message_that_is_put_aside_is_not_sent_again() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 9));
+    sent(&world, "a", 7).await;
+    let running = start(&world, &line, &executor(), Policy::new().max_retries(0), &work);
+    line.deliver(&message("a"), 7);
+    line.has_settled(1).await;
+    assert_eq!(line.settled(), [("a".to_owned(), "dead letter")]);
+    assert_eq!((world.status("a").await, world.notes().await), (Status::Dead, 0));
+    running.abort();
+}
+
+#[tokio::test]
+async fn b27_ack_in_flight_is_refused_without_an_outbox_and_the_remedy_is_named() {
+    let acks = Policy::new().on_in_flight(OnInFlight::Ack);
+    let refused = consumer(&Line::new(), &executor(), acks, &Work::new(0, 0), None).unwrap_err().to_string();
+    for words in ["loses the message", "outbox", "`log`", "retry or wait"] {
+        assert!(refused.contains(words), "{refused}");
+    }
+    let world = World::new().await;
+    let log: Arc<dyn MessageLog> = Arc::new(world.outbox.clone());
+    consumer(&Line::new(), &executor(), acks, &Work::new(0, 0), Some(log)).unwrap();
+    // An executor has no outbox of its own.
+    assert!(Executor::builder(MemoryStore::new()).policy(idempotent_core::Scene::Mq, acks).build().is_err());
+}
+
+#[tokio::test]
+async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
+    let executor = executor();
+    let acks = Policy::new().on_in_flight(OnInFlight::Ack).lease(Duration::from_secs(2));
+    sent(&world, "a", 7).await;
+    let owner = start(&world, &line, &executor, acks, &work);
+    line.deliver(&message("a"), 7);
+    work.began.notified().await;
+    line.deliver(&message("a"), 7);
+    line.has_settled(1).await;
+    assert_eq!(line.settled(), [("a".to_owned(), "ack")]);
+    assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "the owner's note stays");
+    owner.abort();
+    // Nobody has it any more: the broker considers it done, and its runner is gone.
+    work.gate.add_permits(9);
+    let other = start(&world, &line, &executor, acks, &work);
+    world.pass(20);
+    assert_eq!(world.round().await.sent, 0, "noted as being consumed");
+    let mut sent = world.broker.ids().len();
+    let relay = world.relay().resends(resends().max_sends(1_000));
+    let confirmed = async {
+        while world.status("a").await != Status::Confirmed {
+            // While the owner's lease lives, the resent one is acknowledged, too; and sent again.
+            world.pass(200);
+            relay.round().await.unwrap();
+            for at in sent..world.broker.ids().len() {
+                line.deliver(&message("a"), 8 + at as u64);
+                world.broker.say(Says::Lies(8 + at as u64));
+                line.has_settled(at + 1).await;
+            }
+            sent = world.broker.ids().len();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), confirmed).await.expect("it runs in the end");
+    assert_eq!((work.count(), world.notes().await), (2, 0));
+    other.abort();
+}
+
+#[tokio::test]
+async fn s3_13_how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_that_it_is_lost() {
+    let world = World::new().await;
+    sent(&world, "lost", 7).await;
+    let receipts = |at: u64, id: &str| {
+        let delivery = Delivery::new(Position::of("orders").partition(0).offset(at), Vec::new()).id(id);
+        Receipt::of(&delivery, u128::from(at)).unwrap()
+    };
+    world.pass(15);
+    for (at, lost) in [(6, false), (9, true), (3, true)] {
+        world.outbox.received(&[receipts(at, "x"), receipts(at - 1, "y"), receipts(at, "x")]).await.unwrap();
+        world.outbox.concluded(&receipts(at, "x"), Concluded::Failed).await.unwrap();
+        world.broker.say(Says::Lies(7));
+        assert_eq!(world.round().await.sent > 0, lost, "{at}");
+        world.pass(200);
+    }
+    assert_eq!(world.stub("lost").await.place, Some(Place::of(7)));
+}
+
+#[tokio::test]
+async fn s3_5_whoever_was_only_put_off_removes_no_note_but_its_own() {
+    let world = World::new().await;
+    let receipt = |number: u128| {
+        let delivery = Delivery::new(Position::of("orders"), Vec::new()).id("a");
+        Receipt::of(&delivery, number).unwrap()
+    };
+    world.outbox.received(&[receipt(1)]).await.unwrap();
+    world.outbox.received(&[receipt(2)]).await.unwrap();
+    world.outbox.concluded(&receipt(2), Concluded::PutOff).await.unwrap();
+    assert_eq!(world.notes().await, 1);
+    world.outbox.concluded(&receipt(1), Concluded::PutOff).await.unwrap();
+    assert_eq!(world.notes().await, 0);
+}
+
+#[tokio::test]
+async fn a_void_message_stays_void_and_a_dead_one_that_was_done_after_all_is_confirmed() {
+    let world = World::new().await;
+    world.put(&[message("void"), message("dead")]).await;
+    let mut tx = world.begin().await;
+    world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
+    tx.commit().await.unwrap();
+    let receipt = |id: &str| Receipt::of(&Delivery::new(Position::of("orders"), Vec::new()).id(id), 1).unwrap();
+    world.outbox.concluded(&receipt("dead"), Concluded::PutAside).await.unwrap();
+    assert_eq!(world.status("dead").await, Status::Dead);
+    for id in ["void", "dead"] {
+        world.outbox.concluded(&receipt(id), Concluded::Done).await.unwrap();
+    }
+    assert_eq!((world.status("void").await, world.status("dead").await), (Status::Void, Status::Confirmed));
+}

@@ -1,0 +1,112 @@
+//! B28 through the database.
+use idempotent_sqlx::Status;
+
+use super::world::{World, message};
+use crate::outbox::broker::Says;
+
+/// A place, of 16 bytes.
+fn place(number: u64) -> String {
+    // Digits are bytes, too, and greater numbers sort behind.
+    format!("'{number:016}'")
+}
+
+async fn sent_again(world: &World) -> Vec<String> {
+    let before = world.broker.ids().len();
+    world.round().await;
+    world.broker.ids().split_off(before)
+}
+
+#[tokio::test]
+async fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent_again() {
+    let world = World::new().await;
+    let rows: Vec<_> = (0..32).map(|row| message(&row.to_string())).collect();
+    world.put(&rows).await;
+    world.broker.say(Says::Lies(7));
+    assert_eq!(world.round().await.sent, 32);
+    world.sql(&format!("UPDATE outbox SET place = {}", world.bytes(&place(7)))).await;
+    for row in 0..32u32 {
+        let holds = |condition: u32| row >> condition & 1 == 1;
+        let id = world.bytes(&format!("'{row}'"));
+        let now = world.micros();
+        let set = [
+            (!holds(0)).then(|| "status = 1".to_owned()),
+            Some(format!("sends = {}", if holds(1) { 2 } else { 3 })),
+            Some(format!("due_at = {}", if holds(2) { now } else { now + 1 })),
+            // Another queue, of which nobody has come further.
+            (!holds(3)).then(|| format!("queue = {}", world.bytes("'orders#1'"))),
+        ];
+        let set = set.into_iter().flatten().collect::<Vec<_>>().join(",");
+        world.sql(&format!("UPDATE outbox SET {set} WHERE id = {id}")).await;
+        if !holds(4) {
+            world.log(1, &id, None, now - 1_000_000).await;
+        }
+    }
+    let (now, at) = (world.micros(), place(8));
+    world.log(0, &world.bytes("'orders#0'"), Some(&world.bytes(&at)), now).await;
+    world.log(0, &world.bytes("'orders#1'"), Some(&world.bytes(&place(7))), now).await;
+    assert_eq!(sent_again(&world).await, ["31"]);
+    // The one that has all but the count.
+    assert_eq!(world.bell.alarms().len(), 1);
+    assert_eq!(world.status("29").await, Status::Dead);
+    assert_eq!(sent_again(&world).await, [""; 0]);
+    assert_eq!(world.bell.alarms().len(), 1);
+}
+
+#[tokio::test]
+async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    for (sends, at, rest) in [(1, 7, 15), (2, 70, 25), (3, 700, 45)] {
+        world.broker.say(Says::Lies(at));
+        assert_eq!(world.round().await.sent, 1);
+        let stub = world.stub("a").await;
+        assert_eq!(stub.sends, sends);
+        assert_eq!(stub.queue.as_deref(), Some("orders#0"));
+        assert_eq!(stub.place, Some(idempotent_sqlx::Place::of(at)));
+        assert_eq!(world.due_in("a").await, Some(rest));
+        // A consumer comes past it, and does not confirm it.
+        let past = [0, 0, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(|byte: u8| format!("{byte:02x}")).concat();
+        if sends == 1 {
+            world.log(0, &world.bytes("'orders#0'"), Some(&world.hex(&past)), world.micros()).await;
+        }
+        world.pass(rest - 1);
+        assert_eq!(world.round().await.looked_at, 0, "not before its time");
+        world.pass(1);
+    }
+    // Sent as often as is allowed: an alert instead.
+    assert!(world.bell.alarms().is_empty());
+    let round = world.round().await;
+    assert_eq!((round.sent, round.given_up), (0, 1));
+    let alarms = world.bell.alarms();
+    assert_eq!((alarms.len(), alarms[0].sends, &*alarms[0].topic), (1, 3, "orders"));
+    assert_eq!((world.status("a").await, world.due_in("a").await), (Status::Dead, None));
+    world.pass(10_000);
+    assert_eq!(world.round().await.looked_at, 0);
+    assert_eq!(world.bell.alarms().len(), 1);
+}
+
+#[tokio::test]
+async fn b28_s3_12_a_voided_message_is_never_sent() {
+    let world = World::new().await;
+    world.put(&[message("a"), message("b")]).await;
+    let mut tx = world.begin().await;
+    world.outbox.void(&mut tx, "a", "anna", "paid twice").await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(world.round().await.sent, 1);
+    world.pass(10_000);
+    world.round().await;
+    assert_eq!(world.broker.ids(), ["b", "b"]);
+}
+
+#[tokio::test]
+async fn s3_10_one_that_waits_in_its_queue_is_looked_at_again_and_not_sent() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    world.broker.say(Says::Lies(7));
+    world.round().await;
+    world.pass(15);
+    let round = world.round().await;
+    assert_eq!((round.looked_at, round.sent), (1, 0));
+    assert_eq!(world.due_in("a").await, Some(60));
+    assert_eq!(world.stub("a").await.sends, 1);
+}

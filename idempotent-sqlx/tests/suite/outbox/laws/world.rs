@@ -1,0 +1,146 @@
+//! An outbox with a relay, a broker and a clock.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idempotent_core::Clock;
+use idempotent_mq::Outbound;
+use idempotent_sqlx::{Outbox, Relay, Resends, Round, Status, Stub};
+use sqlx::{AssertSqlSafe, Pool, Transaction};
+
+use super::own::{self, Db};
+use crate::outbox::broker::{Bell, Broker};
+use crate::outbox::mutant;
+use crate::support::Manual;
+
+pub(crate) struct World {
+    pub(crate) pool: Pool<Db>,
+    pub(crate) table: String,
+    pub(crate) outbox: Outbox<Db>,
+    pub(crate) clock: Arc<Manual>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) bell: Arc<Bell>,
+    statements: Arc<Mutex<BTreeMap<&'static str, u32>>>,
+    _kept: Box<dyn std::any::Any>,
+}
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+/// First again after 10 s and 5 s of backlog, thrice at most.
+pub(crate) fn resends() -> Resends {
+    Resends::new().max_sends(3).backoff(10 * SECOND, 40 * SECOND).backlog(5 * SECOND).log_age(100 * SECOND)
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_, text| text).await
+    }
+
+    /// Whose statements are changed: as if somebody else had done something between two of them.
+    pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
+        let (pool, table, kept) = own::place().await;
+        let clock = Manual::new();
+        let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        let counted = statements.clone();
+        let builder = Outbox::builder(pool.clone()).table(&table).create(true).clock(clock.clone());
+        let builder = builder.__edit(move |name, text| {
+            *counted.lock().unwrap().entry(name).or_default() += 1;
+            edit(name, mutant::edited(name, text))
+        });
+        let outbox = builder.open().await.unwrap();
+        let (broker, bell) = (Arc::new(Broker::new()), Arc::new(Bell::default()));
+        Self { pool, table, outbox, clock, broker, bell, statements, _kept: Box::new(kept) }
+    }
+
+    pub(crate) fn relay(&self) -> Relay<Db> {
+        Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alert(self.bell.clone()).lease(LEASE)
+    }
+
+    pub(crate) async fn round(&self) -> Round {
+        self.relay().round().await.unwrap()
+    }
+
+    pub(crate) async fn begin(&self) -> Transaction<'static, Db> {
+        self.pool.begin_with(own::BEGIN).await.unwrap()
+    }
+
+    /// Writes messages, and commits.
+    pub(crate) async fn put(&self, messages: &[Outbound]) {
+        let mut tx = self.begin().await;
+        self.outbox.enqueue_all(&mut tx, messages).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub(crate) async fn stub(&self, id: &str) -> Stub {
+        self.outbox.inspect(id).await.unwrap().expect("it is there").0
+    }
+
+    pub(crate) async fn status(&self, id: &str) -> Status {
+        self.stub(id).await.status
+    }
+
+    /// From now to when it is due, in seconds.
+    pub(crate) async fn due_in(&self, id: &str) -> Option<u64> {
+        self.stub(id).await.due_at.map(|due| (due - self.clock.wall()).as_secs())
+    }
+
+    /// A statement behind its back; `outbox` stands for its table.
+    pub(crate) async fn sql(&self, text: &str) {
+        let text = text.replace("outbox", &self.table);
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
+    }
+
+    /// How many it has sent of each since the last time, in alphabetical order.
+    pub(crate) fn statements(&self) -> Vec<(&'static str, u32)> {
+        std::mem::take(&mut *self.statements.lock().unwrap()).into_iter().collect()
+    }
+
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+pub(crate) fn message(id: &str) -> Outbound {
+    Outbound::new("orders", id, format!("body of {id}").into_bytes())
+}
+
+pub(crate) fn of(id: &str, aggregate: &str) -> Outbound {
+    message(id).aggregate(aggregate)
+}
+
+impl World {
+    pub(crate) fn micros(&self) -> u64 {
+        self.clock.wall().0
+    }
+
+    /// A text in quotes, as bytes.
+    pub(crate) fn bytes(&self, quoted: &str) -> String {
+        let digits: String = quoted.trim_matches('\'').bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.hex(&digits)
+    }
+
+    pub(crate) fn hex(&self, digits: &str) -> String {
+        own::HEX.replace("DIGITS", digits)
+    }
+
+    /// A row of the message log; kind 0 is how far a queue was seen.
+    pub(crate) async fn log(&self, kind: u8, id: &str, place: Option<&str>, at: u64) {
+        let (run, place) = (self.hex(""), place.unwrap_or("NULL"));
+        self.sql(&format!(
+            "INSERT INTO outbox_log (kind,id,run,place,logged_at) VALUES ({kind},{id},{run},{place},{at})"
+        ))
+        .await;
+    }
+
+    /// How many rows there are: of `outbox` or another table, where this holds.
+    pub(crate) async fn rows(&self, of: &str) -> i64 {
+        let count = format!("SELECT count(*) FROM {}", of.replace("outbox", &self.table));
+        sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// How many messages are noted as being consumed.
+    pub(crate) async fn notes(&self) -> i64 {
+        self.rows("outbox_log WHERE kind = 1").await
+    }
+}

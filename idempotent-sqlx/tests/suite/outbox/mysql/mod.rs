@@ -1,0 +1,5 @@
+//! On MariaDB.
+mod away;
+#[path = "../laws/mod.rs"]
+mod laws;
+mod own;

@@ -1,0 +1,5 @@
+//! On SQLite.
+mod away;
+#[path = "../laws/mod.rs"]
+mod laws;
+mod own;

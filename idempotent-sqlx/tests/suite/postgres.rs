@@ -1,0 +1,31 @@
+//! The PostgreSQL store on a real server.
+mod commits;
+#[path = "server/conformance.rs"]
+mod conformance;
+#[path = "server/errors.rs"]
+mod errors;
+#[path = "server/failover.rs"]
+mod failover;
+#[path = "server/journal.rs"]
+mod journal;
+#[path = "server/lately.rs"]
+mod lately;
+mod laws;
+mod own;
+pub(crate) mod place;
+mod plans;
+#[path = "server/protocol.rs"]
+mod protocol;
+mod purge;
+#[path = "server/results.rs"]
+mod results;
+#[path = "server/setup.rs"]
+mod setup;
+mod steps;
+#[path = "server/tiered.rs"]
+mod tiered;
+mod tls;
+#[path = "server/unique.rs"]
+mod unique;
+mod versions;
+mod watch;

@@ -1,0 +1,68 @@
+//! Transactions that cannot be committed.
+use std::time::Duration;
+
+use idempotent_core::{Call, Claim, Executor, Identity, Outcome, Rejection, Scene, Store, StoreErrorKind};
+use idempotent_sqlx::{Inbox, InboxTransaction};
+use sqlx::{AssertSqlSafe, Postgres};
+
+use crate::postgres::place::{Place, sql};
+use crate::postgres::setup::refused;
+use crate::support::{done, held, key, request};
+
+const RETAIN: Duration = Duration::from_secs(3_600);
+
+/// Its snapshot is older than what another has committed: no statement could see that, and the transaction is over.
+#[tokio::test]
+async fn n89_a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_what_overtook_it() {
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let place = Place::new();
+        let (store, pool, a) = (place.open().await, place.other(), key("a"));
+        let begin = format!("BEGIN ISOLATION LEVEL {level}");
+        let mut tx = pool.begin_with(AssertSqlSafe(begin.clone())).await.unwrap();
+        let look = format!("SELECT 1 FROM {}", place.table);
+        sqlx::query(AssertSqlSafe(look)).execute(&mut *tx).await.unwrap();
+        store.claim(&request(&a, 1)).await.unwrap();
+        store.complete(&held(&a, 1), &done(b"paid")).await.unwrap();
+        let claim = store.claim_in(&mut tx, &request(&a, 2), RETAIN).await;
+        refused(claim, StoreErrorKind::RolledBack, &["others were in the way", "40001"]);
+        tx.rollback().await.unwrap();
+
+        let mut tx = pool.begin_with(AssertSqlSafe(begin)).await.unwrap();
+        let claim = store.claim_in(&mut tx, &request(&a, 2), RETAIN).await.unwrap();
+        assert!(matches!(claim, Claim::Consumed(_)), "{level}: {claim:?}");
+        let fresh = store.claim_in(&mut tx, &request(&key("b"), 2), RETAIN).await.unwrap();
+        assert!(matches!(fresh, Claim::Acquired(_)), "{level}: {fresh:?}");
+        tx.commit().await.unwrap();
+    }
+}
+
+/// Where others note it as done before the commit, or do not look at what the commit came to, the message is lost.
+#[tokio::test]
+async fn k6_k41_a_commit_that_fails_never_leaves_a_key_consumed() {
+    let place = Place::new();
+    let effects = format!("{}_effects", place.table);
+    // Looked at by the commit, and not by the insert.
+    sql(&format!("CREATE TABLE {effects} (key text UNIQUE DEFERRABLE INITIALLY DEFERRED)"));
+    sql(&format!("INSERT INTO {effects} VALUES ('k')"));
+    let executor = Executor::new(place.open().await);
+    for (inbox, name) in [(Inbox::<Postgres>::new(&executor), "inside"), (Inbox::leased(&executor), "leased")] {
+        let deliver = async || {
+            let call = Call::new(Identity::new(Scene::Mq, "commits", name));
+            let insert = format!("INSERT INTO {effects} VALUES ('k')");
+            let effect = async |mut tx: InboxTransaction<Postgres>| {
+                let row = sqlx::query(AssertSqlSafe(insert)).execute(&mut **tx).await;
+                Ok::<_, Rejection>(row.unwrap().rows_affected())
+            };
+            Outcome::capture(inbox.run(call, effect)).await
+        };
+        for _ in 0..2 {
+            let (answer, outcome) = deliver().await;
+            assert!(matches!(answer, Err(Rejection::RolledBack { .. })), "{answer:?}");
+            assert!(matches!(outcome, Some(Outcome::Released { .. })), "not done, and to be delivered again");
+        }
+        sql(&format!("DELETE FROM {effects}"));
+        assert_eq!(deliver().await.1, Some(Outcome::Ran));
+        assert_eq!(deliver().await.1, Some(Outcome::Replayed));
+        assert_eq!(sql(&format!("SELECT count(*) FROM {effects}")), "1");
+    }
+}

@@ -1,0 +1,53 @@
+//! The statements against the pure protocol: the same for every server.
+use idempotent_core::{Claim, ClaimRequest, StateKind, Store, Verdict};
+
+use super::place::{self, Place};
+use crate::sequence::{all_hit, sequences};
+use crate::support::{Manual, held, key, release, request};
+
+#[tokio::test]
+async fn every_answer_and_record_equals_the_protocol() {
+    equal_the_protocol(400).await;
+}
+
+mod extras {
+    #[tokio::test]
+    async fn every_answer_and_record_equals_the_protocol_in_1_000_sequences() {
+        super::equal_the_protocol(1_000).await;
+    }
+}
+
+async fn equal_the_protocol(seeds: u64) {
+    for builder in place::builders(&Place::new()) {
+        let clock = Manual::new();
+        let store = builder.clock(clock.clone()).open().await.unwrap();
+        all_hit(&sequences(&store, &clock, 0..seeds).await, 0);
+    }
+}
+
+/// Each part of it is written from what stood there before, in whatever order they are written.
+#[tokio::test]
+async fn a_refund_takes_off_one_attempt_and_remembers_the_others() {
+    for builder in place::builders(&Place::new()) {
+        let clock = Manual::new();
+        let store = builder.clock(clock.clone()).open().await.unwrap();
+        for owner in 1..=3 {
+            let claim = ClaimRequest { max_attempts: 9, ..request(&key("a"), owner) };
+            assert!(matches!(store.claim(&claim).await.unwrap(), Claim::Acquired(_)));
+            let verdict = if owner < 3 { Verdict::Vacate } else { Verdict::Refund };
+            store.release(&held(&key("a"), owner), &release(verdict)).await.unwrap();
+        }
+        let record = store.peek(&key("a")).await.unwrap().expect("two attempts are remembered");
+        assert_eq!((record.attempt, record.state.kind()), (2, StateKind::Vacant));
+        // One that has nothing left to remember is gone at once.
+        store.claim(&request(&key("b"), 1)).await.unwrap();
+        store.release(&held(&key("b"), 1), &release(Verdict::Refund)).await.unwrap();
+        assert_eq!(store.peek(&key("b")).await.unwrap(), None);
+        // Of two attempts one is left: that is to be remembered.
+        for (owner, verdict) in [(1, Verdict::Vacate), (2, Verdict::Refund)] {
+            store.claim(&request(&key("c"), owner)).await.unwrap();
+            store.release(&held(&key("c"), owner), &release(verdict)).await.unwrap();
+        }
+        assert_eq!(store.peek(&key("c")).await.unwrap().expect("one attempt is remembered").attempt, 1);
+    }
+}

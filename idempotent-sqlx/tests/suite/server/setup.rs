@@ -1,0 +1,186 @@
+//! What is refused when a store is opened, and in what words: the same for every server.
+use std::fmt::Debug;
+use std::time::Duration;
+
+use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
+
+use super::place::{self, Place, Store as ServerStore, server, sql};
+use crate::support::{key, request};
+
+#[track_caller]
+pub(crate) fn refused<T: Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &[&str]) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+    }
+}
+
+#[tokio::test]
+async fn n78_a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
+    let place = Place::new();
+    let open = ServerStore::builder(&place.url).table(&place.table).open().await;
+    refused(open, StoreErrorKind::Schema, &[&place.table, "missing", "open it once with `create(true)`"]);
+    assert!(!place.has(&place.table));
+}
+
+#[tokio::test]
+async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
+    let place = Place::new();
+    let store = place.open().await;
+    sql(&format!("DROP TABLE {}", place.table));
+    let claim = store.claim(&request(&key("a"), 1)).await;
+    refused(
+        claim,
+        StoreErrorKind::Schema,
+        &[&format!("`{}` is missing", place.table), "`create(true)`", place::NO_TABLE],
+    );
+    refused(place.builder().open().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
+}
+
+#[tokio::test]
+async fn n79_n80_another_version_of_the_schema_is_told_with_both_numbers() {
+    let place = Place::new();
+    place.open().await;
+    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, place::BYTE));
+    refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
+    sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
+    let open = place.builder().create(false).open().await;
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
+    place.open().await;
+    place.builder().create(false).open().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn n81_openers_at_once_migrate_once() {
+    for _ in 0..8 {
+        let place = Place::new();
+        let opening = (0..16).map(|_| tokio::spawn(place.builder().connections(1).open()));
+        for opened in opening.collect::<Vec<_>>() {
+            opened.await.unwrap().unwrap();
+        }
+        assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
+    }
+}
+
+#[tokio::test]
+async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
+    let place = Place::new();
+    for polls in 0..40 {
+        let mut opening = Box::pin(place.builder().open());
+        for _ in 0..polls {
+            if tokio::time::timeout(Duration::from_micros(500), &mut opening).await.is_ok() {
+                break;
+            }
+        }
+    }
+    let store = place.open().await;
+    assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
+}
+
+#[tokio::test]
+async fn n83_a_migration_with_another_text_is_named() {
+    let place = Place::new();
+    place.open().await;
+    sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, place::BYTE));
+    let words = ["migration 1 `record table`", &place.table, "another text"];
+    refused(place.builder().open().await, StoreErrorKind::Schema, &words);
+}
+
+#[tokio::test]
+async fn n86_a_pool_without_a_free_connection_says_how_many_it_has() {
+    let place = Place::new();
+    let store = place.builder().connections(1).timeout(Duration::from_millis(300)).open().await.unwrap();
+    // The one connection waits for a lock of somebody else's.
+    let other = place.other();
+    let mut blocking = other.acquire().await.unwrap();
+    place.lock_whole_table(&mut blocking).await;
+    let requests = ["a", "b", "c", "d"].map(|name| request(&key(name), 1));
+    let mut answers = futures_util::future::join_all(requests.iter().map(|request| store.claim(request))).await;
+    refused(answers.remove(0), StoreErrorKind::Ambiguous, &["no answer", "300ms"]);
+    // The first gives up when the others do, so that one of them may get its place in the same instant. Not all can.
+    answers.retain(|answer| !matches!(answer, Err(error) if error.kind() == StoreErrorKind::Ambiguous));
+    assert!(!answers.is_empty());
+    for answer in answers {
+        refused(answer, StoreErrorKind::NotApplied, &["none of its 1 connections was free", "raise `connections`"]);
+    }
+    // What was given up does not come back to life: its connection was closed.
+    place::unlock(&mut blocking).await;
+    let mut tries = 0;
+    while store.claim(&request(&key("c"), 1)).await.is_err() {
+        tries += 1;
+        assert!(tries < 100, "the store is stuck");
+    }
+}
+
+#[tokio::test]
+async fn n87_n88_names_that_hide_something_or_would_be_cut_off_are_refused() {
+    for name in ["x\"; drop table r; --", "Records", "", "1st", &"a".repeat(64)] {
+        let open = Place::new().builder().table(name).open().await;
+        refused(open, StoreErrorKind::Schema, &["table name", "letters a-z"]);
+        let open = Place::new().builder().schema(name).open().await;
+        refused(open, StoreErrorKind::Schema, &["schema name", "letters a-z"]);
+    }
+    // With `_migrations` behind it, it must not be cut off either.
+    let open = Place::new().builder().table("a".repeat(53)).open().await;
+    refused(open, StoreErrorKind::Schema, &["table name", "52"]);
+}
+
+#[tokio::test]
+async fn a_schema_holds_both_tables_and_must_be_there() {
+    let place = Place::new();
+    let open = place.builder().schema("nowhere").open().await;
+    refused(open, place::NO_SCHEMA.0, place::NO_SCHEMA.1);
+    sql("CREATE SCHEMA elsewhere");
+    let store = place.builder().schema("elsewhere").open().await.unwrap();
+    assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
+    assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}", place.table)), "1");
+    assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}_migrations", place.table)), "3");
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_ours_is_left_alone() {
+    let place = Place::new();
+    sql(&format!("CREATE TABLE {} (mine int)", place.table));
+    refused(place.builder().open().await, StoreErrorKind::Foreign, &[&place.table, "not the layout"]);
+    assert_eq!(sql(&format!("SELECT count(*) FROM {}", place.table)), "0");
+}
+
+#[tokio::test]
+async fn urls_that_cannot_be_used_are_refused_without_their_password() {
+    for (url, word) in [
+        ("redis://me:hunter2@127.0.0.1/shop".to_owned(), "another scheme"),
+        (format!("{}://me:hunter2@127.0.0.1:port/shop", place::SCHEME), "cannot be read"),
+    ] {
+        let error = ServerStore::open(&url).await.unwrap_err();
+        let told = format!("{error} {error:?} {:?}", ServerStore::builder(&url));
+        assert!(told.contains(word) && told.contains(&format!("{}://USER", place::SCHEME)), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
+    let place = Place::new();
+    let open = ServerStore::open(server().url_of("nowhere")).await;
+    refused(open, StoreErrorKind::Denied, &["/nowhere`", "no such database", place::NO_DATABASE]);
+    let open = ServerStore::open(place.url_by("nobody")).await;
+    refused(open, StoreErrorKind::Denied, &["user or password", place::NO_USER]);
+}
+
+#[tokio::test]
+async fn n56_a_server_that_is_not_there_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", place::SCHEME)).await;
+    refused(open, StoreErrorKind::NotApplied, &[&address.to_string(), "refused", &format!("is {} there", place::NAME)]);
+}
+
+#[tokio::test]
+async fn n57_a_server_that_says_nothing_is_given_up_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("{}://me@{}/shop", place::SCHEME, listener.local_addr().unwrap());
+    let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).open().await;
+    refused(open, StoreErrorKind::NotApplied, &["no connection", "200ms"]);
+}

@@ -1,0 +1,210 @@
+//! What is refused when a store is opened, and in what words.
+
+use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
+use idempotent_sqlx::SqliteStore;
+
+use crate::support::{Place, key, request};
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &[&str]) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+    }
+}
+
+const VERSION_1: &str = "SELECT checksum FROM idempotent_record_migrations WHERE version = 1";
+
+#[tokio::test]
+async fn n78_a_missing_table_is_named_with_the_remedy() {
+    let place = Place::new();
+    let open = place.builder().create(false).open().await;
+    refused(open, StoreErrorKind::Schema, &["records.db", "missing", "open it once with `create(true)`"]);
+    assert!(!place.path.exists(), "a look leaves no file behind");
+    place.sql("CREATE TABLE mine (a)").await;
+    let open = place.builder().create(false).table("shop").open().await;
+    refused(open, StoreErrorKind::Schema, &["table `shop` is missing", "open it once with `create(true)`"]);
+    assert_eq!(place.count("SELECT count(*) FROM sqlite_schema").await, 1);
+}
+
+#[tokio::test]
+async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
+    let place = Place::new();
+    let store = place.open().await;
+    place.sql("DROP TABLE idempotent_record").await;
+    let claim = store.claim(&request(&key("a"), 1)).await;
+    refused(claim, StoreErrorKind::Schema, &["`idempotent_record` is missing", "`create(true)`"]);
+    refused(
+        place.builder().open().await,
+        StoreErrorKind::Schema,
+        &["idempotent_record_migrations", "drop that one too"],
+    );
+}
+
+#[tokio::test]
+async fn n79_an_older_schema_says_needed_and_found() {
+    let place = Place::new();
+    place.open().await;
+    place.sql("DROP TABLE idempotent_record; DELETE FROM idempotent_record_migrations").await;
+    let open = place.builder().create(false).open().await;
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
+    place.open().await;
+    place.builder().create(false).open().await.unwrap();
+}
+
+#[tokio::test]
+async fn n80_a_newer_schema_is_refused_with_found_and_supported() {
+    let place = Place::new();
+    place.open().await;
+    place.sql("INSERT INTO idempotent_record_migrations VALUES (4, x'00', 0)").await;
+    let open = place.builder().open().await;
+    refused(open, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
+}
+
+#[tokio::test]
+async fn n81_openers_at_once_migrate_once() {
+    let place = Place::new();
+    let open = (0..8).map(|_| tokio::spawn(place.builder().open()));
+    for store in futures_util::future::join_all(open).await {
+        store.unwrap().unwrap();
+    }
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
+}
+
+#[tokio::test]
+async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
+    let place = Place::new();
+    for turns in 0..40 {
+        let yields = async {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = place.builder().open() => {}
+            () = yields => {}
+        }
+    }
+    let store = place.open().await;
+    assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
+}
+
+#[tokio::test]
+async fn n83_a_migration_with_another_text_is_named() {
+    let place = Place::new();
+    place.open().await;
+    place.sql("UPDATE idempotent_record_migrations SET checksum = x'00'").await;
+    for create in [true, false] {
+        let open = place.builder().create(create).open().await;
+        refused(open, StoreErrorKind::Schema, &["migration 1 `record table`", "another text"]);
+    }
+    assert_eq!(place.count(&VERSION_1.replace("checksum", "length(checksum)")).await, 1, "left as it was");
+}
+
+#[tokio::test]
+async fn n87_a_table_name_that_is_a_statement_is_refused() {
+    let place = Place::new();
+    for name in ["x\"; drop table r; --", "", "Records", "1st", "a.b", "a b", "é", "x'y", "a\0b", "a-b"] {
+        let open = place.builder().table(name).open().await;
+        refused(open, StoreErrorKind::Schema, &["table name", "a-z", "1 to 63 bytes", "idempotent_record"]);
+    }
+    assert!(!place.path.exists());
+    // A name that is a word of SQL is only a name.
+    let store = place.builder().table("select").open().await.unwrap();
+    assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+}
+
+#[tokio::test]
+async fn n88_a_table_name_of_more_than_63_bytes_is_refused() {
+    let place = Place::new();
+    let open = place.builder().table("x".repeat(70)).open().await;
+    refused(open, StoreErrorKind::Schema, &["has 70 bytes", "1 to 63"]);
+    place.builder().table("x".repeat(63)).open().await.unwrap();
+}
+
+#[tokio::test]
+async fn n49_n50_a_place_that_is_not_a_path_is_refused_without_its_password() {
+    for (place, word) in [
+        ("", "empty"),
+        ("sqlite:", "empty"),
+        ("postgres://me:secret@host/db", "scheme `postgres`"),
+        ("sqlite:x.db?mode=ro", "setting `mode`"),
+        ("a\0b", "NUL"),
+    ] {
+        let open = SqliteStore::open(place).await;
+        assert!(!open.as_ref().unwrap_err().to_string().contains("secret"));
+        refused(open, StoreErrorKind::Schema, &[word]);
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_database_is_named_with_rule_and_remedy() {
+    let place = Place::new();
+    let folder = place.folder.path().to_str().unwrap().to_owned();
+    refused(SqliteStore::open(&folder).await, StoreErrorKind::Denied, &[&folder, "is a directory", "name a file"]);
+    let missing = format!("{folder}/no/such/records.db");
+    refused(
+        SqliteStore::open(&missing).await,
+        StoreErrorKind::Denied,
+        &[&missing, "not an existing directory", "make it"],
+    );
+    let text = format!("{folder}/text");
+    std::fs::write(&text, "not a database, but long enough to be looked at ".repeat(100)).unwrap();
+    refused(
+        SqliteStore::open(&text).await,
+        StoreErrorKind::Foreign,
+        &[&text, "not an SQLite database", "another path"],
+    );
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "left as it is");
+    let below = format!("{text}/records.db");
+    refused(SqliteStore::open(&below).await, StoreErrorKind::Denied, &[&below]);
+}
+
+#[tokio::test]
+async fn every_way_to_write_a_path_leads_to_the_same_file() {
+    let place = Place::new();
+    let path = place.path.to_str().unwrap();
+    let first = SqliteStore::open(path).await.unwrap();
+    assert!(matches!(first.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+    for url in [format!("sqlite:{path}"), format!("sqlite://{path}")] {
+        let store = SqliteStore::open(url).await.unwrap();
+        assert!(matches!(store.claim(&request(&key("a"), 2)).await, Ok(Claim::InFlight(_))));
+    }
+    // What SQLite would take for a URI, a path with a blank, a question mark, a percent sign.
+    for name in ["file:x.db", "a b.db", "a?mode=memory", "100%25.db"] {
+        let path = place.folder.path().join(name);
+        SqliteStore::open(path.to_str().unwrap()).await.unwrap();
+        assert!(path.is_file(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_in_memory_is_shared_by_clones_and_by_nobody_else() {
+    for place in [":memory:", "sqlite::memory:", "sqlite://:memory:"] {
+        let store = SqliteStore::open(place).await.unwrap();
+        let clone = store.clone();
+        assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+        assert!(matches!(clone.claim(&request(&key("a"), 2)).await, Ok(Claim::InFlight(_))));
+        assert!(clone.peek(&key("a")).await.unwrap().is_some());
+        assert!(SqliteStore::open(place).await.unwrap().peek(&key("a")).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn two_tables_of_one_file_do_not_meet() {
+    let place = Place::new();
+    let (one, two) = (place.open().await, place.builder().table("two").open().await.unwrap());
+    assert!(matches!(one.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+    assert!(matches!(two.claim(&request(&key("a"), 2)).await, Ok(Claim::Acquired(_))));
+}
+
+#[tokio::test]
+async fn a_mistyped_url_that_is_taken_for_a_path_shows_no_password() {
+    for place in ["redis//user:s3cr3t@host/0", "redis:user:s3cr3t@host/x"] {
+        let error = SqliteStore::open(place).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error}");
+    }
+}

@@ -1,0 +1,226 @@
+//! A small broker in memory, on tokio's paused time: it delays, puts aside, and takes back what is not kept alive.
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::Micros;
+use idempotent_mq::{DeadLetter, Headers, SourceError, SourceErrorKind};
+use idempotent_testkit::broker::{Broker, Limits, Message};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::broker::bugs::Bug;
+use crate::broker::client::{Client, Session};
+
+/// How long what is not kept alive is held.
+pub const HELD_FOR: Duration = Duration::from_secs(3);
+
+#[derive(Clone)]
+pub struct Simulated {
+    pub bug: Option<Bug>,
+    /// Holds for a time and not by a connection, has no place for attempts, shows the id among the headers, and does not
+    /// wait for ever in one `receive`.
+    pub by_time: bool,
+    state: Arc<Mutex<State>>,
+    pub changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub waiting: VecDeque<(Instant, Stored)>,
+    pub held: Vec<Holding>,
+    pub dead: Vec<(Stored, DeadLetter)>,
+    pub sessions: u32,
+    /// Those that began before are cut.
+    pub living: u32,
+}
+
+/// A message, and the marks on it.
+#[derive(Clone)]
+pub struct Stored {
+    pub message: Message,
+    pub attempt: u32,
+    pub first_at: Option<Micros>,
+    pub deaths: u32,
+}
+
+pub struct Holding {
+    pub session: u32,
+    /// A number of the session's.
+    pub tag: u64,
+    pub until: Instant,
+    pub stored: Stored,
+}
+
+impl Simulated {
+    /// Time stands still but for those who wait.
+    pub async fn new(bug: Option<Bug>) -> Self {
+        tokio::time::pause();
+        let by_time = bug == Some(Bug::GoneAtCut);
+        Self { bug, by_time, state: Arc::default(), changed: Arc::default() }
+    }
+
+    pub async fn by_time() -> Self {
+        Self { by_time: true, ..Self::new(None).await }
+    }
+
+    pub fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// To the head of the queue, where it was.
+    pub fn requeue(&self, which: impl Fn(&Holding) -> bool) {
+        let mut state = self.state();
+        let (gone, kept) = state.held.drain(..).partition(|holding| which(holding));
+        state.held = kept;
+        for holding in Vec::<Holding>::into_iter(gone).rev() {
+            state.waiting.push_front((Instant::now(), holding.stored));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    pub fn take_back(&self) {
+        let now = Instant::now();
+        if self.state().held.iter().any(|holding| holding.until <= now) {
+            self.requeue(|holding| holding.until <= now);
+        }
+    }
+
+    /// The next that is due, in the order they came.
+    pub fn pop(&self) -> Option<Stored> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let is_due = |(due, _): &(Instant, Stored)| *due <= now;
+        let at = match self.has(Bug::LastInFirstOut) {
+            true => state.waiting.iter().rposition(is_due),
+            false => state.waiting.iter().position(is_due),
+        };
+        state.waiting.remove(at?).map(|(_, stored)| stored)
+    }
+
+    /// When there may be something again.
+    pub fn next_change(&self) -> Instant {
+        let state = self.state();
+        let due = state.waiting.iter().map(|(due, _)| *due);
+        let times = due.chain(state.held.iter().map(|holding| holding.until));
+        times.min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
+    }
+
+    pub fn put(&self, after: Duration, stored: Stored) {
+        self.state().waiting.push_back((Instant::now() + after, stored));
+        self.changed.notify_waiters();
+    }
+
+    /// What is held by this tag.
+    pub fn release(&self, session: u32, tag: u64) -> Result<Stored, SourceError> {
+        self.take_back();
+        let mut state = self.state();
+        let stale = self.has(Bug::StaleTagAcks);
+        let at = state.held.iter().position(|holding| holding.tag == tag && (stale || holding.session == session));
+        let gone = || SourceError::new(SourceErrorKind::Gone, "it is not held any more");
+        Ok(state.held.remove(at.ok_or_else(gone)?).stored)
+    }
+
+    /// As the adapter reads it.
+    pub fn shown(&self, message: &Message) -> Message {
+        let mut shown = message.clone();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned().into_bytes();
+        match self.bug {
+            Some(Bug::BodyEndsAtNul) => {
+                let end = shown.body.iter().position(|byte| *byte == 0);
+                shown.body.truncate(end.unwrap_or(usize::MAX));
+            }
+            Some(Bug::BodyCutOff) => shown.body.truncate(1 << 16),
+            Some(Bug::HeadersAsText) => {
+                shown.headers = message.headers.iter().map(|(name, value)| (name, text(value))).collect();
+            }
+            Some(Bug::LastHeaderOfAName) => shown.headers = last_of_each(&message.headers),
+            _ => {}
+        }
+        shown
+    }
+
+    /// As it is put beside the original.
+    pub fn copy(&self, message: &Message) -> Message {
+        let mut copy = message.clone();
+        match self.bug {
+            Some(Bug::CopyWithoutHeaders) => copy.headers = Headers::default(),
+            Some(Bug::CopyWithHeadersTurned) => {
+                let mut headers: Vec<_> = copy.headers.iter().collect();
+                headers.reverse();
+                copy.headers = headers.into_iter().collect();
+            }
+            Some(Bug::CopyWithOneHeaderOfAName) => copy.headers = last_of_each(&copy.headers),
+            Some(Bug::LongCopyCutOff) => copy.body.truncate(1 << 17),
+            Some(Bug::CopyWithoutId) => copy.id.clear(),
+            Some(Bug::CopyAsText) => copy.body = String::from_utf8_lossy(&copy.body).into_owned().into_bytes(),
+            _ => {}
+        }
+        copy
+    }
+}
+
+pub fn last_of_each(headers: &Headers) -> Headers {
+    headers.iter().collect::<BTreeMap<_, _>>().into_iter().collect()
+}
+
+#[async_trait]
+impl Broker for Simulated {
+    type Source = Client;
+
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        (limits.patience, limits.held_for) = (Duration::from_secs(10), Some(HELD_FOR));
+        limits.stays_held = self.by_time;
+        limits
+    }
+
+    async fn source(&self) -> Client {
+        Client::new(self.clone(), Session::open(self))
+    }
+
+    async fn publish(&self, message: Message) {
+        self.put(Duration::ZERO, Stored { message, attempt: 1, first_at: None, deaths: 0 });
+    }
+
+    async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
+        let state = self.state();
+        state.dead.iter().map(|(stored, letter)| (stored.message.clone(), letter.clone())).collect()
+    }
+
+    async fn put_back(&self) {
+        let dead = std::mem::take(&mut self.state().dead);
+        for (mut stored, letter) in dead {
+            if !self.has(Bug::AttemptOutlivesDeath) {
+                stored.attempt = 1;
+            }
+            (stored.first_at, stored.deaths) = (Some(letter.first_at), letter.deaths);
+            self.put(Duration::ZERO, stored);
+        }
+    }
+
+    async fn is_empty(&self) -> bool {
+        self.take_back();
+        let state = self.state();
+        state.waiting.is_empty() && state.held.is_empty()
+    }
+
+    async fn cut(&self) {
+        if self.by_time && !self.has(Bug::GoneAtCut) {
+            return;
+        }
+        let mut state = self.state();
+        state.living = state.sessions + 1;
+        if self.has(Bug::LostAtCut) {
+            state.held.clear();
+        }
+        drop(state);
+        self.requeue(|_| true);
+    }
+}

@@ -1,0 +1,124 @@
+//! The kit must fail a store that is wrong: each bug breaks the laws that are about it.
+mod expected;
+mod matrix;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use idempotent_testkit::conformance::{Need, Threads, hold, laws, not_on_offer};
+use idempotent_testkit::mutants::{Bug, Mutant};
+use idempotent_testkit::{Subject, VirtualClock};
+
+use self::expected::laws_about;
+use self::matrix::{broken, law};
+
+idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, Mutant::subject(None).rounds(50));
+
+macro_rules! caught {
+    ($($name:ident: $bug:ident;)+) => {$(
+        #[test]
+        fn $name() {
+            for name in laws_about(Bug::$bug) {
+                assert!(broken(law(name), Some(Bug::$bug)).is_some(), "{:?} was not caught by {name}", Bug::$bug);
+            }
+        }
+    )+};
+}
+
+// Those that B40 names, and those that others were made with; all of them are in the matrix.
+caught! {
+    b40_a_non_atomic_claim_is_caught: NonAtomicClaim;
+    b40_an_unconditional_delete_is_caught: UnconditionalDelete;
+    b40_an_unconditional_flip_is_caught: UnconditionalFlip;
+    b40_an_expiry_that_is_ignored_is_caught: ExpiryIgnored;
+    b40_a_heartbeat_without_owner_is_caught: RenewWithoutOwner;
+    b40_an_expiry_rounded_to_seconds_is_caught: SecondsRounded;
+    b40_a_put_after_vanish_is_caught: PutAfterVanish;
+    b40_joined_keys_are_caught: KeyJoined;
+    a_token_without_its_state_is_caught: TokenWithoutState;
+    a_claim_counted_again_after_a_lost_reply_is_caught: RepetitionCounts;
+    a_claim_refused_after_a_lost_reply_is_caught: RepetitionIsInFlight;
+    fencing_that_starts_anew_is_caught: FencingStartsAnew;
+    an_attempt_that_is_not_counted_at_the_claim_is_caught: AttemptCountedAtRelease;
+    a_mismatch_told_before_the_state_is_caught: FingerprintFirst;
+    a_takeover_without_compare_is_caught: TakeoverWithoutCompare;
+    a_purge_of_live_records_is_caught: PurgeTakesTheLiving;
+    a_batch_in_disorder_is_caught: BatchInDisorder;
+}
+
+const EQUALITY: &str = "random_operations_are_answered_as_the_protocol_answers_them";
+
+#[test]
+fn a_difference_from_the_protocol_is_told_as_a_short_story() {
+    let said = broken(law(EQUALITY), Some(Bug::RenewalShortens)).expect("caught");
+    for word in ["seed 0, script ", "store: ", "protocol: ", "   1. claim key ", "renew ", " steps are enough"] {
+        assert!(said.contains(word), "{word:?} is missing in:\n{said}");
+    }
+    // A claim for long, and a renewal for less.
+    assert!(said.contains("\n2 of its ") && !said.contains("   3. "), "it is not as short as it can be:\n{said}");
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
+    let told = |seed| {
+        let clock = VirtualClock::new();
+        let store = Mutant::new(Some(Bug::RenewalShortens), Arc::new(clock.clone()));
+        let build = || Subject::new(store).on_clock(clock);
+        let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, seed, 100).await;
+        let panic = catch_unwind(AssertUnwindSafe(|| hold(Threads::One, build, law))).expect_err("not caught");
+        panic.downcast_ref::<String>().unwrap().clone()
+    };
+    assert_eq!(told(1), told(1));
+    assert_ne!(told(1), told(2));
+}
+
+#[test]
+fn a_law_whose_need_is_missing_says_how_to_offer_it_or_to_leave_it_out() {
+    let bare = || Subject::new(idempotent_core::MemoryStore::new());
+    let law = law("a_damaged_record_is_corrupt_to_every_step");
+    let panic = catch_unwind(|| law.hold(bare)).expect_err("it passed, and showed nothing");
+    let said = panic.downcast_ref::<String>().unwrap();
+    let line =
+        "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch, browse])";
+    assert!(said.starts_with("needs `planting`: ") && said.contains(line), "{said}");
+}
+
+#[test]
+fn a_law_that_breaks_for_the_clock_says_so() {
+    let on_another_clock = || Subject::new(idempotent_core::MemoryStore::new()).on_clock(VirtualClock::new());
+    for name in ["a_lease_ends_to_the_ms", "an_absent_key_is_acquired", "the_store_lives_by_the_clock_it_was_given"] {
+        let panic = catch_unwind(|| law(name).hold(on_another_clock)).expect_err("it passed");
+        let said = panic.downcast_ref::<String>().unwrap();
+        assert!(said.starts_with("the store does not live by the clock given to `on_clock`"), "{name}: {said}");
+    }
+    let said = broken(law("a_lease_ends_to_the_ms"), Some(Bug::LateEnd)).expect("caught");
+    assert!(!said.contains("on_clock"), "its clock is right: {said}");
+}
+
+#[test]
+fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
+    let said = broken(
+        law("a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands"),
+        Some(Bug::LastResultStands),
+    );
+    let said = said.expect("caught");
+    assert!(said.starts_with("the store answered ") && said.contains(", the protocol says "), "{said}");
+    assert!(said.ends_with("this changes nothing of the record, and the first result stands"), "{said}");
+}
+
+#[test]
+fn what_is_left_out_though_it_is_there_is_told() {
+    let build = || Mutant::subject(None);
+    let panic = catch_unwind(|| not_on_offer(build, &[Need::Second, Need::Batch])).expect_err("it passed");
+    assert!(panic.downcast_ref::<String>().unwrap().contains("second, batch"));
+}
+
+#[test]
+fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
+    let guard = Arc::new(());
+    let watched = Arc::downgrade(&guard);
+    let build = || Mutant::subject(None).guarded_by(guard);
+    let held = AssertUnwindSafe(|| hold(Threads::One, build, async |_: &Subject| panic!("broken")));
+    assert!(catch_unwind(held).is_err());
+    assert!(watched.upgrade().is_none());
+}

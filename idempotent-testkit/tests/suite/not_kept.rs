@@ -1,0 +1,148 @@
+//! A store that knows the owner of a consumed record by its grant's number keeps every law, and no store may know less.
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, OwnerToken, Record, Release, Settled, State,
+    Store, StoreError,
+};
+use idempotent_testkit::conformance::{Threads, hold, laws};
+use idempotent_testkit::{Subject, VirtualClock, conformance};
+
+/// Drops the owner's token with the completion: where it was told the grant's number, or always.
+#[derive(Debug)]
+struct Drops {
+    always: bool,
+    clock: VirtualClock,
+    records: Mutex<HashMap<u128, Record>>,
+}
+
+impl Drops {
+    fn subject(always: bool) -> Subject {
+        let clock = VirtualClock::new();
+        Subject::new(Self { always, clock: clock.clone(), records: Mutex::default() }).on_clock(clock)
+    }
+
+    fn step<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> Result<T, StoreError> {
+        let mut records = self.records.lock().unwrap();
+        let (answer, write) = decide(records.get(&key.hash()), self.clock.wall());
+        match write {
+            Write::Keep => {}
+            Write::Put(record) => drop(records.insert(key.hash(), record)),
+            Write::Delete => drop(records.remove(&key.hash())),
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Store for Drops {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.step(&request.key, |found, now| protocol::claim(found, request, now))
+    }
+
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.step(&held.key, |found, now| protocol::renew(found, held, lease, now))
+    }
+
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.step(&held.key, |found, now| {
+            let (settled, mut write) = protocol::complete(found, held, completion, now);
+            if let Write::Put(Record { state: State::Consumed { owner, .. }, .. }) = &mut write
+                && (self.always || held.fencing.is_some())
+            {
+                *owner = OwnerToken::NOT_KEPT;
+            }
+            (settled, write)
+        })
+    }
+
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.step(&held.key, |found, now| protocol::release(found, held, release, now))
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
+}
+
+conformance!(
+    an_owner_told_its_number_need_not_be_kept,
+    Drops::subject(false).rounds(50),
+    without: [second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal, order]
+);
+
+mod extras {
+    use super::*;
+
+    conformance!(
+        an_owner_told_its_number_need_not_be_kept,
+        Drops::subject(false),
+        without: [second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal, order]
+    );
+}
+
+#[test]
+fn an_owner_that_was_told_no_number_has_to_be_kept() {
+    let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, 0, 1_000).await;
+    let held = AssertUnwindSafe(|| hold(Threads::One, || Drops::subject(true), law));
+    let said = *catch_unwind(held).expect_err("not caught").downcast::<String>().unwrap();
+    // Claimed, completed, and completed again: nobody knows by whom.
+    assert!(said.contains("the completion's answer differs") && said.contains("3 of its "), "{said}");
+    assert!(!said.contains("each owner tells the number"), "{said}");
+}
+
+/// A number that is not looked at would let an overtaken run settle another's grant.
+#[test]
+fn scripts_whose_owners_tell_their_numbers_are_played_too() {
+    let counts = Arc::<Mutex<[u32; 2]>>::default();
+    let seen = counts.clone();
+    let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, 0, 1_000).await;
+    let build = || {
+        let clock = VirtualClock::new();
+        let inner = Drops { always: false, clock: clock.clone(), records: Mutex::default() };
+        Subject::new(Listens(inner, seen)).on_clock(clock)
+    };
+    hold(Threads::One, build, law);
+    let [told, untold] = *counts.lock().unwrap();
+    assert!(told > 500 && untold > 500, "completions with a granted number {told}, without {untold}");
+}
+
+/// Counts completions by whether they tell a number that was granted.
+#[derive(Debug)]
+struct Listens(Drops, Arc<Mutex<[u32; 2]>>);
+
+#[async_trait]
+impl Store for Listens {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.0.renew(held, lease).await
+    }
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        match held.fencing {
+            Some(fencing) if fencing.0 > 1 => self.1.lock().unwrap()[0] += 1,
+            Some(_) => {}
+            None => self.1.lock().unwrap()[1] += 1,
+        }
+        self.0.complete(held, completion).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.0.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
+}

@@ -1,0 +1,26 @@
+//! The simulator's checks notice a store that is wrong, and what they once found stays found.
+mod bugs;
+mod flawed;
+mod regressions;
+mod shrinking;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Each in turn by one of as many threads as the machine has processors; what they say, in order.
+fn each<T: Sync, S: Send>(all: &[T], ask: impl Fn(&T) -> S + Sync) -> Vec<S> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut said = Vec::new();
+        while let Some((at, one)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, all.get(at)?))) {
+            said.push((at, ask(one)));
+        }
+        said
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut said: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    said.sort_by_key(|(at, _)| *at);
+    said.into_iter().map(|(_, said)| said).collect()
+}

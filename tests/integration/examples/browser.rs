@@ -1,0 +1,11 @@
+//! The page of `examples/rest_axum` in a real Chromium that clicks twice, reloads and goes back.
+//!
+//! `cargo xtask test extras` runs them; `cargo xtask setup --browser` installs what they need.
+
+mod chromium;
+mod webdriver;
+
+mod extras {
+    mod looks;
+    mod orders;
+}

@@ -1,0 +1,14 @@
+//! The main job, `examples/consume`, as its users meet it: a process with files.
+
+mod crash;
+mod fleet;
+mod job;
+mod malformed;
+mod options;
+mod queues;
+mod redis;
+mod shared;
+mod sources;
+mod sql;
+pub(crate) mod support;
+mod transactional;

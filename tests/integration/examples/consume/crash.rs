@@ -1,0 +1,90 @@
+//! More than one process on a store, and one that dies.
+use crate::consume::support::{Job, until};
+
+#[test]
+fn two_processes_share_the_work() {
+    let job = Job::new();
+    let jobs = ["a", "b"].map(|_| job.spawn(&["--json", "--slow-ms", "5"]));
+    let ended = jobs.map(|running| running.ended().exits(0));
+    let sums = ended.each_ref().map(|ended| ended.counts(["deliveries", "executed", "replayed"]));
+    assert_eq!(sums.map(|[deliveries, ..]| deliveries), [494, 494]);
+    assert_eq!(sums.map(|[_, executed, _]| executed).iter().sum::<u64>(), 287, "{sums:?}");
+    assert!(ended.iter().all(|ended| !ended.stderr.contains("dead worker")), "the other one lives");
+    job.assert_each_key_once();
+}
+
+#[test]
+fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker() {
+    const WORKERS: usize = 4;
+    let job = Job::new();
+    let workers = WORKERS.to_string();
+    // Slow, so that the kill meets workers in their handlers.
+    let running = job.spawn(&["--json", "--workers", &workers, "--slow-ms", "200"]);
+    until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
+    running.kill();
+    let before = job.effects();
+    assert!(before.len() < 287);
+
+    let second = job.run(&["--json", "--workers", &workers]).exits(0);
+    let held = second.stderr.lines().find_map(|line| line.split_once(" keys held by a dead worker, free in "));
+    let (held, free) = held.unwrap_or_else(|| panic!("nothing said of held keys: {}", second.stderr));
+    assert!((1..=WORKERS).contains(&held.parse().unwrap()), "{held}");
+    assert!(free.strip_suffix(" s").unwrap().parse::<u64>().unwrap() <= 5, "{free}");
+
+    let effects = job.effects();
+    assert_eq!(effects.len(), 287);
+    let twice = effects.values().filter(|rows| **rows > 1).count();
+    assert!(twice <= WORKERS, "{twice} keys with more than one effect");
+    assert!(effects.values().all(|rows| *rows <= 2));
+    // What the first one finished did not run again.
+    let [executed, deferred] = second.counts(["executed", "deferred"]);
+    assert_eq!(executed, (effects.values().sum::<usize>() - before.values().sum::<usize>()) as u64);
+    assert!(deferred > 0, "it waited for the held keys");
+}
+
+#[test]
+fn keys_whose_lease_has_run_out_are_taken_over_at_once() {
+    let job = Job::over(b"{\"delivery_id\":\"a\"}\n");
+    let running = job.spawn(&["--json", "--slow-ms", "3600000"]);
+    until("a run", || job.path("store.db").exists() && holds(&job));
+    running.kill();
+    until("the lease has run out", || expired(&job));
+    let second = job.run(&["--json"]).exits(0);
+    assert_eq!(second.counts(["executed", "deferred"]), [1, 0]);
+    assert!(second.stderr.contains("1 keys held by a dead worker, free in 0 s"), "{}", second.stderr);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_ends_the_job_with_its_reason() {
+    let job = Job::over(b"{\"delivery_id\":\"a\"}\n");
+    job.run(&["--json"]).exits(0);
+    job.spoil("UPDATE idempotent_record SET state = 99");
+    let ended = job.run(&["--json"]).exits(2);
+    assert_eq!(ended.counts(["deliveries", "executed"]), [0, 0]);
+    assert!(ended.stderr.contains("error: the handler did not run: the record cannot be read"), "{}", ended.stderr);
+    assert_eq!(job.effects().len(), 1, "it may have been consumed: it does not run");
+}
+
+/// Whether the one key is being consumed.
+fn holds(job: &Job) -> bool {
+    lease(job).is_some()
+}
+
+fn expired(job: &Job) -> bool {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    lease(job).is_some_and(|until| u128::from(until) < now)
+}
+
+/// The end of the one key's lease, as any operator's tool would find it.
+fn lease(job: &Job) -> Option<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let path = job.path("store.db");
+        let store = idempotent::connect(&format!("sqlite:{}", path.display())).await.ok()?;
+        let page = store.abilities().browse?.browse(None, 10).await.ok()?;
+        page.entries.iter().find_map(|entry| match entry.record.state {
+            idempotent::State::Consuming { until, .. } => Some(until.0),
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,60 @@
+//! What every store of a fleet must do for the job.
+use crate::consume::support::{Job, until};
+
+/// Two processes over one store; then it is killed and comes back, and knows every key.
+pub(crate) fn two_processes_share_the_work_and_a_restart_replays_all(
+    url: &str,
+    shown: &str,
+    kill_and_restart: impl FnOnce(),
+) {
+    let job = Job::new();
+    let on = ["--store", url, "--json"];
+    let jobs = ["a", "b"].map(|_| job.spawn(&[&on[..], &["--slow-ms", "5"]].concat()));
+    let ended = jobs.map(|running| running.ended().exits(0));
+    let sums = ended.each_ref().map(|ended| ended.counts(["deliveries", "executed"]));
+    assert_eq!(sums.map(|[deliveries, _]| deliveries), [494, 494]);
+    assert_eq!(sums.map(|[_, executed]| executed).iter().sum::<u64>(), 287, "{sums:?}");
+    job.assert_each_key_once();
+
+    kill_and_restart();
+    let again = job.run(&on).exits(0);
+    assert_eq!(again.counts(["executed", "replayed"]), [0, 494]);
+    assert!(again.stderr.contains("nothing ran: the store knows every key"), "{}", again.stderr);
+    let told = job.run(&on[..2]).exits(0);
+    assert!(told.stdout.contains(&format!("store    {shown}\n")), "{}", told.stdout);
+    for text in [&told.stdout, &told.stderr, &again.stderr] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+/// A process is killed with its workers in their handlers.
+pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(url: &str) {
+    const WORKERS: usize = 4;
+    let job = Job::new();
+    let on = ["--store", url, "--json", "--workers", &WORKERS.to_string()];
+    // Slow, so that the kill meets workers in their handlers.
+    let running = job.spawn(&[&on[..], &["--slow-ms", "200"]].concat());
+    until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
+    running.kill();
+    let before = job.effects();
+    assert!(before.len() < 287);
+
+    let second = job.run(&on).exits(0);
+    let held = second.stderr.lines().find_map(|line| line.split_once(" keys held by a dead worker, free in "));
+    let (held, free) = held.unwrap_or_else(|| panic!("nothing said of held keys: {}", second.stderr));
+    assert!((1..=WORKERS).contains(&held.parse().unwrap()), "{held}");
+    assert!(free.strip_suffix(" s").unwrap().parse::<u64>().unwrap() <= 5, "{free}");
+    let effects = job.effects();
+    assert_eq!(effects.len(), 287);
+    assert!(effects.values().filter(|rows| **rows > 1).count() <= WORKERS && effects.values().all(|rows| *rows <= 2));
+}
+
+/// A fresh start forgets the keys, and the job runs anew.
+pub(crate) fn a_fresh_start_runs_all_again(url: &str) {
+    let job = Job::new();
+    let on = ["--store", url, "--json"];
+    assert_eq!(job.run(&on).exits(0).counts(["executed", "replayed"]), [287, 207], "{url}");
+    assert_eq!(job.run(&on).exits(0).counts(["executed", "replayed"]), [0, 494], "{url}");
+    assert_eq!(job.run(&[&["--fresh"], &on[..]].concat()).exits(0).counts(["executed"]), [287], "{url}");
+    job.assert_each_key_once();
+}

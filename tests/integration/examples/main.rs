@@ -1,0 +1,15 @@
+//! Tests of the examples from outside, as programs on private servers.
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+mod browser;
+mod consume;
+mod example;
+mod lateness;
+mod order_steps;
+mod order_timeout;
+mod outbox;
+mod rabbitmq;
+mod redis_streams;
+mod redrive;
+mod rest;
+#[cfg(feature = "rocketmq")]
+mod rocketmq;

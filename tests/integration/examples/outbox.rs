@@ -1,0 +1,6 @@
+//! An outbox on SQLite, its relay and its consumers on Redis: a stream, and a delay queue; and the example
+//! `outbox_payment` from outside.
+mod delay;
+mod payment;
+mod streams;
+mod world;

@@ -1,0 +1,33 @@
+//! The example `outbox_payment`, from outside [S3.1, S3.7, S3.10].
+use std::process::Command;
+
+use crate::example;
+
+#[test]
+fn b26_s3_1_whatever_goes_wrong_each_payment_has_its_points_once() {
+    let ran = Command::new(example::binary("outbox_payment")).output().unwrap();
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let mut rest = &*said;
+    for line in [
+        "1. a payment that is rolled back announces nothing",
+        "2. the broker is down",
+        "none of its sendings is used up: Some((Unconfirmed, 0))",
+        "it is up again",
+        "3. a consumer dies",
+        "it is gone; 1 message is delivered again",
+        "acknowledged as a duplicate",
+        "4. the broker accepts the message of order 18, and loses it",
+        "points service: 19 points for order 19",
+        "sent again, by the same id: Some((Confirmed, ",
+        "each payment has its points once: [(\"payment-17\", 17), (\"payment-18\", 18), (\"payment-19\", 19)]",
+    ] {
+        let (_, behind) = rest.split_once(line).unwrap_or_else(|| panic!("`{line}` is not said, or not here: {said}"));
+        rest = behind;
+    }
+    for order in 17..20 {
+        let points = format!("points service: {order} points for order {order}");
+        assert_eq!(said.matches(&points).count(), 1, "{said}");
+    }
+    assert!(!said.contains("order 16"), "{said}");
+}

@@ -1,0 +1,101 @@
+//! The example `redis_streams`, from outside, on a private server.
+use crate::example;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use idempotent_testkit::servers::{RedisServer, Value};
+
+/// The example, and what it says.
+struct Running {
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+}
+
+impl Running {
+    fn start(server: &RedisServer) -> Self {
+        let command = &mut Command::new(example::binary("redis_streams"));
+        let mut child = command.arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        Self { child, lines: Box::new(lines) }
+    }
+
+    fn says(&mut self, lines: usize) -> Vec<String> {
+        self.lines.by_ref().take(lines).collect()
+    }
+
+    /// What it says until it has ended well.
+    fn ends(mut self) -> Vec<String> {
+        let rest: Vec<_> = self.lines.by_ref().collect();
+        assert!(self.child.wait().unwrap().success(), "{rest:?}");
+        rest
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(server: &RedisServer, body: &str) {
+    assert!(!server.command(&["XADD", "orders", "*", "body", body]).is_error());
+}
+
+fn pending(server: &RedisServer) -> Option<i64> {
+    server.command(&["XPENDING", "orders", "billing"]).items()[0].integer()
+}
+
+fn until(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "still not: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
+    let server = RedisServer::start();
+    // Filled before it starts.
+    for body in [r#"{"number": 1, "cents": 500}"#, r#"{"number": 1, "cents": 500}"#, "what?"] {
+        send(&server, body);
+    }
+    let mut running = Running::start(&server);
+    assert_eq!(running.says(2), ["order 1: asking the bank", "order 1: charged 500 cents"]);
+    until("both copies are done, and the odd one is put aside", || pending(&server) == Some(0));
+    let dead = server.command(&["XRANGE", "orders:dead", "-", "+"]);
+    let [Value::Array(entry)] = dead.items() else { panic!("not one dead letter: {dead:?}") };
+    assert_eq!(entry[1].items()[..2].iter().map(Value::text).collect::<Vec<_>>(), ["body", "what?"]);
+
+    send(&server, r#"{"number": 3, "cents": 700, "takes_ms": 1500}"#);
+    assert_eq!(running.says(1), ["order 3: asking the bank"]);
+    running.signal("-TERM");
+    assert_eq!(running.says(1), ["stopping: what runs may end"]);
+    // Not its any more: what was under way may bring it, and it is given back.
+    send(&server, r#"{"number": 4, "cents": 100}"#);
+    let rest = running.ends();
+    assert_eq!((rest.len(), &*rest[0]), (2, "order 3: charged 700 cents"));
+    assert!(rest[1].starts_with("3 acknowledged, 0 retried, 1 put aside in orders:dead, "), "{rest:?}");
+
+    // The next one knows what was charged.
+    send(&server, r#"{"number": 3, "cents": 700}"#);
+    let mut next = Running::start(&server);
+    assert_eq!(next.says(2), ["order 4: asking the bank", "order 4: charged 100 cents"]);
+    until("the copy of order 3 is done, too", || {
+        let groups = server.command(&["XINFO", "GROUPS", "orders"]);
+        let last = server.command(&["XINFO", "STREAM", "orders"]);
+        let of = |flat: &[Value], name: &str| flat.chunks(2).find(|pair| pair[0].text() == name).unwrap()[1].text();
+        of(groups.items()[0].items(), "last-delivered-id") == of(last.items(), "last-generated-id")
+            && pending(&server) == Some(0)
+    });
+    next.signal("-INT");
+    let counts = "2 acknowledged, 0 retried, 0 put aside in orders:dead, 0 given back";
+    assert_eq!(next.ends(), ["stopping: what runs may end", counts]);
+}

@@ -1,0 +1,82 @@
+//! Which keys are taken, and of which methods.
+use crate::rest::client::curl;
+use crate::rest::service::Service;
+
+const TEA: &str = r#"{"sku":"tea","qty":2}"#;
+
+#[test]
+fn n108_a_request_without_a_key_is_told_where_to_read_about_keys() {
+    let service = Service::start();
+    let answer = service.post("/orders", &[], TEA);
+    answer.is_problem(400, "missing-key");
+    assert_eq!(answer.header("link"), Some(r#"</>; rel="describedby""#));
+    assert_eq!(service.executions("tea"), 0);
+}
+
+#[test]
+fn n111_malformed_and_long_keys_are_refused_and_never_shown() {
+    let service = Service::start();
+    let long = format!("Idempotency-Key: {}", "x".repeat(256));
+    for header in [
+        "Idempotency-Key;",
+        "Idempotency-Key: hunter2,b",
+        "Idempotency-Key: hunter2 b",
+        "Idempotency-Key: hunter2;b",
+        "Idempotency-Key: hunter\u{e9}",
+        "Idempotency-Key: \"hunter2",
+        r#"Idempotency-Key: "hunter\2""#,
+        "Idempotency-Key: \"\"",
+        &long,
+    ] {
+        let answer = service.post("/orders", &[header], TEA);
+        answer.is_problem(400, "invalid-key");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("hunter"), "{answer:?}");
+    }
+    assert_eq!(service.executions("tea"), 0);
+}
+
+/// What is not there is no request that a key could help.
+#[test]
+fn a_route_that_is_not_there_is_told_as_such_and_asks_for_no_key() {
+    let service = Service::start();
+    assert_eq!(service.post("/nowhere", &[], TEA).status, 404);
+    assert_eq!(service.post("/executions", &[], TEA).status, 405);
+}
+
+#[test]
+fn n109_a_key_that_comes_twice_is_refused_also_where_both_are_equal() {
+    let service = Service::start();
+    for second in ["Idempotency-Key: a", "Idempotency-Key: b"] {
+        service.post("/orders", &["Idempotency-Key: a", second], TEA).is_problem(400, "invalid-key");
+    }
+    assert_eq!(service.executions("tea"), 0);
+}
+
+#[test]
+fn n110_a_key_is_the_same_key_bare_and_quoted() {
+    let service = Service::start();
+    let first = service.post("/orders", &["Idempotency-Key: 8e03978e"], TEA).ran();
+    for header in ["Idempotency-Key: \"8e03978e\"", "idempotency-key:  \"8e03978e\";v=1 "] {
+        service.post("/orders", &[header], TEA).replays(&first);
+    }
+    let longest = format!("Idempotency-Key: {}", "x".repeat(255));
+    service.post("/orders", &[&longest], TEA).ran();
+}
+
+#[test]
+fn n114_a_patch_has_keys_of_its_own_and_a_get_passes_whatever_its_key() {
+    let service = Service::start();
+    let key = "Idempotency-Key: k1";
+    let placed = service.post("/orders", &[key], TEA).ran();
+    let patch = |path: &str| {
+        curl(&[service.post_arguments(path, &[key], TEA), vec!["-X".to_owned(), "PATCH".to_owned()]].concat())
+    };
+    let patched = patch("/orders/17").ran();
+    assert_eq!(patched.status, 200);
+    assert_ne!(patched.order_id(), placed.order_id());
+    patch("/orders/17").replays(&patched);
+    // One route, one set of keys: another path is another request.
+    patch("/orders/18").is_problem(422, "key-reused");
+    let get = [&format!("{}/executions?sku=tea", service.url()), "--header", "Idempotency-Key: a,b"];
+    assert_eq!(curl(&get.map(str::to_owned)).json()["count"], 2);
+}

@@ -1,0 +1,34 @@
+//! `consume --source rocketmq://…`
+use idempotent_testkit::servers::RocketServer;
+
+use crate::rocketmq::support::Job;
+
+#[test]
+fn a_topic_s_messages_have_the_effects_that_the_file_has() {
+    let server = RocketServer::start();
+    let source = format!("rocketmq://{}?topic=webhooks&group=workers", server.name_server());
+    let file = Job::new();
+    file.run(&["--json"]).exits(0);
+    let job = Job::new();
+    let run = |more: &[&str]| job.run(&[&["--json", "--source", &source, "--idle", "10s"], more].concat());
+    let first = run(&["--publish", "in.jsonl"]).exits(0);
+    assert_eq!(first.counts(["distinct_keys", "executed", "failed", "dead", "malformed"]), [287, 287, 0, 0, 0]);
+    // What was acknowledged in the last moment may come again.
+    assert!(first.counts(["deliveries"])[0] >= 494, "{}", first.stdout);
+    assert!(first.stderr.contains("494 messages published from in.jsonl to the topic webhooks"), "{}", first.stderr);
+    assert_eq!(job.effects(), file.effects());
+    // Again: nothing is executed.
+    let second = run(&["--publish", "in.jsonl"]).exits(0);
+    assert_eq!(second.counts(["executed"]), [0]);
+    assert_eq!(job.effects(), file.effects());
+    assert_eq!(server.backlog("workers-dead", "nobody"), 0);
+}
+
+#[test]
+fn a_name_server_that_is_not_there_is_told_with_what_to_look_at() {
+    let job = Job::over(b"{\"delivery_id\":1}\n");
+    let ended = job.run(&["--json", "--source", "rocketmq://127.0.0.1:1?topic=a&group=b"]).exits(2);
+    for part in ["cannot use the topic a at rocketmq://127.0.0.1:1", "name server there"] {
+        assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+    }
+}

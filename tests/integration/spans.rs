@@ -1,0 +1,95 @@
+//! What `tracing` shows of runs: one span and one terminal event each, and no key in clear. A binary of its own:
+//! callsites that another thread meets first, without a subscriber, would be switched off.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#[path = "suite/common.rs"]
+mod common;
+
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use crate::common::{Job, World, id, ms};
+use idempotent::{Call, Fingerprint, Policy};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber};
+
+/// Collects spans, events and everything written in them.
+#[derive(Debug, Default)]
+struct Collector {
+    ids: AtomicU64,
+    spans: Mutex<Vec<String>>,
+    events: Mutex<Vec<String>>,
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        use std::fmt::Write;
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for &'static Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "idempotent"
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut text = span.metadata().name().to_owned();
+        span.record(&mut Fields(&mut text));
+        self.spans.lock().unwrap().push(text);
+        Id::from_u64(self.ids.fetch_add(1, SeqCst) + 1)
+    }
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let at = usize::try_from(span.into_u64()).unwrap() - 1;
+        values.record(&mut Fields(&mut self.spans.lock().unwrap()[at]));
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = event.metadata().level().to_string();
+        event.record(&mut Fields(&mut text));
+        self.events.lock().unwrap().push(text);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+    fn current_span(&self) -> tracing_core::span::Current {
+        // Records go to the last span begun: this test runs one at a time.
+        let last = self.ids.load(SeqCst);
+        let metadata = SPAN.get_or_init(|| tracing::debug_span!(target: "idempotent", "x").metadata().unwrap());
+        tracing_core::span::Current::new(Id::from_u64(last.max(1)), metadata)
+    }
+}
+
+static SPAN: std::sync::OnceLock<&'static Metadata<'static>> = std::sync::OnceLock::new();
+
+#[test]
+fn a_run_is_one_span_and_one_terminal_event_without_its_key() {
+    const SECRET: &str = "4111-1111-1111-1111";
+    let collector: &'static Collector = Box::leak(Box::default());
+    tracing::subscriber::with_default(collector, || {
+        crate::common::on_memory(async |world: World| {
+            let worker = world.worker("a", Policy::new());
+            let call = || Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes(SECRET)));
+            for job in [Job::takes(ms(0)), Job::takes(ms(0))] {
+                drop(worker.deliver_call(call(), &job).await);
+            }
+            let job = Job::takes(ms(0));
+            let changed = Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes("")));
+            drop(worker.deliver_call(changed, &job).await);
+            drop(worker.deliver_call(Call::new(id(&SECRET.repeat(100))), &job).await);
+        });
+    });
+    let (spans, events) = (collector.spans.lock().unwrap().clone(), collector.events.lock().unwrap().clone());
+    let runs: Vec<_> = spans.iter().filter(|span| span.starts_with("idempotent ")).collect();
+    assert_eq!(runs.len(), 4, "{spans:#?}");
+    let ended: Vec<_> = events.iter().filter(|event| event.contains("message=ended")).collect();
+    assert_eq!(ended.len(), 4, "{events:#?}");
+    assert!(
+        ended[0].starts_with("DEBUG") && ended[0].contains("outcome=\"ran\"") && ended[0].contains("scope=\"work\"")
+    );
+    assert!(ended[1].contains("outcome=\"replayed\""));
+    assert!(ended[2].starts_with("WARN") && ended[2].contains("outcome=\"mismatch\""));
+    assert!(ended[3].contains("outcome=\"bad_key\""));
+    assert!(!format!("{spans:?}{events:?}").contains("4111"), "{spans:#?} {events:#?}");
+}

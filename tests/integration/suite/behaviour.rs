@@ -1,0 +1,7 @@
+//! What users were promised, on a virtual clock: over memory, SQLite, and private servers of PostgreSQL and MariaDB.
+
+mod lease;
+mod nested;
+mod settle;
+mod steps;
+mod wait;

@@ -1,0 +1,174 @@
+//! Store URLs: what is refused, by which words, and what opens.
+use idempotent::__url::masked;
+use idempotent::{ConnectError, connect};
+
+/// Polled by hand: nothing that is refused has anything to wait for.
+fn refused(url: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(connect(url)).unwrap_err();
+    let debug = format!("{error:?}");
+    for secret in ["hunter2", "s3cret"] {
+        assert!(!debug.contains(secret), "{debug}");
+    }
+    error.to_string()
+}
+
+#[track_caller]
+fn says(url: &str, parts: &[&str]) {
+    let text = refused(url);
+    for part in parts {
+        assert!(text.contains(part), "`{url}` is refused by `{text}`, which lacks `{part}`");
+    }
+}
+
+#[test]
+fn n48_a_missing_colon_is_named() {
+    says("redis//x", &["invalid store url `redis//x`", "a colon is missing after `redis`", "`redis://…`"]);
+    says("redis//:hunter2@x", &["`redis//:***@x`"]);
+    says("sqlite", &["a colon and a place are missing after `sqlite`"]);
+}
+
+#[test]
+fn n48_a_path_is_told_how_to_be_a_url() {
+    for path in ["store.db", "/tmp/store.db", "./a:b", "C:\\store.db", "1:2", ":x", "//x"] {
+        says(path, &["it has no scheme", "`sqlite:PATH`"]);
+    }
+}
+
+#[test]
+fn n49_an_unknown_scheme_lists_what_there_is() {
+    says("etcd://x", &["the scheme `etcd` is not known;", "there is `memory:`, `sqlite:PATH`, `redis://HOST`"]);
+    for (url, meant) in [
+        ("sqlit:x", "sqlite"),
+        ("sqlite3:x", "sqlite"),
+        ("rediis://x", "redis"),
+        ("postgre://x", "postgres"),
+        ("valkey://x", "redis"),
+        ("file:x.db", "sqlite"),
+        ("MEMROY:", "memory"),
+    ] {
+        says(url, &[&format!("did you mean `{meant}`?")]);
+    }
+}
+
+#[test]
+fn n49_a_known_scheme_names_its_feature() {
+    let off = ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" }.to_string();
+    let line = "say `idempotent = { package = \"idempotent-rs\", version = \"0.1.0\", features = [\"sqlite\"] }`";
+    assert!(off.ends_with(line), "{off}");
+}
+
+#[test]
+fn n50_nothing_is_not_a_url() {
+    for url in ["", " ", "\n"] {
+        says(url, &["invalid store url: it is empty", "`memory:`"]);
+    }
+}
+
+#[test]
+fn n51_a_port_there_cannot_be_is_named() {
+    for port in ["99999", "0", "65536", "99999999999999999999"] {
+        says(&format!("redis://u:hunter2@h:{port}/0"), &[&format!("port {port} "), "`redis://u:***@h:"]);
+    }
+    says("redis+sentinel://a:1,b:70000/main", &["port 70000 "]);
+    says("redis://[::1]:70000", &["port 70000 "]);
+}
+
+#[test]
+fn n51_no_text_shows_a_password() {
+    for (url, shown) in [
+        ("redis://u:hunter2@h", "redis://u:***@h"),
+        ("redis://:hunter2@h", "redis://:***@h"),
+        ("redis://hunter2@h", "redis://***@h"),
+        ("redis://u:hun@ter2@h", "redis://u:***@h"),
+        ("redis://u:hun/ter2@h", "redis://u:***@h"),
+        ("redis://u:hun?ter2@h", "redis://u:***@h"),
+        ("redis:u:hunter2@h", "redis:u:***@h"),
+        ("u:hunter2@h", "u:***@h"),
+        ("postgres://h/db?password=hunter2&x=1", "postgres://h/db?password=***&x=1"),
+        ("postgres://h/db?sslPassword=hunter2", "postgres://h/db?sslPassword=***"),
+        ("redis://h\n", "redis://h\\n"),
+        ("@", "***@"),
+        ("", ""),
+    ] {
+        assert_eq!(&*masked(url), shown);
+    }
+    says("etcd://u:hunter2@h", &["`etcd://u:***@h`"]);
+    says("redis://u:hunter2/s3cret@h", &["the port is not a number", "percent-encode"]);
+    says("redis://u:hunter2@h\n", &["a control character"]);
+    says("memory:hunter2@x", &["nothing may follow `memory:`"]);
+}
+
+#[test]
+fn n52_a_password_that_is_not_encoded_is_told_how() {
+    for url in ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis+cluster://u:s3cret%zz@a,b"] {
+        says(url, &["invalid store url", "percent-encode", "***@"]);
+    }
+    says("redis+sentinel://a,b", &["the name of the primary is missing"]);
+}
+
+/// By each of these URLs once its table is there.
+async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
+    let error = connect(&urls[0]).await.unwrap_err().to_string();
+    assert!(error.contains("is missing") && error.contains("`create(true)`"), "{error}");
+    create().await;
+    for url in urls {
+        let store = connect(url).await.unwrap();
+        assert!(store.abilities().batch.is_some());
+    }
+}
+
+#[tokio::test]
+async fn postgres_opens_where_its_table_is() {
+    let server = idempotent_testkit::servers::PostgresServer::start();
+    let url = server.url();
+    let urls = [url.clone(), url.replace("postgres://", "postgresql://"), url.replace("postgres:", "POSTGRES:")];
+    opens(&urls, async || drop(idempotent::PostgresStore::builder(url).create(true).open().await.unwrap())).await;
+}
+
+#[tokio::test]
+async fn mysql_opens_where_its_table_is() {
+    let server = idempotent_testkit::servers::MariaDbServer::start();
+    let url = server.url();
+    let urls = [url.clone(), url.replace("mysql://", "mariadb://"), url.replace("mysql:", "MySQL:")];
+    opens(&urls, async || drop(idempotent::MySqlStore::builder(url).create(true).open().await.unwrap())).await;
+}
+
+#[tokio::test]
+async fn redis_opens() {
+    let server = idempotent_testkit::servers::RedisServer::builder().password("hunter2").start();
+    let store = connect(&server.url()).await.unwrap();
+    assert!(store.abilities().batch.is_some());
+    assert!(!format!("{store:?}").contains("hunter2"));
+    let wrong = server.url().replace("hunter2", "s3cret");
+    let error = connect(&wrong).await.unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.starts_with("the store denies access: ") && text.contains("WRONGPASS"));
+    assert!(text.contains(&server.address()) && !text.contains("s3cret"), "{text}");
+}
+
+#[tokio::test]
+async fn memory_and_sqlite_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let path = path.to_str().unwrap();
+    for url in ["memory", "memory:", "memory://", "sqlite::memory:"] {
+        connect(url).await.unwrap();
+    }
+    for url in [format!("sqlite:{path}"), format!("sqlite://{path}"), format!("SQLite:{path}")] {
+        let store = connect(&url).await.unwrap();
+        assert!(store.abilities().browse.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_says_why() {
+    let error = connect("sqlite:/no/such/folder/x.db").await.unwrap_err();
+    assert!(matches!(error, ConnectError::Store(_)));
+    let mut said: &dyn std::error::Error = &error;
+    while let Some(source) = said.source() {
+        assert!(!said.to_string().contains(&source.to_string()), "said twice: {said} / {source}");
+        said = source;
+    }
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+}

@@ -1,0 +1,32 @@
+//! Tests of annotated handlers and executors over every store, in one binary: it is linked once, and what is generic is
+//! compiled once.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, missing_docs)]
+#[macro_use]
+mod common;
+#[macro_use]
+mod servers;
+
+mod bare;
+mod behaviour;
+mod cas;
+mod conformance;
+mod connect;
+mod crash;
+mod damage;
+mod http_guide;
+mod invariants;
+mod keys;
+mod observe;
+mod order;
+mod orphans;
+mod policy;
+mod races;
+mod records;
+mod review;
+mod shapes;
+mod steps;
+mod testing;
+mod tiered;
+mod tokens;
+mod transaction;
+mod windows;

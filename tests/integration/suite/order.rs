@@ -1,0 +1,66 @@
+//! Calls that come after others: `after = …` and `Call::after`, `sequence = …` and `Call::sequence`, over memory, SQLite, and private servers of PostgreSQL and MariaDB.
+
+mod attribute;
+mod batch;
+mod broken;
+mod chain;
+mod crossed;
+mod sequence;
+mod skipping;
+mod unable;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::common::{Job, Worker, World, id, key_of, ms, retry_after, secs};
+use idempotent::{Call, Event, Observer, OnBrokenOrder, Outcome, Policy, Rejection, Run, StateKind};
+
+/// The call of `key`, which comes after that of `before`.
+fn after(key: &str, before: &str) -> Call {
+    Call::new(id(key)).after(before)
+}
+
+/// What one delivery of it comes to.
+async fn deliver(worker: &Worker, key: &str, before: &str, job: &Arc<Job>) -> Outcome {
+    worker.deliver_call(after(key, before), job).await.0
+}
+
+#[track_caller]
+fn assert_waiting(outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::Waiting { .. }) && outcome.is_deferral(), "{outcome:?}");
+}
+
+#[track_caller]
+fn assert_held(outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::Held { .. }) && outcome.is_deferral(), "{outcome:?}");
+}
+
+/// What was told of broken orders: why, and whether it ran all the same.
+#[derive(Clone, Debug, Default)]
+struct Alerts(Arc<Mutex<Vec<(String, bool)>>>);
+
+impl Alerts {
+    fn take(&self) -> Vec<(String, bool)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Alerts {
+    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+        if let Event::OrderBroken { why, skipped } = event {
+            self.0.lock().unwrap().push((why.to_string(), *skipped));
+        }
+    }
+}
+
+/// A worker under this policy, and what it tells.
+fn alerting(world: &World, then: OnBrokenOrder) -> (Worker, Alerts) {
+    let alerts = Alerts::default();
+    let policy = Policy::new().on_broken_order(then).max_retries(0);
+    let worker = world.worker_by("a", policy, |builder| builder.observer(alerts.clone()));
+    (worker, alerts)
+}
+
+async fn state(world: &World, key: &str) -> StateKind {
+    world.record(key).await.map_or(StateKind::Absent, |record| record.state.kind())
+}

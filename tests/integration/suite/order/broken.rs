@@ -1,0 +1,281 @@
+use super::*;
+use crate::common::End;
+use idempotent::Store;
+use idempotent_testkit::Verb;
+
+const T: Duration = secs(60);
+/// Behind 1.
+const CHAIN: [(&str, &str); 3] = [("2", "1"), ("3", "2"), ("4", "3")];
+
+on_all_stores! {
+    b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time
+    b34_after_one_that_was_never_sent_likewise
+    s0_31_those_behind_what_waits_itself_are_let_go_behind_it
+    a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
+    a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
+    s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
+    s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
+    b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
+    b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing
+    s0_31_hold_is_the_default_and_has_no_end
+    s0_31_halt_buries_it_and_those_after_it
+    s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
+    b34_what_it_has_waited_survives_the_process
+    a_predecessor_that_is_put_right_lets_go_of_what_was_held
+}
+
+async fn b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("1", &job).await;
+    assert!(matches!(worker.outcome("2", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    assert_held(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!(alerts.take(), [("its predecessor is dead".to_owned(), false)]);
+    // Another chain is not kept waiting by this one.
+    assert_eq!(deliver(&worker, "b2", "1", &job).await, Outcome::Ran);
+    world.clock.advance(T - ms(1)).await;
+    let held = deliver(&worker, "3", "2", &job).await;
+    assert_held(&held);
+    assert_eq!(retry_after(&held), ms(1), "it comes back when its time is over, not later");
+    alerts.take();
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor is dead".to_owned(), true)]);
+    assert_eq!(worker.executor.counts().of("held"), 2);
+}
+
+async fn b34_after_one_that_was_never_sent_likewise(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!((job.runs(), alerts.take()), (0, Vec::new()));
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
+    // Sent after all, it is late: it runs, since it comes after nothing that is missing.
+    assert_eq!(deliver(&worker, "2", "3", &job).await, Outcome::Ran);
+}
+
+async fn s0_31_those_behind_what_waits_itself_are_let_go_behind_it(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    // All of them wait from the same moment on.
+    for (key, before) in [("2", "1"), ("3", "2"), ("4", "3"), ("b3", "b2"), ("b2", "b1")] {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral());
+    }
+    world.clock.advance(T).await;
+    assert_waiting(&deliver(&worker, "4", "3", &job).await);
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    for (key, before) in [("2", "1"), ("3", "2"), ("4", "3")] {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+    // One that waited and does not come again is missing once another patience is over.
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "b3", "b2", &job).await);
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "b3", "b2", &job).await);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "b3", "b2", &job).await, Outcome::Ran);
+}
+
+async fn s0_31_hold_is_the_default_and_has_no_end(world: World) {
+    let alerts = Alerts::default();
+    let worker = world.worker_by("a", Policy::new().max_retries(0), |builder| builder.observer(alerts.clone()));
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(secs(600)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), false)]);
+    world.clock.advance(secs(3 * 24 * 3600)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(job.runs(), 0);
+}
+
+async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Halt(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("2", &Job::ends(ms(0), End::Err)).await;
+    let (outcome, answer) = worker.deliver_call(after("3", "2"), &job).await;
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    let text = answer.unwrap_err().to_string();
+    let told =
+        format!("halted before it ran: its predecessor is dead (it comes after `{}`); put that right", key_of("2"));
+    assert!(text.starts_with(&told) && text.contains("Admin::forget"), "{text}");
+    assert_eq!(state(&world, "3").await, StateKind::Dead);
+    let (_, again) = worker.deliver_call(after("3", "2"), &job).await;
+    assert_eq!(again.unwrap_err().to_string(), text, "a redelivery is told the same: it never ran");
+    assert!(matches!(deliver(&worker, "4", "3", &job).await, Outcome::Dead { .. }));
+    assert_eq!(alerts.take().len(), 2);
+    // A redelivery finds it dead, as any other.
+    assert!(matches!(deliver(&worker, "4", "3", &job).await, Outcome::Dead { .. }));
+    // One that was never seen has its time.
+    assert_waiting(&deliver(&worker, "7", "6", &job).await);
+    world.clock.advance(T).await;
+    let (outcome, answer) = worker.deliver_call(after("7", "6"), &job).await;
+    assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+    let text = answer.unwrap_err().to_string();
+    assert!(text.contains("never seen") && text.contains("; send that one, then"), "{text}");
+    assert_eq!(job.runs(), 0);
+}
+
+async fn s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    // It waits for long already when its predecessor begins at last.
+    assert_waiting(&deliver(&worker, "2", "1", &Job::takes(ms(0))).await);
+    world.clock.advance(T - ms(1)).await;
+    let killed = world.worker("killed", Policy::new());
+    let run = killed.spawn("1", &Job::takes(secs(600))).await;
+    let job = Job::takes(ms(0));
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    killed.kill(run).await;
+    world.clock.advance(secs(30)).await;
+    // Its lease of 30 s is over; from here on the time counts.
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(T - ms(1)).await;
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn b34_what_it_has_waited_survives_the_process(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    let first = world.worker("first", policy);
+    assert_waiting(&deliver(&first, "2", "1", &job).await);
+    first.store.kill();
+    world.clock.advance(T).await;
+    let second = world.worker("second", policy);
+    assert_eq!(deliver(&second, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn a_predecessor_that_is_put_right_lets_go_of_what_was_held(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Hold(T));
+    let job = Job::takes(ms(0));
+    worker.outcome("1", &Job::ends(ms(0), End::Err)).await;
+    assert_held(&deliver(&worker, "2", "1", &job).await);
+    let fencing = world.record("1").await.unwrap().fencing;
+    let admin = world.store.abilities().admin.unwrap();
+    admin.forget(&key_of("1"), fencing, false, secs(3600)).await.unwrap();
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    assert_eq!(worker.outcome("1", &job).await, Outcome::Ran);
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
+}
+
+async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
+    for (key, before) in CHAIN {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral());
+    }
+    // Nobody was delivered for long, and the last one comes back first.
+    world.clock.advance(T * 5).await;
+    for (key, before) in [("4", "3"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    assert_eq!(job.runs(), 0);
+    for (key, before) in CHAIN {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+}
+
+async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T)).max_retries(9);
+    let worker = world.worker("a", policy);
+    let (fails, job) = (Job::ends(ms(0), End::Err), Job::takes(ms(0)));
+    for round in 0..10 {
+        worker.outcome("1", &fails).await;
+        // The last one first, and each of them again and again.
+        for (key, before) in CHAIN.into_iter().rev() {
+            assert!(deliver(&worker, key, before, &job).await.is_deferral(), "{key} in round {round}");
+        }
+        world.clock.advance(T / 3).await;
+    }
+    assert_eq!(state(&world, "1").await, StateKind::Dead);
+    world.clock.advance(T / 3).await;
+    for (key, before) in CHAIN.into_iter().rev() {
+        assert!(deliver(&worker, key, before, &job).await.is_deferral(), "{key}");
+    }
+    world.clock.advance(T / 3).await;
+    for (key, before) in [("4", "3"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    assert_eq!(job.runs(), 0);
+    for (key, before) in CHAIN {
+        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
+    }
+}
+
+async fn s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
+    let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    // Never sent, lost after this delivery, and one that comes again and again.
+    for (key, before) in [("2", "1"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    for _ in 0..5 {
+        world.clock.advance(T / 4 - ms(1)).await;
+        assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    }
+    assert_eq!(alerts.take(), []);
+    // Its time, and a fourth part of it more: so exactly is it noted when a call is delivered.
+    world.clock.advance(ms(5)).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+    assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
+}
+
+async fn s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(world: World) {
+    let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    for (key, before) in [("2", "1"), ("3", "2")] {
+        assert_waiting(&deliver(&worker, key, before, &job).await);
+    }
+    world.clock.advance(T * 3).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T * 3).await;
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+}
+
+async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let job = Job::takes(ms(0));
+    let killed = world.worker("killed", policy);
+    // It has claimed the note, and does not come to let it go.
+    killed.store.fail_before(Verb::Release, idempotent_testkit::FOREVER);
+    let outcome = deliver(&killed, "2", "1", &job).await;
+    assert!(matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
+    killed.store.kill();
+    let worker = world.worker("b", policy);
+    assert_waiting(&deliver(&worker, "2", "1", &job).await);
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    world.clock.advance(T).await;
+    assert_waiting(&deliver(&worker, "3", "2", &job).await);
+    assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran, "its time counts from the note that was begun");
+    assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
+}
+
+async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
+    let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
+    let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
+    for (verb, chain) in [(Verb::Claim, ["0", "1", "2", "3"]), (Verb::Release, ["a", "b", "c", "d"])] {
+        let chain = chain.windows(2).map(|pair| (pair[1], pair[0])).collect::<Vec<_>>();
+        for (key, before) in &chain {
+            assert_waiting(&deliver(&worker, key, before, &job).await);
+        }
+        // All of them were away. The second counts anew, and its process does not get any further.
+        world.clock.advance(T * 5).await;
+        let killed = world.worker("killed", policy);
+        killed.store.pass(verb, u32::from(verb == Verb::Claim));
+        killed.store.fail_before(verb, idempotent_testkit::FOREVER);
+        let outcome = deliver(&killed, chain[1].0, chain[1].1, &job).await;
+        assert!(outcome.is_deferral() || matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
+        killed.store.kill();
+        assert_waiting(&deliver(&worker, chain[2].0, chain[2].1, &job).await);
+        // Nor is it known, from its own note, for how long it has waited.
+        assert_waiting(&deliver(&worker, chain[1].0, chain[1].1, &job).await);
+        assert_eq!(job.runs(), 0);
+    }
+}

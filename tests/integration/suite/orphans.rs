@@ -1,0 +1,49 @@
+//! The gauge of keys that nobody holds any more.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::{ClaimRequest, Completion, Held, Identity, OnExpiry, OwnerToken, Scene, SqliteStore, Store, orphans};
+use idempotent_testkit::VirtualClock;
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn claim(part: &str, lease: Duration) -> ClaimRequest {
+    ClaimRequest {
+        key: Identity::new(Scene::Mq, "orphans", part).key("tests").unwrap(),
+        owner: OwnerToken(1),
+        lease,
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: secs(3_600),
+        display: None,
+    }
+}
+
+#[tokio::test]
+async fn b37_a_key_that_is_consuming_for_more_than_twice_its_lease_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = VirtualClock::new();
+    let path = dir.path().join("records.db");
+    let store = SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone())).open().await.unwrap();
+    assert_eq!(orphans(&store).await.unwrap(), Some(0));
+    let (dead, renewed, done) = (claim("dead", secs(10)), claim("renewed", secs(10)), claim("done", secs(10)));
+    for ask in [&dead, &renewed, &done, &claim("long", secs(60))] {
+        store.claim(ask).await.unwrap();
+    }
+    let completion = Completion { value: None, retain: secs(3_600) };
+    store.complete(&Held::unanswered(done.key, done.owner), &completion).await.unwrap();
+    clock.advance(secs(9)).await;
+    store.renew(&Held::unanswered(renewed.key, renewed.owner), secs(10)).await.unwrap();
+    clock.advance(secs(10)).await;
+    // Past its lease, and its message may just be on its way.
+    assert_eq!(orphans(&store).await.unwrap(), Some(0));
+    clock.advance(secs(1)).await;
+    assert_eq!(orphans(&store).await.unwrap(), Some(1), "`dead`, twice its lease after it was claimed");
+    clock.advance(secs(9)).await;
+    assert_eq!(orphans(&store).await.unwrap(), Some(2), "and `renewed`, twice its lease after it was renewed");
+    store.claim(&ClaimRequest { owner: OwnerToken(2), ..dead }).await.unwrap();
+    assert_eq!(orphans(&store).await.unwrap(), Some(1), "somebody has taken it over");
+}

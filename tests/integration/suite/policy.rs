@@ -1,0 +1,146 @@
+//! Policies: who goes over whom, what is refused, and how they are written in configuration.
+
+use std::time::Duration;
+
+use crate::common::secs;
+use idempotent::{
+    DisplayKey, Executor, MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OnStoreError, Policy, Redelivery, Scene,
+};
+
+fn refused(policy: Policy) -> String {
+    let error = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap_err();
+    error.to_string()
+}
+
+/// B27's refusal is the last one: an acknowledged duplicate of a run that dies is lost.
+#[test]
+fn n12_n14_n15_n38_n39_n40_n46_b27_nonsense_is_refused_with_both_numbers() {
+    let policy = Policy::new;
+    for (nonsense, texts) in [
+        (policy().lease(Duration::ZERO), &["lease is 0s", "1 ms … 30 days"][..]),
+        (policy().lease(Duration::from_millis(u64::MAX)), &["lease is", "30 days"]),
+        (policy().lease(secs(31 * 86_400)), &["lease is", "30 days"]),
+        (policy().lease(secs(60)).retain(secs(60)), &["retain is 1m", "lease of 1m"]),
+        (policy().retain(Duration::ZERO), &["retain is 0s", "lease of 30s"]),
+        (policy().lease(secs(10)).heartbeat(secs(5)), &["heartbeat is 5s", "half the lease of 10s"]),
+        (policy().max_run(secs(29)), &["max_run is 29s", "lease of 30s"]),
+        (policy().memory(secs(29)), &["memory is 29s", "lease of 30s"]),
+        (policy().jitter(101), &["jitter is 101 %", "0 … 100 %"]),
+        (policy().in_flight_delay(secs(11)), &["in_flight_delay is 11s", "in_flight_delay_max, 10s"]),
+        (policy().retry_delay(Duration::ZERO), &["retry_delay is 0s"]),
+        (policy().on_in_flight(OnInFlight::Wait(Duration::ZERO)), &["waits 0s"]),
+        (policy().on_in_flight(OnInFlight::Ack), &["loses the message", "outbox"]),
+    ] {
+        let text = refused(nonsense);
+        assert!(texts.iter().all(|wanted| text.contains(wanted)), "{text}");
+    }
+    // N45: no retries is one run.
+    Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy().max_retries(0)).build().unwrap();
+}
+
+#[tokio::test]
+async fn an_attributes_nonsense_is_refused_at_its_first_call() {
+    use idempotent::{Auto, Call, Handler, Json, Outcome, Rejection};
+    let executor =
+        Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().retain(secs(60))).build().unwrap();
+    let call = Call::new(crate::common::id("k")).policy(Policy::new().lease(secs(120)));
+    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    let (answer, outcome) = Outcome::capture(executor.run(call, handler)).await;
+    let text = answer.unwrap_err().to_string();
+    assert!(text.contains("1m") && text.contains("2m"), "{text}");
+    assert_eq!(outcome, Some(Outcome::Misconfigured), "the message is not at fault");
+}
+
+/// S2.7, M11.
+#[test]
+fn n47_retention_and_lease_must_fit_the_brokers_redelivery() {
+    let rocketmq = || {
+        Redelivery::after([10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200].map(secs))
+    };
+    assert_eq!(rocketmq().budget(), secs(17_140));
+    let build = |policy: Policy, redelivery: Redelivery| {
+        let builder = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).redelivery(Scene::Mq, redelivery);
+        builder.build().map(drop).map_err(|error| error.to_string())
+    };
+    build(Policy::new(), rocketmq()).unwrap();
+    let text = build(Policy::new().retain(secs(3600)), rocketmq()).unwrap_err();
+    assert!(text.contains("1h") && text.contains("4h 45m 40s") && text.contains("allow_short_retention"), "{text}");
+    build(Policy::new().retain(secs(3600)), rocketmq().allow_short_retention()).unwrap();
+    let short = || Redelivery::after([secs(1), secs(5)]);
+    let text = build(Policy::new(), short()).unwrap_err();
+    assert!(text.contains("30s") && text.contains("6s") && text.contains("deferrals_are_free"), "{text}");
+    build(Policy::new(), short().deferrals_are_free()).unwrap();
+}
+
+fn read(json: &str) -> Result<Policy, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_policy_is_read_from_configuration() {
+    let policy = read(
+        r#"{"lease": "45s", "heartbeat": "5s", "max_run": "1h 30m", "retain": "forever", "max_retries": 3,
+            "memory": "7d", "max_result": "64KiB", "jitter": 0, "on_expiry": "park", "on_lease_lost": "finish",
+            "on_in_flight": {"wait": "2s"}, "on_store_error": "run_unprotected", "release_on_cancel": true,
+            "display_key": "full"}"#,
+    );
+    let expected = Policy::new()
+        .lease(secs(45))
+        .heartbeat(secs(5))
+        .max_run(secs(5400))
+        .retain(Policy::FOREVER)
+        .max_retries(3)
+        .memory(secs(7 * 86_400))
+        .max_result(65_536)
+        .jitter(0)
+        .on_expiry(OnExpiry::Park)
+        .on_lease_lost(OnLeaseLost::Finish)
+        .on_in_flight(OnInFlight::Wait(secs(2)))
+        .on_store_error(OnStoreError::RunUnprotected)
+        .release_on_cancel(true)
+        .display_key(DisplayKey::Full);
+    assert_eq!(policy.unwrap(), expected);
+    assert_eq!(read("{}").unwrap(), Policy::new());
+    assert_eq!(read(r#"{"max_result": 100}"#).unwrap(), Policy::new().max_result(100));
+}
+
+#[test]
+fn n11_n41_n42_n43_n129_what_is_written_wrong_is_named_with_its_place_and_remedy() {
+    for (json, texts) in [
+        (r#"{"lease": "abc"}"#, &["`lease`", "\"abc\"", "at 0"][..]),
+        (r#"{"lease": "1e9"}"#, &["`lease`", "1e9"]),
+        (r#"{"lease": "18446744073709551615s 1000ms"}"#, &["`lease`", "too long a time", "30s"]),
+        (r#"{"lease": "5"}"#, &["`lease`", "no unit", "ms, s, m, h, d"]),
+        (r#"{"lease": 5}"#, &["`lease`", "`5` has no unit", "\"5s\""]),
+        (r#"{"lease": "5 minuts"}"#, &["`lease`", "minuts", "at 2", "ms, s, m, h, d"]),
+        (r#"{"lease": "-1s"}"#, &["`lease`", "at 0"]),
+        (r#"{"lease": ""}"#, &["`lease`", "empty"]),
+        (r#"{"retain": -1}"#, &["`retain`", "below zero"]),
+        (r#"{"max_result": "1 elephant"}"#, &["`max_result`", "1MiB"]),
+        (r#"{"leese": "5s"}"#, &["unknown setting `leese`", "did you mean `lease`?"]),
+        (r#"{"zzzzzzzzz": 1}"#, &["unknown setting `zzzzzzzzz`", "lease, heartbeat"]),
+        (r#"{"lease": "5s", "lease": "6s"}"#, &["`lease`", "twice"]),
+        (r#"{"max_retries": -1}"#, &["`max_retries`"]),
+        (r#"{"on_expiry": "steal"}"#, &["`on_expiry`", "takeover"]),
+    ] {
+        let text = read(json).unwrap_err();
+        assert!(texts.iter().all(|wanted| text.contains(wanted)), "{json}: {text}");
+    }
+}
+
+/// K19, K40, K43: half a second is half a second, and what is too short to be seen is the shortest.
+#[tokio::test]
+async fn n44_durations_below_a_millisecond_count_as_one() {
+    use idempotent::{Auto, Call, Handler, Json, Lease, Rejection};
+    for (lease, most) in [(Duration::from_nanos(1), 1), (Duration::from_millis(500), 500)] {
+        let executor = Executor::new(MemoryStore::new());
+        let policy = Policy::new().lease(lease).max_run(secs(1));
+        let handler =
+            Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(Lease::current().map(|l| l.remaining())) });
+        // A lease of 1 ms may be over before it is used: then it is refused, never run under.
+        match executor.run(Call::new(crate::common::id("k")).policy(policy), handler).await {
+            Ok(rest) => assert!(rest.unwrap() <= Duration::from_millis(most)),
+            Err(error) => assert!(matches!(error, Rejection::LeaseLost) && most == 1, "{error}"),
+        }
+    }
+}

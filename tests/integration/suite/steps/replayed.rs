@@ -1,0 +1,198 @@
+//! What was done is not done again.
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+
+use idempotent::{Auto, Call, Executor, Handler, JournalError, Json, Outcome, Policy, Rejection, StateKind, step_key};
+use idempotent_testkit::Verb;
+
+use super::{Effects, dies, kind, run, run_on};
+use crate::common::{AppError, World, id, ms};
+
+on_both_stores! {
+    s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest
+    s2_16_whatever_step_the_process_dies_in_each_step_done_before_is_done_once
+    steps_survive_a_retry_where_attempts_are_not_counted
+    steps_survive_a_later_run_that_fails_before_its_first_step
+    steps_survive_a_deferral_by_a_run_in_flight_inside
+    a_failed_run_without_steps_still_leaves_no_trace
+    each_step_has_a_key_that_stays
+}
+
+async fn s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest(world: World) {
+    let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
+    let handler = async |fails: bool| {
+        let stock = effects.does("check_stock").await?;
+        let locked = effects.does("lock_stock").await?;
+        if fails {
+            return Err(AppError::NoStock);
+        }
+        Ok(stock + locked + effects.does("insert").await?)
+    };
+    let (outcome, _) = run(&worker, || handler(true)).await;
+    assert!(matches!(outcome, Outcome::Released { .. }));
+    assert_eq!(effects.take(), ["check_stock", "lock_stock"]);
+    let (outcome, answer) = run(&worker, || handler(false)).await;
+    assert_eq!((outcome, answer.unwrap()), (Outcome::Ran, 11 + 10 + 6));
+    assert_eq!(effects.take(), ["insert"]);
+    assert_eq!(run(&worker, || handler(false)).await.0, Outcome::Replayed);
+    assert!(effects.take().is_empty());
+}
+
+const SIX: [&str; 6] = ["check_stock", "lock_stock", "insert_order", "notify", "set_status", "commit"];
+
+async fn s2_16_whatever_step_the_process_dies_in_each_step_done_before_is_done_once(world: World) {
+    let effects = Effects::default();
+    for dies_at in 1..SIX.len() {
+        let effects = effects.clone();
+        dies(&world, Policy::new(), move || async move {
+            for name in &SIX[..dies_at] {
+                effects.does(name).await?;
+            }
+            pending().await
+        })
+        .await;
+    }
+    let (worker, all) = (world.worker("b", Policy::new()), effects.clone());
+    let whole = || async move {
+        for name in SIX {
+            all.does(name).await?;
+        }
+        Ok(0)
+    };
+    assert_eq!(run(&worker, whole).await.0, Outcome::Ran);
+    assert_eq!(effects.take(), SIX, "each once, in order");
+}
+
+async fn steps_survive_a_retry_where_attempts_are_not_counted(world: World) {
+    let (worker, effects) = (world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT)), Effects::default());
+    for (fails, done) in [(true, &["a"][..]), (true, &[]), (false, &[])] {
+        let (outcome, _) = run(&worker, || async {
+            effects.does("a").await?;
+            if fails { Err(AppError::NoStock) } else { Ok(0) }
+        })
+        .await;
+        assert_eq!(matches!(outcome, Outcome::Ran), !fails);
+        assert_eq!(effects.take(), done);
+        assert_eq!(kind(&world).await, if fails { StateKind::Vacant } else { StateKind::Consumed });
+    }
+}
+
+async fn steps_survive_a_later_run_that_fails_before_its_first_step(world: World) {
+    let policy = Policy::new().max_retries(Policy::NO_LIMIT);
+    let effects = Effects::default();
+    let first = effects.clone();
+    dies(&world, policy, move || async move {
+        first.does("a").await?;
+        pending().await
+    })
+    .await;
+    let worker = world.worker("b", policy);
+    let (outcome, _) = run(&worker, || async { Err(AppError::NoStock) }).await;
+    assert!(matches!(outcome, Outcome::Released { .. }));
+    assert_eq!(kind(&world).await, StateKind::Vacant, "the record has steps, so it stays");
+    let (outcome, _) = run(&worker, || effects.does("a")).await;
+    assert_eq!(outcome, Outcome::Ran);
+    assert_eq!(effects.take(), ["a"]);
+}
+
+async fn steps_survive_a_deferral_by_a_run_in_flight_inside(world: World) {
+    for (limit, policy) in
+        [("none", Policy::new().max_retries(Policy::NO_LIMIT)), ("one", Policy::new().max_retries(0))]
+    {
+        let (worker, effects) = (world.worker("a", policy), Effects::default());
+        let key = |part: &str| Call::new(id(&format!("{limit} {part}")));
+        let busy = world.worker("busy", policy).executor;
+        let call = key("inner");
+        let held = tokio::spawn(async move {
+            busy.run(call, Handler::<Auto, Json, _, _>::new(pending::<Result<(), Rejection>>)).await
+        });
+        world.clock.settle().await;
+        let outer = async |inner: bool| {
+            let handler = Handler::<Auto, Json, _, _>::new(async || {
+                effects.does("a").await?;
+                if inner {
+                    let run = Handler::<Auto, Json, _, _>::new(async || Ok::<(), Rejection>(()));
+                    worker.executor.run(key("inner"), run).await?;
+                }
+                Ok::<(), AppError>(())
+            });
+            Outcome::capture(worker.executor.run(key("outer"), handler)).await.1.unwrap()
+        };
+        assert!(matches!(outer(true).await, Outcome::InFlight { .. }), "{limit}");
+        world.clock.advance(ms(2)).await;
+        assert!(matches!(outer(true).await, Outcome::InFlight { .. }), "{limit}");
+        world.clock.advance(ms(2)).await;
+        assert_eq!(outer(false).await, Outcome::Ran, "{limit}");
+        assert_eq!(effects.take(), ["a"], "{limit}");
+        held.abort();
+    }
+}
+
+async fn a_failed_run_without_steps_still_leaves_no_trace(world: World) {
+    let worker = world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT));
+    run(&worker, || async { Err(AppError::NoStock) }).await.1.unwrap_err();
+    assert_eq!(kind(&world).await, StateKind::Absent);
+    assert!(world.asked(Verb::Steps).is_empty(), "the first run of a key asks nobody");
+}
+
+async fn each_step_has_a_key_that_stays(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let run = run(&worker, || async {
+            keys.lock().unwrap().push((step_key("a")?, step_key("b")?));
+            Err(AppError::NoStock)
+        });
+        run.await.1.unwrap_err();
+    }
+    let keys = keys.lock().unwrap();
+    assert!(keys[0] == keys[1] && keys[0].0 != keys[0].1);
+    assert!(matches!(step_key("a"), Err(Rejection::Journal(JournalError::NotInRun { .. }))));
+}
+
+#[tokio::test]
+async fn a_store_without_a_journal_says_so_before_the_step_runs() {
+    let effects = Effects::default();
+    let executor = Executor::new(idempotent::Cas(Nowhere::default()));
+    let (outcome, answer) = run_on(&executor, || effects.does("a")).await;
+    let Err(AppError::Idempotent(rejection @ Rejection::Journal(JournalError::NoJournal { .. }))) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(rejection.to_string().contains("step `a`: the store keeps no journal"), "{rejection}");
+    assert!(matches!(outcome, Outcome::Released { .. }));
+    assert!(effects.take().is_empty());
+}
+
+/// One record, and nothing beside it.
+#[derive(Debug, Default)]
+struct Nowhere(Mutex<(u64, Option<idempotent::Record>)>);
+
+#[async_trait::async_trait]
+impl idempotent::CasBackend for Nowhere {
+    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::Seen, idempotent::StoreError> {
+        let (version, record) = self.0.lock().unwrap().clone();
+        Ok(idempotent::Seen { record, version, now: idempotent::Clock::wall(&idempotent::SystemClock::new()) })
+    }
+
+    async fn swap(
+        &self,
+        _: &idempotent::Key,
+        seen: u64,
+        next: Option<&idempotent::Record>,
+    ) -> Result<bool, idempotent::StoreError> {
+        let mut there = self.0.lock().unwrap();
+        let same = there.0 == seen;
+        if same {
+            *there = (seen + 1, next.cloned());
+        }
+        Ok(same)
+    }
+}
+
+#[tokio::test]
+async fn a_step_outside_of_a_run_says_so_and_does_not_run() {
+    let effects = Effects::default();
+    let answer = effects.does("a").await;
+    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Journal(JournalError::NotInRun { .. })))));
+    assert!(effects.take().is_empty());
+}

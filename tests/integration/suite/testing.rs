@@ -1,0 +1,21 @@
+//! What the test kit offers to tests of handlers: that it sees what is right, and that it tells what is wrong.
+mod crash;
+mod mock;
+mod twice;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The key of handlers that take none.
+const ONE: u32 = 1;
+
+/// The text of the assertion that fails.
+fn told(assertion: impl FnOnce()) -> String {
+    text_of(catch_unwind(AssertUnwindSafe(assertion)).expect_err("the assertion was to fail"))
+}
+
+fn text_of(panic: Box<dyn std::any::Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => (*panic.downcast::<&str>().unwrap()).to_owned(),
+    }
+}

@@ -1,0 +1,68 @@
+//! A fast tier over a durable store: what it may answer, what it may lose, and that it loses nothing else.
+
+mod ages;
+mod crashes;
+mod duplicates;
+mod forgetting;
+mod laws;
+mod weak;
+
+use std::sync::Arc;
+
+use crate::common::{Worker, World, secs};
+use idempotent::{
+    Claim, ClaimRequest, Completion, Executor, FastTier, Held, MemoryTier, OnExpiry, OwnerToken, Policy, Scene,
+    TieredStore,
+};
+use idempotent_testkit::SeededEntropy;
+
+/// A fast tier by the world's clock.
+fn tier(world: &World) -> MemoryTier {
+    MemoryTier::holding(1_000, Arc::new(world.clock.clone()))
+}
+
+/// A process with this fast tier over the world's store.
+fn worker(world: &World, name: &str, fast: impl FastTier) -> (Worker, TieredStore) {
+    let worker = world.worker(name, Policy::new());
+    let clock = Arc::new(world.clock.clone());
+    let store = TieredStore::builder(worker.store.clone(), fast).clock(clock.clone()).build();
+    let executor = Executor::builder(store.clone())
+        .clock(clock)
+        .entropy(Arc::new(SeededEntropy::new(name.len() as u64 + 100 * u64::from(name.as_bytes()[0]))))
+        .policy(Scene::Mq, Policy::new().jitter(0))
+        .build()
+        .unwrap();
+    (Worker { executor, ..worker }, store)
+}
+
+/// As an executor asks.
+fn ask(key: &str, owner: u128) -> ClaimRequest {
+    ClaimRequest {
+        key: crate::common::key_of(key),
+        owner: OwnerToken(owner),
+        lease: secs(30),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: secs(3_600),
+        display: None,
+    }
+}
+
+fn held(key: &str, owner: u128) -> Held {
+    Held::unanswered(crate::common::key_of(key), OwnerToken(owner))
+}
+
+fn done(value: &[u8], seconds: u64) -> Completion {
+    Completion { value: Some(value.into()), retain: secs(seconds) }
+}
+
+#[track_caller]
+fn assert_acquired(claim: &Claim) {
+    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+}
+
+#[track_caller]
+fn assert_consumed(claim: &Claim, value: &[u8]) {
+    assert!(matches!(claim, Claim::Consumed(consumed) if consumed.value.as_deref() == Some(value)), "{claim:?}");
+}

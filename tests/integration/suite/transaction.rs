@@ -1,0 +1,163 @@
+//! `transaction = tx`: effect and record in one transaction of the store's database.
+use std::time::Duration;
+
+use idempotent::{Executor, JournalError, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
+use sqlx::{Sqlite, SqlitePool};
+
+/// As services name theirs.
+type Tx<'a> = sqlx::Transaction<'a, Sqlite>;
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Rejection(#[from] Rejection),
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error("no stock")]
+    NoStock,
+}
+
+struct Shop {
+    idem: Executor,
+    pool: SqlitePool,
+    _folder: tempfile::TempDir,
+}
+
+async fn effect(tx: &mut Tx<'_>, order: u64) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO booking VALUES (?)").bind(order.to_string()).execute(&mut **tx).await.map(drop)
+}
+
+#[idempotent(key = order, transaction = tx, scope = "book", with = shop.idem, failed_if = |cents| *cents == 0)]
+async fn book(shop: &Shop, order: u64, tx: &mut sqlx::Transaction<'_, Sqlite>, cents: u64) -> Result<u64, Failure> {
+    effect(tx, order).await?;
+    if cents == 1 {
+        return Err(Failure::NoStock);
+    }
+    Ok(cents)
+}
+
+impl Shop {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shop.db").display().to_string();
+        let idem = Executor::new(SqliteStore::open(&path).await.unwrap());
+        let pool = SqlitePool::connect(&path).await.unwrap();
+        sqlx::query("CREATE TABLE booking (orders TEXT)").execute(&pool).await.unwrap();
+        Self { idem, pool, _folder: folder }
+    }
+
+    #[idempotent(key = order, transaction = leased(tx), scope = "reserve", with = self.idem, lease = "1s")]
+    async fn reserve(&self, tx: &mut Tx<'_>, order: u64) -> Result<(), Failure> {
+        // Longer than its lease.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        effect(tx, order).await?;
+        Ok(())
+    }
+
+    async fn booked(&self, order: u64) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM booking WHERE orders = ?");
+        count.bind(order.to_string()).fetch_one(&self.pool).await.unwrap()
+    }
+}
+
+#[idempotent(key = order, transaction = tx, scope = "inside", with = shop.idem)]
+async fn stepped(shop: &Shop, order: u64, tx: &mut Tx<'_>) -> Result<(), Failure> {
+    step("book", move || async move { Ok::<_, Failure>(effect(tx, order).await?) }).await
+}
+
+#[idempotent(key = order, transaction = leased(tx), scope = "leased", with = shop.idem)]
+async fn stepped_by_a_lease(shop: &Shop, order: u64, tx: &mut Tx<'_>) -> Result<(), Failure> {
+    step("book", move || async move { Ok::<_, Failure>(effect(tx, order).await?) }).await
+}
+
+/// Of any database, and on after its caller is gone.
+#[idempotent(key = order, transaction = tx, scope = "any", detach)]
+async fn any<Db: sqlx::Database>(order: u64, tx: &mut sqlx::Transaction<'_, Db>) -> Result<u64, Rejection> {
+    let _ = tx;
+    Ok(order)
+}
+
+#[tokio::test]
+async fn callers_do_not_pass_it_and_each_call_has_its_effect_once() {
+    let shop = Shop::new().await;
+    for expected in [Outcome::Ran, Outcome::Replayed] {
+        let (answer, outcome) = Outcome::capture(book(&shop, 1, 500)).await;
+        assert_eq!((answer.unwrap(), outcome), (500, Some(expected)));
+    }
+    assert_eq!(shop.booked(1).await, 1);
+    for _ in 0..2 {
+        shop.reserve(2).await.unwrap();
+    }
+    assert_eq!(shop.booked(2).await, 1);
+}
+
+/// As a shop says it for its payments' results: a prefix, what the message is known by and a hash, two hours, a transaction.
+#[tokio::test]
+async fn s2_13_a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
+    #[idempotent(
+        scene = mq, prefix = "index12306-order:pay_result_callback", key = (keys, hash), retain = "7200s",
+        transaction = tx, scope = "callback", with = shop.idem
+    )]
+    async fn pay_result(shop: &Shop, keys: u64, hash: i32, tx: &mut Tx<'_>) -> Result<(), Failure> {
+        let _ = hash;
+        Ok(effect(tx, keys).await?)
+    }
+    let shop = Shop::new().await;
+    for _ in 0..2 {
+        pay_result(&shop, 4711, -17).await.unwrap();
+    }
+    assert_eq!(shop.booked(4711).await, 1);
+    pay_result(&shop, 4711, 18).await.unwrap();
+    assert_eq!(shop.booked(4711).await, 2, "another message of the same order");
+    let browse = shop.idem.store().abilities().browse.unwrap();
+    let listed = browse.browse(None, 9).await.unwrap().entries;
+    assert_eq!(listed.len(), 2);
+    for entry in listed {
+        let (key, record) = (entry.key, entry.record);
+        assert!(key.as_str().starts_with("index12306-order:pay_result_callback:mq:callback:"), "{key}");
+        assert_eq!(record.expires_at - record.updated_at, Duration::from_secs(7_200));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_done_is_rolled_back_whatever_way_the_body_is_left() {
+    let shop = Shop::new().await;
+    assert!(matches!(book(&shop, 1, 1).await, Err(Failure::NoStock)));
+    assert_eq!(book(&shop, 1, 0).await.unwrap(), 0);
+    assert_eq!(shop.booked(1).await, 0);
+    assert_eq!(book(&shop, 1, 7).await.unwrap(), 7);
+    assert_eq!(shop.booked(1).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_may_be_spawned_and_detached_and_generic() {
+    let shop = std::sync::Arc::new(Shop::new().await);
+    let spawned = shop.clone();
+    tokio::spawn(async move { book(&spawned, 1, 500).await }).await.unwrap().unwrap();
+    let (idem, run) = (shop.idem.clone(), any::<Sqlite>(3));
+    assert_eq!(tokio::spawn(async move { idem.scope(run).await }).await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_store_without_such_transactions_is_refused_by_name() {
+    let memory = Executor::new(MemoryStore::new());
+    let (answer, outcome) = Outcome::capture(memory.scope(any::<Sqlite>(3))).await;
+    let error = answer.unwrap_err();
+    assert!(matches!(error, Rejection::NoTransaction { .. }), "{error}");
+    assert!(error.to_string().contains("this executor's store is MemoryStore"), "{error}");
+    assert_eq!(outcome, Some(Outcome::Misconfigured));
+    assert!(matches!(any::<Sqlite>(3).await, Err(Rejection::NoExecutor { .. })));
+}
+
+/// It would be noted beside the transaction, and stand when that is rolled back.
+#[tokio::test]
+async fn a_step_in_a_run_that_has_a_transaction_is_refused_before_it_runs() {
+    let shop = Shop::new().await;
+    for refused in [stepped(&shop, 1).await, stepped_by_a_lease(&shop, 1).await] {
+        let refused = refused.unwrap_err();
+        let Failure::Rejection(Rejection::Journal(JournalError::InTransaction { step })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((&*step, shop.booked(1).await), ("book", 0));
+    }
+}

@@ -1,0 +1,106 @@
+//! The processor time of each part of CI, and its limits. The wall clock decides nothing: a busy machine stretches it.
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::tools::{Done, target};
+
+/// A part and its limit in seconds of processor time, from nothing built, with room for a
+/// busy machine.
+const LIMITS: [(&str, u64); 3] = [("check", 900), ("test", 1_600), ("extras", 2_700)];
+
+/// Ticks of `/proc/self/stat` in a second, on every Linux.
+const TICKS: u64 = 100;
+
+/// A part that is being measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    start: Instant,
+    before: u64,
+}
+
+impl Measured {
+    pub(crate) fn begin() -> Self {
+        Self { start: Instant::now(), before: processor() }
+    }
+
+    /// Prints what the part took, and writes it down for [`check`].
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn end(&self, part: &str) -> Result<(), Box<dyn Error>> {
+        let (wall, cpu) = (self.start.elapsed().as_secs(), processor() - self.before);
+        println!("xtask {part}: took {wall} s, and {cpu} s of processor time");
+        let mut all = read()?;
+        all.insert(part.to_owned(), json!({ "wall": wall, "cpu": cpu }));
+        let path = path()?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(fs::write(path, serde_json::to_string_pretty(&all)?)?)
+    }
+}
+
+/// Compares the last measurements with the limits. A part without a measurement is listed and does not fail.
+pub(crate) fn check() -> Done {
+    let measured = read()?;
+    let mut within = true;
+    for (part, limit) in LIMITS {
+        match measured.get(part).and_then(|part| part["cpu"].as_u64()).filter(|cpu| *cpu > 0) {
+            Some(cpu) => {
+                let word = if cpu <= limit { "ok     " } else { "FAILED " };
+                println!("{word}  {part}: {cpu} s of processor time, at most {limit} s");
+                within &= cpu <= limit;
+            }
+            None => println!("skipped  {part}: not measured here"),
+        }
+    }
+    if !within {
+        println!(
+            "xtask check: a part costs more than its share: `cargo xtask test --timings` prints what of it is slow"
+        );
+    }
+    Ok(within)
+}
+
+fn path() -> Result<PathBuf, Box<dyn Error>> {
+    Ok(target()?.join("xtask/durations.json"))
+}
+
+fn read() -> Result<BTreeMap<String, Value>, Box<dyn Error>> {
+    match fs::read_to_string(path()?) {
+        Ok(text) => Ok(serde_json::from_str(&text)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the seconds of processor time of all children that have ended, or 0 on a system without `/proc`.
+fn processor() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    children(&stat).unwrap_or_default() / TICKS
+}
+
+/// Returns the ticks of the children that were waited for, in user mode and in the system's.
+fn children(stat: &str) -> Option<u64> {
+    // The name of the program is the second field, in parentheses, and may hold anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut ticks = fields.split(' ').skip(13).map(str::parse::<u64>);
+    Some(ticks.next()?.ok()? + ticks.next()?.ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_children_are_read_whatever_the_program_is_called() {
+        let stat = "42 (a ) b) S 1 42 42 0 -1 4194304 100 200 0 0 11 12 13 14 20 0 1 0";
+        assert_eq!(children(stat), Some(27));
+        assert_eq!(children("nonsense"), None);
+    }
+}

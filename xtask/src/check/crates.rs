@@ -1,0 +1,46 @@
+//! The crates that a new user builds first. Each one more is seconds before anything runs.
+use std::collections::BTreeSet;
+use std::error::Error;
+
+use crate::tools::cargo;
+
+/// A package, what it is to a new user, and the most crates it may need, itself included.
+const FIRST: [(&str, &str, usize); 2] =
+    [("idempotent-first", "a program on the memory store", 60), ("idempotent-consume", "README's first command", 130)];
+
+/// Returns a line for each package that needs too many crates.
+///
+/// # Errors
+/// cargo cannot draw the tree.
+pub(super) fn first() -> Result<Vec<String>, Box<dyn Error>> {
+    let mut findings = Vec::new();
+    for (package, what, limit) in FIRST {
+        let tree = ["tree", "--locked", "--package", package, "--edges", "normal,build", "--prefix", "none"];
+        let output = cargo(&tree)?.output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        // What cargo downloads is told on the other stream.
+        let crates = distinct(&String::from_utf8_lossy(&output.stdout));
+        if crates > limit {
+            findings.push(format!("{package}, {what}: {crates} crates, at most {limit}"));
+        }
+    }
+    Ok(findings)
+}
+
+/// Counts distinct versions of crates. Cargo marks repetitions with `(*)`.
+fn distinct(tree: &str) -> usize {
+    let crates = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.is_empty());
+    crates.collect::<BTreeSet<_>>().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_counts_once_and_each_of_its_versions() {
+        assert_eq!(distinct("a v1.0.0\nb v1.0.0\nb v1.0.0 (*)\nb v2.0.0\n\n"), 3);
+    }
+}

@@ -1,0 +1,153 @@
+//! Every proof in turn, on one page: `cargo xtask nightly`.
+mod page;
+mod stages;
+mod state;
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use self::stages::Stage;
+use self::state::{Entry, Outcome, State};
+use crate::tools::{Done, capture, cargo, root, target};
+
+/// The options of `nightly`.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Options {
+    /// No stage begins after this many hours.
+    hours: Option<u32>,
+    /// The seed of the chaos plays and of the simulator; by default the day.
+    seed: Option<u64>,
+    /// Prints the stages, and runs none.
+    list: bool,
+    /// Only stages whose name begins with this word.
+    only: Option<String>,
+}
+
+impl Options {
+    /// # Errors
+    /// The argument that is unknown, or what is wrong with its value.
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                let value = arguments.next().ok_or_else(|| format!("`{argument}` needs a number"))?;
+                value.parse::<u64>().map_err(|_| format!("`{argument} {value}`: not a whole number"))
+            };
+            match *argument {
+                "--list" => options.list = true,
+                "--seed" => options.seed = Some(number()?),
+                "--hours" => {
+                    let hours = number()?;
+                    options.hours = Some(u32::try_from(hours).map_err(|_| format!("`--hours {hours}` is too many"))?);
+                }
+                only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
+                other => return Err(crate::unknown(other, &["--hours", "--seed", "--list"])),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the stages that this commit has not passed yet, and writes the page after each of them. A stage that fails does
+/// not keep the next one from running.
+pub(crate) fn run(options: &Options) -> Done {
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() / 86_400);
+    let stages = stages::all(options.seed.unwrap_or(day));
+    let wanted = |stage: &&Stage| options.only.as_ref().is_none_or(|word| stage.name.starts_with(word.as_str()));
+    let wanted: Vec<_> = stages.iter().filter(wanted).collect();
+    if wanted.is_empty() {
+        return Err("no stage begins with this word; `cargo xtask nightly --list` lists them".into());
+    }
+    if options.list {
+        wanted.iter().for_each(|stage| println!("{:<40} {}", stage.name, stage.shown()));
+        return Ok(true);
+    }
+    let (folder, commit) = (target()?.join("xtask/nightly"), commit()?);
+    fs::create_dir_all(&folder)?;
+    let mut state = State::open(folder.join("state.json"))?;
+    let (begun, mut held) = (Instant::now(), true);
+    for stage in wanted {
+        if state.passed(stage, &commit) {
+            println!("xtask nightly: {}: passed on this commit before", stage.name);
+            continue;
+        }
+        if options.hours.is_some_and(|hours| begun.elapsed() >= Duration::from_secs(3_600) * hours) {
+            println!("xtask nightly: {}: left for the next run", stage.name);
+            continue;
+        }
+        println!("xtask nightly: {}: {}", stage.name, stage.shown());
+        let entry = once(stage, &commit, &folder.join(format!("{}.log", stage.file())))?;
+        println!("xtask nightly: {}: {} after {} s", stage.name, entry.outcome.word(), entry.seconds);
+        held &= entry.outcome == Outcome::Held;
+        state.put(stage, entry)?;
+        fs::write(root()?.join("docs/proof.md"), page::page(&stages, &state))?;
+    }
+    let missing = stages.iter().filter(|stage| !state.passed(stage, &commit)).count();
+    println!("xtask nightly: {} of {} stages passed on {commit}", stages.len() - missing, stages.len());
+    Ok(held && (missing == 0 || options.only.is_some() || options.hours.is_some()))
+}
+
+/// Runs a stage. One whose server cannot be installed has failed.
+fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>> {
+    let start = Instant::now();
+    let ran = stage.environment().and_then(|environment| {
+        let mut command = cargo(&stage.arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
+        Ok(capture(command.envs(environment))?)
+    });
+    let (outcome, said) = match ran {
+        Ok((status, said)) => (Outcome::of(status.code(), &said, stage.runs_tests), said),
+        Err(error) => (Outcome::Failed, error.to_string()),
+    };
+    fs::write(log, &said)?;
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    Ok(Entry {
+        command: stage.shown(),
+        commit: commit.to_owned(),
+        date: date()?,
+        seconds: start.elapsed().as_secs(),
+        outcome,
+        said: last.chars().take(200).collect(),
+    })
+}
+
+/// Returns the short name of the commit, with [`CHANGED`] where the tree has changes.
+fn commit() -> Result<String, Box<dyn Error>> {
+    let git = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
+        let (status, said) = capture(Command::new("git").args(arguments).current_dir(root()?))?;
+        if status.success() { Ok(said) } else { Err(format!("git {}: {said}", arguments.join(" ")).into()) }
+    };
+    let head = git(&["rev-parse", "--short=10", "HEAD"])?;
+    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/proof.md"])?;
+    Ok(format!("{}{}", head.trim(), if changes.trim().is_empty() { "" } else { CHANGED }))
+}
+
+/// The mark on a commit whose tree has changes. A stage never counts as passed there: the next change is not seen.
+pub(super) const CHANGED: &str = "+";
+
+fn date() -> Result<String, Box<dyn Error>> {
+    let (_, date) = capture(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?;
+    Ok(date.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_a_mistake_is_named() {
+        let options = Options::parse(&["chaos", "--hours", "3", "--seed", "7"]);
+        assert_eq!(options, Ok(Options { hours: Some(3), seed: Some(7), list: false, only: Some("chaos".to_owned()) }));
+        for (arguments, part) in [
+            (&["--hours"][..], "`--hours` needs a number"),
+            (&["--seed", "x"], "`--seed x`: not a whole number"),
+            (&["--huors", "3"], "did you mean `--hours`?"),
+        ] {
+            let mistake = Options::parse(arguments).err().unwrap_or_default();
+            assert!(mistake.contains(part), "{arguments:?}: {mistake}");
+        }
+    }
+}

