@@ -1,24 +1,25 @@
 //! A publisher that says what it knows.
 mod attempt;
+mod connection;
 mod error;
 mod outbox;
 mod together;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idempotent_core::__backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use self::attempt::{Attempt, Knowledge};
+use self::connection::SharedConnection;
 pub use self::error::{PublishError, PublishErrorKind};
 use crate::address::Address;
-use crate::confirm::Confirming;
 use crate::outgoing::LONGEST;
 use crate::{Outgoing, Route, SettingError};
 
@@ -46,14 +47,12 @@ use crate::{Outgoing, Route, SettingError};
 pub struct Publisher(Arc<Inner>);
 
 struct Inner {
-    address: Address,
-    in_flight: usize,
+    connection: SharedConnection,
     places: Semaphore,
     confirm_within: Duration,
     give_up_after: Duration,
-    connection: Mutex<Option<Arc<Confirming>>>,
     /// Exchanges that a message has got through: others may follow it on one channel.
-    proven: std::sync::Mutex<HashSet<String>>,
+    proven: Mutex<HashSet<String>>,
 }
 
 /// Sets up a [`Publisher`].
@@ -113,15 +112,12 @@ impl PublisherBuilder {
         if confirm_within.is_zero() || give_up_after < confirm_within {
             return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
         }
-        let (places, connection, proven) = (Semaphore::new(in_flight), Mutex::new(None), std::sync::Mutex::default());
         Ok(Publisher(Arc::new(Inner {
-            address: address?,
-            in_flight,
-            places,
+            connection: SharedConnection::new(address?, in_flight),
+            places: Semaphore::new(in_flight),
             confirm_within,
             give_up_after,
-            connection,
-            proven,
+            proven: Mutex::default(),
         })))
     }
 }
@@ -183,7 +179,7 @@ impl Publisher {
             if Instant::now() + pause >= end {
                 break;
             }
-            warn!(target: "idempotent", broker = %self.0.address, tries, ?pause, cause, "publishing failed");
+            warn!(target: "idempotent", broker = %self.0.connection.address, tries, ?pause, cause, "publishing failed");
             tokio::time::sleep(pause).await;
         }
         Err(known.given_up())
@@ -191,17 +187,6 @@ impl Publisher {
 }
 
 impl Inner {
-    /// One that is alive, and nobody else makes a second one meanwhile.
-    async fn connection(&self) -> lapin::Result<Arc<Confirming>> {
-        let mut held = self.connection.lock().await;
-        if let Some(alive) = held.as_ref().filter(|connection| connection.is_alive()) {
-            return Ok(alive.clone());
-        }
-        let made = self.address.connect("idempotent: publisher").await?;
-        debug!(target: "idempotent", broker = %self.address, "connected");
-        Ok(held.insert(Arc::new(Confirming::new(made, self.in_flight))).clone())
-    }
-
     fn proven(&self) -> MutexGuard<'_, HashSet<String>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,18 +201,10 @@ impl Inner {
             proven.insert(exchange.to_owned());
         }
     }
-
-    /// What is silent is not used again.
-    async fn discard(&self, silent: &Arc<Confirming>) {
-        let mut held = self.connection.lock().await;
-        if held.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, silent)) {
-            *held = None;
-        }
-    }
 }
 
 impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher").field("broker", &self.0.address).finish_non_exhaustive()
+        f.debug_struct("Publisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
     }
 }

@@ -173,9 +173,10 @@ impl<D: Dialect> Plan<D> {
     /// Reads a row of a claim or a look: a record, then the time, then whether it was granted.
     pub(crate) fn seen(&self, row: &Row<D>) -> Result<Seen, StoreError> {
         let record = row::record(row)?;
-        let now = self.number(row, COLUMNS.len())?;
+        let now = Micros(self.number(row, COLUMNS.len())?.unsigned_abs());
         let granted = self.number(row, COLUMNS.len() + 1)? != 0;
-        Ok(Seen { record, now: Micros(now.unsigned_abs()), granted })
+        // A statement reads its clock when it begins, and may see a write that began later.
+        Ok(Seen { now: now.max(record.updated_at), record, granted })
     }
 
     /// A whole number that a statement of ours tells.

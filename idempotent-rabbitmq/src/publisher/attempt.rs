@@ -28,7 +28,7 @@ pub(super) enum End {
 impl Inner {
     pub(super) async fn attempt(&self, attempt: Attempt<'_>, end: Instant) -> End {
         let left = || end.saturating_duration_since(Instant::now());
-        let connection = match timeout(left(), self.connection()).await {
+        let connection = match timeout(left(), self.connection.get()).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return End::Unsent(Unsent::Broken { error, before: true }),
             Err(_) => return End::Silent { sent: false },
@@ -46,7 +46,7 @@ impl Inner {
             Err(_) => End::Silent { sent: sent.load(SeqCst) },
         };
         if matches!(end, End::Silent { .. }) {
-            self.discard(&connection).await;
+            self.connection.discard(&connection).await;
         }
         end
     }

@@ -196,7 +196,7 @@ impl Inner {
     ) -> Result<Vec<Result<(), Unsent>>, (bool, Option<lapin::Error>)> {
         let Some(_place) = self.place(end).await else { return Err((false, None)) };
         let left = || end.saturating_duration_since(Instant::now());
-        let connection = match timeout(left(), self.connection()).await {
+        let connection = match timeout(left(), self.connection.get()).await {
             Ok(connected) => connected.map_err(|error| (false, Some(error)))?,
             Err(_) => return Err((false, None)),
         };
@@ -207,7 +207,7 @@ impl Inner {
             Ok(Ok(each)) => return Ok(each),
             Ok(Err(error)) => Some(error),
             Err(_) => {
-                self.discard(&connection).await;
+                self.connection.discard(&connection).await;
                 None
             }
         };
@@ -217,7 +217,7 @@ impl Inner {
             proven.remove(&ready.to.exchange);
         }
         let cause = error.as_ref().map(tracing::field::display);
-        warn!(target: "idempotent", broker = %self.address, messages = group.len(), cause,
+        warn!(target: "idempotent", broker = %self.connection.address, messages = group.len(), cause,
             "not all were confirmed: they are sent again, one by one");
         Err((sent.load(SeqCst), error))
     }

@@ -43,6 +43,21 @@ async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
     assert_eq!(headers.inner().get("bytes"), Some(&AMQPValue::ByteArray(vec![0].into())));
 }
 
+#[tokio::test]
+async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
+    let world = World::new("handshake").await;
+    world.declare("handshake").await;
+    let (proxy, publisher) = proxied().await;
+    proxy.delay_all(ms(200));
+    let (route, message) = (Route::queue("handshake"), Outgoing::new("m", "{}"));
+    tokio::select! {
+        sent = publisher.publish(&route, &message) => sent.unwrap(),
+        () = until("it connects", async || (proxy.passed().requests > 0).then_some(())) => {}
+    }
+    publisher.publish(&route, &message).await.unwrap();
+    assert_eq!(proxy.passed().connections, 1);
+}
+
 /// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
 #[tokio::test]
 async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {

@@ -25,6 +25,22 @@ mod extras {
     conformance!(as_on_mysql_by_its_own_clock, as_on_mysql(), without: [clock, clients, losing, foreign, watch]);
 }
 
+/// A statement reads its clock when it begins, so a look may see a release that began later: by its own clock the key would
+/// be vacant from a moment to come.
+#[tokio::test]
+async fn a_key_that_was_released_after_the_look_began_is_acquired() {
+    for open in [Place::builder, |place: &Place| place.builder().__as_on_mysql()] {
+        let (place, key) = (Place::new(), key("released"));
+        let store = open(&place).open().await.unwrap();
+        store.claim(&request(&key, 1)).await.unwrap();
+        store.release(&held(&key, 1), &release(Verdict::Vacate)).await.unwrap();
+        let later = "updated_at = updated_at + 60000000, until_at = updated_at, expires_at = expires_at + 60000000";
+        sql(&format!("UPDATE {} SET {later} WHERE id = x'{:032x}'", place.table, key.hash()));
+        let claim = store.claim(&request(&key, 2)).await.unwrap();
+        assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+    }
+}
+
 #[tokio::test]
 async fn n81_who_finds_the_migration_of_another_in_hand_waits_for_it() {
     let place = Place::new();

@@ -32,7 +32,7 @@ pub(super) use self::producer::produce;
 use self::seen::{Note, Topic};
 pub(super) use self::taker::{consume, take};
 use super::crew::Crew;
-use super::stage::Stage;
+use super::stage::{Stage, unsettled};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::Args;
@@ -77,7 +77,7 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 12 } else { PATIENCE };
-    let rests = stage.settle(patience, async || is_empty(&queue).await).await?;
+    let rests = stage.settle(patience, async || left(&queue).await).await?;
     let stuck = stage.crew.dismiss().await?;
     drop(pool);
     let seen = notes::read::<Note>(folder, stage.crew.last())?;
@@ -138,16 +138,13 @@ async fn topics(url: &str, flaw: Option<DeliveryFlaw>) -> anyhow::Result<[DelayQ
     }
 }
 
-/// Nothing is ready, waits, or is with anybody.
-async fn is_empty(queue: &DelayQueue) -> bool {
+/// Returns the number of messages that are ready, waiting or in flight.
+async fn left(queue: &DelayQueue) -> Option<u64> {
+    let mut left = 0;
     for topic in Topic::ALL {
-        let Ok(queue) = queue.beside(topic.name()) else { return false };
-        match queue.counts().await {
-            Ok(counts) if counts.ready + counts.waiting + counts.in_flight == 0 => {}
-            _ => return false,
-        }
+        left += unsettled(&queue.beside(topic.name()).ok()?).await?;
     }
-    true
+    Some(left)
 }
 
 /// Both topics' dead letters: whose, and after how many attempts.

@@ -34,7 +34,7 @@ pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
 use super::crew::Crew;
 use super::hands::{Hands, Point};
-use super::stage::Stage;
+use super::stage::{Stage, unsettled};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::{Args, Topology};
@@ -132,7 +132,7 @@ pub(super) async fn play(
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 6 } else { PATIENCE };
-    let rests = stage.settle(patience, async || is_empty(&queue).await).await?;
+    let rests = stage.settle(patience, async || unsettled(&queue).await).await?;
     let stuck = stage.crew.dismiss().await?;
     drop(pool);
     let seen = notes::read::<Note>(folder, stage.crew.last())?;
@@ -181,11 +181,6 @@ async fn executor(hands: &Hands) -> anyhow::Result<Executor> {
         }
         sleep(Duration::from_millis(100)).await;
     }
-}
-
-async fn is_empty(queue: &DelayQueue) -> bool {
-    let counts = queue.counts().await;
-    counts.is_ok_and(|counts| counts.ready + counts.waiting + counts.in_flight == 0)
 }
 
 async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<Link>> {

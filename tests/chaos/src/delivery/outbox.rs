@@ -157,7 +157,7 @@ async fn play_on<Db: Database>(
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 9 } else { PATIENCE };
-    let rests = stage.settle(patience, async || is_done(&home, &broker).await).await?;
+    let rests = stage.settle(patience, async || left(&home, &broker).await).await?;
     let stuck = stage.crew.dismiss().await?;
     let seen = notes::read::<Note>(folder, stage.crew.last())?;
     let left = rows::left(&home, &broker).await?;
@@ -172,19 +172,19 @@ async fn play_on<Db: Database>(
     Ok(verdict)
 }
 
-/// Nothing is unconfirmed, and the broker has nothing.
-async fn is_done<Db: Database>(home: &Home<Db>, broker: &Broker) -> bool {
+/// Returns the number of unconfirmed messages, and of those that the broker has.
+async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
+    let mut left = broker.unsettled().await?;
     for outbox in [&home.outbox, &home.unwanted] {
         match unconfirmed(home, outbox).await {
-            Ok(0) => {}
-            Ok(_) => return false,
+            Ok(more) => left += more as u64,
             Err(error) => {
                 eprintln!("not looked at: {error}");
-                return false;
+                return None;
             }
         }
     }
-    broker.is_empty().await
+    Some(left)
 }
 
 /// How many there are. What failed again and again while its broker was away is not due for minutes: since that is back, a

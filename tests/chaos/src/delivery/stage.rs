@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use idempotent::delay_queue::DelayQueue;
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::{PostgresServer, RabbitServer, RedisServer};
 use tokio::task::JoinSet;
@@ -64,22 +65,28 @@ impl Stage {
         self.pass(began + args.long).await
     }
 
-    /// Peace, until there is nothing left to do for a while or nobody could still be patient; whether it came to that.
+    /// Ends the harm and waits until nothing is left to do; returns whether that was reached.
+    ///
+    /// `left` counts what is left to do, `None` where a server does not answer. A busy machine only takes longer: the wait is
+    /// over once the count has not fallen for `patience`.
     pub(super) async fn settle(
         &mut self,
         patience: Duration,
-        mut is_done: impl AsyncFnMut() -> bool,
+        mut left: impl AsyncFnMut() -> Option<u64>,
     ) -> anyhow::Result<bool> {
         self.crew.peace().await;
-        let until = Instant::now() + patience;
-        let mut sure = 0;
-        while Instant::now() < until {
+        let (mut least, mut since, mut sure) = (u64::MAX, Instant::now(), 0);
+        while since.elapsed() < patience {
             self.pass(Instant::now() + LOOK).await?;
             let quiet = self.crew.all_is_sent() && !self.crew.any_stopped();
             let quiet = quiet && self.crashing.iter().all(JoinSet::is_empty);
-            sure = if quiet && is_done().await { sure + 1 } else { 0 };
+            let left = if quiet { left().await } else { None };
+            sure = if left == Some(0) { sure + 1 } else { 0 };
             if sure == SURE {
                 return Ok(true);
+            }
+            if let Some(left) = left.filter(|left| *left < least) {
+                (least, since) = (left, Instant::now());
             }
         }
         // Whatever is left is read from servers that are there.
@@ -132,4 +139,10 @@ impl Stage {
         self.harms.pauses = self.crew.pauses;
         Ok(())
     }
+}
+
+/// Returns the number of messages of a delay queue that are ready, waiting or in flight.
+pub(super) async fn unsettled(queue: &DelayQueue) -> Option<u64> {
+    let counts = queue.counts().await.ok()?;
+    Some(counts.ready + counts.waiting + counts.in_flight)
 }

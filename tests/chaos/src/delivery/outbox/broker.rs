@@ -10,7 +10,7 @@ use idempotent_testkit::servers::{RabbitServer, RedisServer};
 use tokio::time::sleep;
 
 use super::rabbit;
-use crate::delivery::stage::Server;
+use crate::delivery::stage::{Server, unsettled};
 
 /// What an outbox's messages go through.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,14 +98,11 @@ impl Broker {
         }
     }
 
-    /// Nothing waits, and nothing is with a consumer.
-    pub(super) async fn is_empty(&self) -> bool {
+    /// Returns the number of messages that are not settled, dead letters left out.
+    pub(super) async fn unsettled(&self) -> Option<u64> {
         match self {
-            Self::Delay(queue) => {
-                let counts = queue.counts().await;
-                counts.is_ok_and(|counts| counts.ready + counts.waiting + counts.in_flight == 0)
-            }
-            Self::Rabbitmq(server) => rabbit::is_empty(server).await,
+            Self::Delay(queue) => unsettled(queue).await,
+            Self::Rabbitmq(server) => rabbit::unsettled(server).await,
         }
     }
 

@@ -18,9 +18,9 @@ use crate::mq::rabbit::{self, QUEUE};
 pub(super) const TOPIC: &str = "written/order";
 const EXCHANGE: &str = "written";
 const TAPE: &str = "tape";
-/// Within two thirds of a relay's lease.
-const CONFIRM: Duration = Duration::from_millis(600);
-const GIVE_UP: Duration = Duration::from_millis(1_200);
+/// Longer than a busy machine takes for a confirm, and together within two thirds of a relay's lease.
+const CONFIRM: Duration = Duration::from_secs(2);
+const GIVE_UP: Duration = Duration::from_secs(4);
 
 pub(super) fn publisher(url: &str) -> anyhow::Result<Publisher> {
     Ok(Publisher::builder(url).confirm_within(CONFIRM).give_up_after(GIVE_UP).build()?)
@@ -52,11 +52,11 @@ pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
     Ok(tokio::task::spawn_blocking(move || server.sync()).await?)
 }
 
-/// Nothing but the tape and the dead letters is left.
-pub(super) async fn is_empty(server: &Arc<RabbitServer>) -> bool {
+/// Returns the number of messages in all queues but the tape and that of the dead letters.
+pub(super) async fn unsettled(server: &Arc<RabbitServer>) -> Option<u64> {
     let server = server.clone();
-    let left = tokio::task::spawn_blocking(move || rabbit::left(&server)).await;
-    matches!(left, Ok(left) if left.iter().all(|(queue, _)| queue == TAPE))
+    let left = tokio::task::spawn_blocking(move || rabbit::left(&server)).await.ok()?;
+    Some(left.iter().filter(|(queue, _)| queue != TAPE).map(|(_, messages)| messages).sum())
 }
 
 pub(super) async fn letters(server: &RabbitServer) -> anyhow::Result<Vec<String>> {

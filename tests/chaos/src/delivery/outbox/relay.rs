@@ -13,7 +13,6 @@ use super::{MOST_SENDS, Note, broker};
 use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point, Stop, stopped};
 
-const LEASE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Sends until it is told to end.
@@ -29,7 +28,8 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
     let inner = broker::publisher(&hands.start.broker).await?;
     let publisher = Arc::new(Mortal { inner, hands: hands.clone() });
     let alert = Arc::new(Noted(hands.clone()));
-    let (first, most) = patience(OutboxBroker::of(&hands.start.broker));
+    let broker = OutboxBroker::of(&hands.start.broker);
+    let (first, most) = patience(broker);
     let resends = Resends::new()
         .backoff(first, most)
         .backlog(first)
@@ -38,13 +38,21 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
         .quiet(Duration::from_secs(6));
     let relay = |outbox, sends| {
         let relay = Relay::new(outbox, publisher.clone()).alert(alert.clone());
-        relay.lease(LEASE).poll(POLL).batch(50).resends(resends.clone().max_sends(sends))
+        relay.lease(lease(broker)).poll(POLL).batch(50).resends(resends.clone().max_sends(sends))
     };
     // Of these nothing is given up: whatever is not done is sent again.
     let wanted = relay(&home.outbox, 1_000);
     let unwanted = relay(&home.unwanted, MOST_SENDS);
     tokio::join!(wanted.run(stopped(stop.clone())), unwanted.run(stopped(stop)));
     Ok(())
+}
+
+fn lease(broker: OutboxBroker) -> Duration {
+    match broker {
+        OutboxBroker::Delay => Duration::from_secs(2),
+        // A handshake and a confirm on a busy machine.
+        OutboxBroker::Rabbitmq => Duration::from_secs(6),
+    }
 }
 
 /// What is sent again is merged into what waits in a delay queue; in RabbitMQ it is another copy, and whoever sends again before

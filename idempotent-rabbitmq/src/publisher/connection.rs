@@ -1,0 +1,70 @@
+//! The connection that clones of a publisher share.
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tracing::debug;
+
+use crate::address::Address;
+use crate::confirm::Confirming;
+
+/// A connection that is made when it is first needed, and made again when it breaks.
+pub(super) struct SharedConnection {
+    pub(super) address: Address,
+    in_flight: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    open: Option<Arc<Confirming>>,
+    /// A handshake outlives the call that began it: where a broker needs longer for it than a call may take, the next call
+    /// goes on waiting instead of beginning again.
+    opening: Option<Opening>,
+}
+
+type Opening = JoinHandle<lapin::Result<lapin::Connection>>;
+
+impl SharedConnection {
+    pub(super) fn new(address: Address, in_flight: usize) -> Self {
+        Self { address, in_flight, held: Mutex::default() }
+    }
+
+    /// Returns the open connection. Callers that arrive while it is being made wait for the same one.
+    ///
+    /// # Cancellation
+    /// The handshake goes on, and the next call waits for it.
+    pub(super) async fn get(&self) -> lapin::Result<Arc<Confirming>> {
+        let mut held = self.held.lock().await;
+        if let Some(alive) = held.open.as_ref().filter(|connection| connection.is_alive()) {
+            return Ok(alive.clone());
+        }
+        let opened = loop {
+            let earlier = held.opening.is_some();
+            let opened = held.opening.get_or_insert_with(|| self.open()).await;
+            held.opening = None;
+            match opened {
+                Ok(Ok(opened)) => break opened,
+                // An earlier call's handshake failed, or ended with that call's runtime: this call makes its own.
+                _ if earlier => {}
+                Ok(Err(error)) => return Err(error),
+                Err(error) => return Err(std::io::Error::other(error).into()),
+            }
+        };
+        debug!(target: "idempotent", broker = %self.address, "connected");
+        Ok(held.open.insert(Arc::new(Confirming::new(opened, self.in_flight))).clone())
+    }
+
+    fn open(&self) -> Opening {
+        let address = self.address.clone();
+        tokio::spawn(async move { address.connect("idempotent: publisher").await })
+    }
+
+    /// Forgets a connection that did not answer.
+    pub(super) async fn discard(&self, silent: &Arc<Confirming>) {
+        let mut held = self.held.lock().await;
+        if held.open.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, silent)) {
+            held.open = None;
+        }
+    }
+}
