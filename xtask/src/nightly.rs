@@ -1,16 +1,17 @@
 //! Every proof in turn, on one page: `cargo xtask nightly`.
+mod entry;
 mod page;
 mod stages;
-mod state;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use self::entry::{Entry, Outcome};
 use self::stages::Stage;
-use self::state::{Entry, Outcome, State};
 use crate::tools::{Done, capture, cargo, root, target};
 
 /// The options of `nightly`.
@@ -68,10 +69,14 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     let (folder, commit) = (target()?.join("xtask/nightly"), commit()?);
     fs::create_dir_all(&folder)?;
-    let mut state = State::open(folder.join("state.json"))?;
+    let proof = root()?.join("docs/proof.md");
+    let mut entries = page::read(&fs::read_to_string(&proof).unwrap_or_default());
+    let passed = |entries: &BTreeMap<String, Entry>, stage: &Stage| {
+        entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
+    };
     let (begun, mut held) = (Instant::now(), true);
     for stage in wanted {
-        if state.passed(stage, &commit) {
+        if passed(&entries, stage) {
             println!("xtask nightly: {}: passed on this commit before", stage.name);
             continue;
         }
@@ -83,10 +88,10 @@ pub(crate) fn run(options: &Options) -> Done {
         let entry = once(stage, &commit, &folder.join(format!("{}.log", stage.file())))?;
         println!("xtask nightly: {}: {} after {} s", stage.name, entry.outcome.word(), entry.seconds);
         held &= entry.outcome == Outcome::Held;
-        state.put(stage, entry)?;
-        fs::write(root()?.join("docs/proof.md"), page::page(&stages, &state))?;
+        entries.insert(stage.name.clone(), entry);
+        fs::write(&proof, page::page(&stages, &entries))?;
     }
-    let missing = stages.iter().filter(|stage| !state.passed(stage, &commit)).count();
+    let missing = stages.iter().filter(|stage| !passed(&entries, stage)).count();
     println!("xtask nightly: {} of {} stages passed on {commit}", stages.len() - missing, stages.len());
     Ok(held && (missing == 0 || options.only.is_some() || options.hours.is_some()))
 }
@@ -114,15 +119,16 @@ fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>
     })
 }
 
-/// Returns the short name of the commit, with [`CHANGED`] where the tree has changes.
+/// Returns the short name of the last commit that changed more than the page, with [`CHANGED`] where the tree has changes.
 fn commit() -> Result<String, Box<dyn Error>> {
     let git = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
-        let (status, said) = capture(Command::new("git").args(arguments).current_dir(root()?))?;
+        let all_but_the_page = ["--", ".", ":!docs/proof.md"];
+        let (status, said) = capture(Command::new("git").args(arguments).args(all_but_the_page).current_dir(root()?))?;
         if status.success() { Ok(said) } else { Err(format!("git {}: {said}", arguments.join(" ")).into()) }
     };
-    let head = git(&["rev-parse", "--short=10", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/proof.md"])?;
-    Ok(format!("{}{}", head.trim(), if changes.trim().is_empty() { "" } else { CHANGED }))
+    let last = git(&["log", "-1", "--format=%h", "--abbrev=10"])?;
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Ok(format!("{}{}", last.trim(), if changes.trim().is_empty() { "" } else { CHANGED }))
 }
 
 /// The mark on a commit whose tree has changes. A stage never counts as passed there: the next change is not seen.

