@@ -64,6 +64,8 @@ pub struct Round {
     pub sent: usize,
     /// Not confirmed: they are sent again.
     pub failed: usize,
+    /// Messages among `failed` that the broker refused, so it can be reached.
+    pub refused: usize,
     /// Given up.
     pub given_up: usize,
 }

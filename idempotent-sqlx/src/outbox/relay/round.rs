@@ -149,6 +149,7 @@ impl<Db: OutboxDb> Relay<Db> {
                 }
                 (Err(error), _) => {
                     round.failed += 1;
+                    round.refused += usize::from(error.kind() == PublishErrorKind::Refused);
                     let bits = OsEntropy.bits().unwrap_or_default();
                     let rest = delay(FIRST_TRY, LAST_TRY, leased.stub.failures, 20, bits);
                     if let Some(aggregate) = message.aggregate.as_ref().filter(|_| leased.stub.sent_at.is_none()) {

@@ -140,8 +140,8 @@ impl<Db: OutboxDb> Relay<Db> {
             Err(error) => return self.away(error, pace),
         };
         self.back(pace);
-        // Each of them is tried again in its own time; but there is no use in trying all others, too.
-        if round.failed > 0 && round.sent == 0 {
+        // Each of them is tried again in its own time; but where the broker is away there is no use in trying all others, too.
+        if round.failed > 0 && round.sent == 0 && round.refused == 0 {
             return self.failed(pace);
         }
         pace.failures = 0;

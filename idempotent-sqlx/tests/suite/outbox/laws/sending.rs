@@ -294,6 +294,24 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
     assert_eq!((counts.sent, counts.failed), (26, 0));
 }
 
+/// The clock of its rests does not move: a relay that took a refusal for an outage would rest for ever.
+#[tokio::test]
+async fn messages_that_the_broker_refuses_delay_no_other_message() {
+    let world = World::new().await;
+    world.put(&["a", "b", "c", "sent"].map(message)).await;
+    for id in ["a", "b", "c"] {
+        world.broker.say_of(id, Says::Fails(PublishErrorKind::Refused));
+    }
+    let relay = world.relay().batch(1).poll(Duration::from_secs(3_600)).clock(Arc::new(VirtualClock::new()));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let sent = async {
+        tokio::time::timeout(LEASE, world.broker.called(4)).await.expect("each is sent at once");
+        stop.send(()).unwrap();
+    };
+    let (counts, ()) = tokio::join!(relay.run(async { drop(stopped.await) }), sent);
+    assert_eq!((counts.sent, counts.failed), (1, 3));
+}
+
 /// Told only when so many are told of at a time.
 #[derive(Debug)]
 struct Meeting(Barrier, AtomicU32);
