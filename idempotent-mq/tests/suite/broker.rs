@@ -127,6 +127,15 @@ impl Broker {
         self.send_delivery(name, Delivery::new(Position::of("orders"), body.into()).id(name));
     }
 
+    pub fn send_all(&self, names: &[&str]) {
+        names.iter().for_each(|name| self.send(name, "{}"));
+    }
+
+    /// Sends `m0`, `m1` and so on.
+    pub fn send_numbered(&self, count: u32) {
+        (0..count).for_each(|number| self.send(&format!("m{number}"), "{}"));
+    }
+
     pub fn send_delivery(&self, name: &str, mut delivery: Delivery) {
         delivery.attempt = self.state().ways.marks.then_some(1);
         let stored = Stored { name: name.to_owned(), delivery, times: 0 };

@@ -1,19 +1,10 @@
 //! The consumer on a simulated broker and a virtual clock.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    missing_debug_implementations
-)]
-
 mod attempts;
 mod batch;
 mod breaker;
 mod bulk;
 mod chain;
+mod chain_and_sequence;
 mod drain;
 mod flow;
 mod handlers;
@@ -21,5 +12,4 @@ mod inputs;
 mod order;
 mod partitions;
 mod points;
-mod sequence;
 mod storm;

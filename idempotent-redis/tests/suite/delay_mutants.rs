@@ -1,16 +1,11 @@
 //! Each guard of each script of the delay queue is there for a reason: without it a case fails.
-
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 
 use idempotent_testkit::servers::RedisServer;
 
 use crate::delay::cases::{CASES, play};
 use crate::delay::world::Place;
-use crate::lua::{Edit, edits};
+use crate::guards::{Mutant, Scripts, quietly};
 
 macro_rules! scripts {
     ($($name:literal)+) => {
@@ -19,35 +14,6 @@ macro_rules! scripts {
     };
 }
 scripts!("common" "send" "take" "done" "back" "keep" "bury" "cancel" "count" "letters" "redrive" "purge");
-
-/// A script with one guard less.
-#[derive(Clone)]
-struct Mutant {
-    script: &'static str,
-    whole: &'static str,
-    edit: Edit,
-}
-
-impl Mutant {
-    fn all() -> Vec<Self> {
-        let of = |(script, whole): &(&'static str, &'static str)| {
-            let (script, whole) = (*script, *whole);
-            edits(whole).into_iter().map(move |edit| Self { script, whole, edit })
-        };
-        SCRIPTS.iter().flat_map(of).collect()
-    }
-
-    fn name(&self) -> String {
-        let guard = self.edit.guard.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("{}: `{guard}` always {}, in `{}`", self.script, self.edit.says, self.edit.line)
-    }
-
-    /// The script that it is of, or all of them where it is what they have in common.
-    fn edits(&self) -> impl Fn(&str) -> String + Send + Sync + 'static + use<> {
-        let (whole, edited) = (self.whole, self.edit.text.clone());
-        move |text: &str| text.replacen(whole, &edited, 1)
-    }
-}
 
 /// Guards without which a script answers the same: the script, what they are called, and why.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
@@ -69,17 +35,16 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("take", "`string.find(table.concat(ready, ' '), 'p', 1, true)` always true", "none ranks then; likewise"),
 ];
 
-thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
+/// Edits the script that the mutant is of, or all of them where it is what they have in common.
+fn edits(mutant: &Mutant) -> impl Fn(&str) -> String + Send + Sync + 'static + use<> {
+    let (whole, edited) = (mutant.whole, mutant.edit.text.clone());
+    move |text: &str| text.replacen(whole, &edited, 1)
 }
 
 /// The first case that it fails.
 fn noticed(mutant: &Mutant, place: &Arc<Place>) -> Option<&'static str> {
-    QUIET.set(true);
-    let fails = |case| catch_unwind(AssertUnwindSafe(|| play(case, place, mutant.edits()))).is_err();
-    let found = CASES.iter().find(|(_, case)| fails(*case));
-    QUIET.set(false);
-    found.map(|(name, _)| *name)
+    let case = CASES.iter().find(|(_, case)| quietly(|| play(*case, place, edits(mutant))).is_some());
+    case.map(|(name, _)| *name)
 }
 
 #[test]
@@ -94,43 +59,7 @@ mod extras {
     }
 }
 
-/// Takes out one guard of every `nth`, two at a time. Those that change nothing are left out: they would be held against
-/// every law there is.
 fn are_noticed(nth: usize) {
-    let loud = take_hook();
-    set_hook(Box::new(move |panic| {
-        if !QUIET.get() {
-            loud(panic);
-        }
-    }));
-    let all = Mutant::all();
-    let is = |mutant: &Mutant, (script, guard, _): &(&str, &str, &str)| {
-        mutant.script == *script && mutant.name().contains(*guard)
-    };
-    let (same, mutants): (Vec<_>, Vec<_>) =
-        all.iter().partition(|mutant| EQUIVALENT.iter().any(|same| is(mutant, same)));
-    let gone: Vec<_> = EQUIVALENT.iter().filter(|one| !same.iter().any(|mutant| is(mutant, one))).collect();
-    assert!(gone.is_empty(), "explained, and not in the scripts any more: {gone:#?}");
-    let explained_away = mutants.len() * 100 < all.len() * 90;
-    assert!(!explained_away, "more is explained away than should be");
-    let mutants: Vec<_> = mutants.into_iter().step_by(nth).collect();
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        let place = Arc::new(Place::Single(RedisServer::start()));
-        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
-            let began = std::time::Instant::now();
-            match noticed(mutant, &place) {
-                Some(case) => println!("{:?} {} is noticed by {case}", began.elapsed(), mutant.name()),
-                None => missed.lock().unwrap().push(mutant.name()),
-            }
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(work);
-        scope.spawn(work);
-    });
-    let missed = missed.into_inner().unwrap();
-    let noticed = mutants.len() - missed.len();
-    println!("{noticed} of {} are noticed; of {} in all {} change nothing", mutants.len(), all.len(), same.len());
-    assert!(missed.is_empty(), "neither noticed nor explained: {missed:#?}");
+    let start = || Arc::new(Place::Single(RedisServer::start()));
+    Scripts { all: SCRIPTS, equivalent: EQUIVALENT }.are_noticed(nth, start, noticed);
 }

@@ -4,14 +4,9 @@ mod own;
 mod steps;
 mod traces;
 
-use std::cell::Cell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once};
-use std::thread;
-use std::time::Instant;
+use std::sync::Arc;
 
 use idempotent_redis::RedisStore;
 use idempotent_testkit::Subject;
@@ -20,9 +15,9 @@ use idempotent_testkit::servers::RedisServer;
 
 use crate::conformance::damage::Values;
 use crate::conformance::exact;
-use crate::lua::{Edit, edits};
+use crate::guards::{Mutant, Scripts, quietly};
 
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: &[(&str, &str)] = &[
     ("claim", include_str!("../../src/scripts/claim.lua")),
     ("complete", include_str!("../../src/scripts/complete.lua")),
     ("renew", include_str!("../../src/scripts/renew.lua")),
@@ -34,30 +29,10 @@ const SCRIPTS: [(&str, &str); 9] = [
     ("redraw", include_str!("../../src/scripts/redraw.lua")),
 ];
 
-/// A script with one guard less.
-#[derive(Clone, Debug)]
-struct Mutant {
-    script: &'static str,
-    edit: Edit,
-}
-
-impl Mutant {
-    fn all() -> Vec<Self> {
-        let of = |(script, text)| edits(text).into_iter().map(move |edit| Self { script, edit });
-        SCRIPTS.into_iter().flat_map(of).collect()
-    }
-
-    fn name(&self) -> String {
-        let guard = self.edit.guard.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("{}: `{guard}` always {}, in `{}`", self.script, self.edit.says, self.edit.line)
-    }
-
-    /// What stands in the place of each script. What a store does to them first must be the same here.
-    fn edits(&self) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
-        let whole = SCRIPTS.iter().find(|(script, _)| *script == self.script).map(|(_, text)| prepared(text));
-        let (whole, edited) = (whole.unwrap_or_default(), prepared(&self.edit.text));
-        move |script: &str| if script == whole { edited.clone() } else { script.to_owned() }
-    }
+/// Puts a mutant in the place of its script. What a store does to scripts first must be the same here.
+fn edits(mutant: &Mutant) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
+    let (whole, edited) = (prepared(mutant.whole), prepared(&mutant.edit.text));
+    move |script: &str| if script == whole { edited.clone() } else { script.to_owned() }
 }
 
 fn prepared(text: &str) -> String {
@@ -82,35 +57,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("forget", "`fence < 9007199254740992` always true", "guarded a first time above"),
     ("forget", "`fence` always true", "no number is not the expected one"),
 ];
-
-/// Threads that break a law now.
-static BROKEN: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Says it to the caller only: hundreds of laws are broken here.
-fn quietly(broken: impl FnOnce()) -> Option<String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let loud = take_hook();
-        set_hook(Box::new(move |panic| {
-            let worker = thread::current().name().is_some_and(|name| name.starts_with("tokio-"));
-            // Workers have no flag of their own: theirs are quiet while any law is broken on purpose.
-            let quiet = QUIET.get() || worker && BROKEN.load(Ordering::SeqCst) > 0;
-            if !quiet {
-                loud(panic);
-            }
-        }));
-    });
-    QUIET.set(true);
-    BROKEN.fetch_add(1, Ordering::SeqCst);
-    let held = catch_unwind(AssertUnwindSafe(broken));
-    BROKEN.fetch_sub(1, Ordering::SeqCst);
-    QUIET.set(false);
-    held.err().map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
-}
 
 /// Those that need no time of their own first: most mutants go no further.
 fn by_cost() -> Vec<&'static Law> {
@@ -199,9 +145,9 @@ fn play(case: Case, server: &Arc<RedisServer>, edit: impl exact::Edit) {
 fn found(mutant: &Mutant, server: &Arc<RedisServer>) -> Option<&'static str> {
     let (quick, slow): (Vec<_>, Vec<_>) = by_cost().into_iter().partition(|law| !is_slow(law));
     let law = |laws: Vec<&'static Law>| {
-        laws.into_iter().find(|law| holds(law, server, mutant.edits()).is_some()).map(Law::name)
+        laws.into_iter().find(|law| holds(law, server, edits(mutant)).is_some()).map(Law::name)
     };
-    let case = || CASES.iter().find(|(_, case)| quietly(|| play(*case, server, mutant.edits())).is_some());
+    let case = || CASES.iter().find(|(_, case)| quietly(|| play(*case, server, edits(mutant))).is_some());
     case().map(|(name, _)| *name).or_else(|| law(quick)).or_else(|| law(slow))
 }
 
@@ -227,39 +173,12 @@ mod extras {
     }
 }
 
-/// Takes out one guard of every `nth`, two at a time. Those that change nothing are left out: they would be held against
-/// every law there is.
 fn are_noticed(nth: usize) {
-    let all = Mutant::all();
-    let is = |mutant: &Mutant, (script, guard, _): &(&str, &str, &str)| {
-        mutant.script == *script && mutant.name().contains(*guard)
-    };
-    let changes_nothing = |mutant: &&Mutant| EQUIVALENT.iter().any(|same| is(mutant, same));
-    let (same, mutants): (Vec<_>, Vec<_>) = all.iter().partition(changes_nothing);
-    let gone: Vec<_> = EQUIVALENT.iter().filter(|one| !same.iter().any(|mutant| is(mutant, one))).collect();
-    assert!(gone.is_empty(), "explained, and not in the scripts any more: {gone:#?}");
-    let explained_away = mutants.len() * 100 < all.len() * 90;
-    assert!(!explained_away, "more is explained away than should be");
-    let mutants: Vec<_> = mutants.into_iter().step_by(nth).collect();
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
+    let start = || {
         let server = Arc::new(RedisServer::start());
         // What does not hold with every guard in its place notices nothing.
         CASES.iter().for_each(|(_, case)| play(*case, &server, str::to_owned));
-        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::SeqCst)) {
-            let began = Instant::now();
-            match found(mutant, &server) {
-                Some(law) => println!("{:?} {} is noticed by {law}", began.elapsed(), mutant.name()),
-                None => missed.lock().unwrap().push(mutant.name()),
-            }
-        }
+        server
     };
-    thread::scope(|scope| {
-        scope.spawn(work);
-        scope.spawn(work);
-    });
-    let missed = missed.into_inner().unwrap();
-    let noticed = mutants.len() - missed.len();
-    println!("{noticed} of {} are noticed; of {} in all {} change nothing", mutants.len(), all.len(), same.len());
-    assert!(missed.is_empty(), "neither noticed nor explained: {missed:#?}");
+    Scripts { all: SCRIPTS, equivalent: EQUIVALENT }.are_noticed(nth, start, found);
 }

@@ -1,5 +1,4 @@
 //! What the tests ask with.
-#![allow(dead_code, reason = "each test binary uses its part")]
 pub(crate) mod runs;
 
 use std::sync::Arc;
@@ -19,8 +18,12 @@ pub(crate) fn key(part: &str) -> Key {
 }
 
 pub(crate) fn ask(part: &str, owner: u128) -> ClaimRequest {
+    ask_for(key(part), owner)
+}
+
+pub(crate) fn ask_for(key: Key, owner: u128) -> ClaimRequest {
     ClaimRequest {
-        key: key(part),
+        key,
         owner: OwnerToken(owner),
         lease: Duration::from_secs(30),
         fingerprint: None,
@@ -78,10 +81,14 @@ pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
 }
 
 /// Waits for an event, not for a time.
-pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, happened: impl AsyncFnMut() -> bool) {
+    until_within(Duration::from_secs(30), what, happened).await;
+}
+
+pub(crate) async fn until_within(patience: Duration, what: &str, mut happened: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !happened().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain for: {what}");
+        assert!(began.elapsed() < patience, "waited in vain for: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -2,19 +2,18 @@
 mod cluster;
 mod durable;
 mod failover;
-mod fake;
 mod refusals;
 mod sentinel;
 
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Grant, Held, Key, OnExpiry, OwnerToken, StateKind, Store, StoreError,
-    StoreErrorKind,
+    Claim, ClaimRequest, Completion, Grant, Held, Key, StateKind, Store, StoreError, StoreErrorKind,
 };
 use idempotent_redis::RedisStore;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+use crate::support::{HOUR, ask_for, until_within};
+
 /// For what is sure to come, on a machine that is doing other things.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,16 +24,7 @@ fn key(name: &str, number: u128) -> Key {
 
 /// Long enough for any failover: a claim is tried for a quarter of it.
 fn ask(key: Key, owner: u128) -> ClaimRequest {
-    ClaimRequest {
-        key,
-        owner: OwnerToken(owner),
-        lease: Duration::from_secs(240),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: HOUR,
-        display: None,
-    }
+    ClaimRequest { lease: Duration::from_secs(240), ..ask_for(key, owner) }
 }
 
 fn held(request: &ClaimRequest) -> Held {
@@ -79,11 +69,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let looks = async {
-        while !so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("still not: {what}"));
+async fn until(what: &str, so: impl AsyncFnMut() -> bool) {
+    until_within(PATIENCE, what, so).await;
 }

@@ -6,11 +6,20 @@ mod sqlite;
 
 use std::fmt;
 
-use idempotent_core::{Call, Identity, Outcome, Rejection, Scene};
+use idempotent_core::{Call, ClaimRequest, Identity, Key, Outcome, Rejection, Scene};
 
 /// A call of this key.
 fn call(key: &str) -> Call {
     Call::new(Identity::new(Scene::Named("inbox".into()), "tests", key))
+}
+
+/// The key of [`call`].
+fn key(part: &str) -> Key {
+    Identity::new(Scene::Named("inbox".into()), "tests", part).key("idempotent").unwrap()
+}
+
+fn request(part: &str) -> ClaimRequest {
+    ClaimRequest::new(key(part)).unwrap()
 }
 
 /// A handler's error.

@@ -16,5 +16,6 @@ mod sequence;
 mod setup;
 mod steps;
 mod support;
+mod tables;
 mod unique;
 mod versions;

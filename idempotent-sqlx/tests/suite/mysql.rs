@@ -1,4 +1,6 @@
 //! The MySQL store on a real MariaDB.
+#[path = "server/tls.rs"]
+mod by_tls;
 #[path = "server/conformance.rs"]
 mod conformance;
 #[path = "server/errors.rs"]

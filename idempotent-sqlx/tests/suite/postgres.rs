@@ -1,4 +1,6 @@
 //! The PostgreSQL store on a real server.
+#[path = "server/tls.rs"]
+mod by_tls;
 mod commits;
 #[path = "server/conformance.rs"]
 mod conformance;

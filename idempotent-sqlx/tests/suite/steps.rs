@@ -3,50 +3,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Held, Identity, Journal, Journaled, Key, OnExpiry, OwnerToken, Purge, Scene, Settled,
-    StepRecord, StepState, Store, StoreErrorKind,
+    Claim, ClaimRequest, Held, Journal, Journaled, Purge, Settled, StepRecord, StepState, Store, StoreErrorKind,
 };
-use idempotent_sqlx::SqliteStore;
 use idempotent_testkit::VirtualClock;
-use sqlx::{ConnectOptions, Row};
+
+use crate::support::{Place, key, request};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn key(part: &str) -> Key {
-    Identity::new(Scene::Mq, "steps", part).key("tests").unwrap()
-}
-
+/// Claims a key that is forgotten a minute after its lease.
 fn ask(part: &str) -> ClaimRequest {
-    ClaimRequest {
-        key: key(part),
-        owner: OwnerToken(1),
-        lease: Duration::from_secs(30),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(60),
-        display: None,
-    }
+    ClaimRequest { memory: Duration::from_secs(60), ..request(&key(part), 1) }
 }
 
 fn held(part: &str) -> Held {
-    Held::unanswered(key(part), OwnerToken(1))
+    crate::support::held(&key(part), 1)
 }
 
 fn done(name: &str, place: u32) -> StepRecord {
     StepRecord { name: name.into(), place, state: StepState::Done, value: Some(Arc::from(&b"v"[..])) }
 }
 
-async fn connection(path: &str) -> sqlx::SqliteConnection {
-    sqlx::sqlite::SqliteConnectOptions::new().filename(path).connect().await.unwrap()
-}
-
 #[tokio::test]
 async fn steps_go_when_their_record_is_purged_and_no_sooner() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("steps.db").display().to_string();
+    let place = Place::new();
     let clock = VirtualClock::new();
-    let store = SqliteStore::builder(&path).clock(Arc::new(clock.clone())).open().await.unwrap();
+    let store = place.builder().clock(Arc::new(clock.clone())).open().await.unwrap();
     // More than one stride of the purge.
     for part in ["stays", "goes"] {
         assert!(matches!(store.claim(&ask(part)).await.unwrap(), Claim::Acquired(_)));
@@ -57,49 +39,41 @@ async fn steps_go_when_their_record_is_purged_and_no_sooner() {
     store.renew(&held("stays"), 10 * HOUR).await.unwrap();
     clock.advance(HOUR).await;
     assert_eq!(store.purge(100).await.unwrap(), 1);
-    let mut connection = connection(&path).await;
-    let count = sqlx::query("SELECT count(*) FROM idempotent_record_steps").fetch_one(&mut connection).await.unwrap();
-    assert_eq!(count.get::<i64, _>(0), 700);
+    assert_eq!(place.count("SELECT count(*) FROM idempotent_record_steps").await, 700);
     let Journaled::Steps(steps) = store.steps(&held("stays"), HOUR).await.unwrap() else { panic!("lost") };
     assert!(steps.len() == 700 && steps.iter().enumerate().all(|(at, step)| step.place as usize == at));
 }
 
 #[tokio::test]
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("steps.db").display().to_string();
+    let place = Place::new();
     let clock = VirtualClock::new();
-    let store = SqliteStore::builder(&path).clock(Arc::new(clock.clone())).open().await.unwrap();
+    let store = place.builder().clock(Arc::new(clock.clone())).open().await.unwrap();
     for part in ["a", "b", "c", "d", "e"] {
         assert!(matches!(store.claim(&ask(part)).await.unwrap(), Claim::Acquired(_)));
         for at in 0..3 {
             assert_eq!(store.note(&held(part), &done(&at.to_string(), at), HOUR).await.unwrap(), Settled::Done);
         }
     }
-    let mut connection = connection(&path).await;
-    sqlx::query("DELETE FROM idempotent_record").execute(&mut connection).await.unwrap();
+    place.sql("DELETE FROM idempotent_record").await;
     clock.advance(HOUR).await;
     for (at_most, left) in [(0, 15), (2, 9), (1, 6), (usize::MAX, 0)] {
         assert_eq!(store.purge(at_most).await.unwrap(), 0);
-        let count = sqlx::query("SELECT count(*) FROM idempotent_record_steps").fetch_one(&mut connection).await;
-        assert_eq!(count.unwrap().get::<i64, _>(0), left, "{at_most}");
+        assert_eq!(place.count("SELECT count(*) FROM idempotent_record_steps").await, left, "{at_most}");
     }
 }
 
 #[tokio::test]
 async fn a_step_that_cannot_be_read_is_corrupt_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("steps.db").display().to_string();
-    let store = SqliteStore::open(&path).await.unwrap();
+    let place = Place::new();
+    let store = place.open().await;
     assert!(matches!(store.claim(&ask("k")).await.unwrap(), Claim::Acquired(_)));
     store.note(&held("k"), &done("a", 0), HOUR).await.unwrap();
     for (damage, field) in [("state = 9", "state"), ("place = -1", "place"), ("name = x'ff'", "name")] {
-        let update = format!("UPDATE idempotent_record_steps SET {damage}");
-        sqlx::query(sqlx::AssertSqlSafe(update)).execute(&mut connection(&path).await).await.unwrap();
+        place.sql(&format!("UPDATE idempotent_record_steps SET {damage}")).await;
         let error = store.steps(&held("k"), HOUR).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Corrupt);
         assert!(error.to_string().contains(&format!("field `{field}` of a step")), "{error}");
-        let mend = "UPDATE idempotent_record_steps SET state = 1, place = 0, name = x'61'";
-        sqlx::query(mend).execute(&mut connection(&path).await).await.unwrap();
+        place.sql("UPDATE idempotent_record_steps SET state = 1, place = 0, name = x'61'").await;
     }
 }

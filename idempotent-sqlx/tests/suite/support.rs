@@ -1,5 +1,4 @@
 //! What the tests share.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub, missing_docs)]
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +13,16 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
 /// Stands still until a test moves it.
 #[derive(Debug, Default)]
-pub struct Manual(AtomicU64);
+pub(crate) struct Manual(AtomicU64);
 
 impl Manual {
-    pub const START: u64 = 1_750_000_000_000_000;
+    pub(crate) const START: u64 = 1_750_000_000_000_000;
 
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(Self::START)))
     }
 
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
     }
 }
@@ -43,56 +42,56 @@ impl Clock for Manual {
 }
 
 /// A folder that goes with the test, and the path of a database in it.
-pub struct Place {
-    pub folder: tempfile::TempDir,
-    pub path: PathBuf,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) path: PathBuf,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.db");
         Self { folder, path }
     }
 
-    pub fn builder(&self) -> SqliteStoreBuilder {
+    pub(crate) fn builder(&self) -> SqliteStoreBuilder {
         SqliteStore::builder(self.path.to_str().unwrap())
     }
 
-    pub async fn open(&self) -> SqliteStore {
+    pub(crate) async fn open(&self) -> SqliteStore {
         self.builder().open().await.unwrap()
     }
 
     /// A connection of somebody else to the same file.
-    pub async fn other(&self) -> SqliteConnection {
+    pub(crate) async fn other(&self) -> SqliteConnection {
         SqliteConnectOptions::new().filename(&self.path).create_if_missing(true).connect().await.unwrap()
     }
 
     /// Runs statements behind the store's back.
-    pub async fn sql(&self, text: &str) {
+    pub(crate) async fn sql(&self, text: &str) {
         let mut other = self.other().await;
         sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(&mut other).await.unwrap();
     }
 
     /// Every column of the only row, as SQLite quotes it.
-    pub async fn row(&self) -> String {
+    pub(crate) async fn row(&self) -> String {
         let text = "SELECT quote(id)||quote(v)||quote(name)||quote(state)||quote(owner)||quote(fencing)||quote(attempt)\
              ||quote(until_at)||quote(taken_over)||quote(fingerprint)||quote(expires_at)||quote(first_seen)\
              ||quote(updated_at)||quote(value)||quote(error)||quote(display) FROM idempotent_record";
         sqlx::query(text).fetch_one(&mut self.other().await).await.unwrap().get(0)
     }
 
-    pub async fn count(&self, text: &str) -> i64 {
+    pub(crate) async fn count(&self, text: &str) -> i64 {
         let mut other = self.other().await;
         sqlx::query(AssertSqlSafe(text.to_owned())).fetch_one(&mut other).await.unwrap().get(0)
     }
 }
 
-pub fn key(part: &str) -> Key {
+pub(crate) fn key(part: &str) -> Key {
     Identity::new(Scene::Mq, "tests", part).key("test").unwrap()
 }
 
-pub fn request(key: &Key, owner: u128) -> ClaimRequest {
+pub(crate) fn request(key: &Key, owner: u128) -> ClaimRequest {
     ClaimRequest {
         key: key.clone(),
         owner: OwnerToken(owner),
@@ -105,23 +104,23 @@ pub fn request(key: &Key, owner: u128) -> ClaimRequest {
     }
 }
 
-pub fn held(key: &Key, owner: u128) -> Held {
+pub(crate) fn held(key: &Key, owner: u128) -> Held {
     Held::unanswered(key.clone(), OwnerToken(owner))
 }
 
-pub fn done(value: &[u8]) -> Completion {
+pub(crate) fn done(value: &[u8]) -> Completion {
     Completion { value: Some(Arc::from(value)), retain: Duration::from_secs(3_600) }
 }
 
-pub fn release(verdict: Verdict) -> Release {
+pub(crate) fn release(verdict: Verdict) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: Duration::from_secs(3_600), error: Arc::from("it failed") }
 }
 
 /// SplitMix64: the same sequence for the same seed, everywhere.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -129,7 +128,7 @@ impl Random {
         (z ^ (z >> 31)) % end
     }
 
-    pub fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()].clone()
     }
 }

@@ -9,42 +9,9 @@ use idempotent_testkit::conformance::{Need, Threads, hold, laws, not_on_offer};
 use idempotent_testkit::mutants::{Bug, Mutant};
 use idempotent_testkit::{Subject, VirtualClock};
 
-use self::expected::laws_about;
 use self::matrix::{broken, law};
 
 idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, Mutant::subject(None).rounds(50));
-
-macro_rules! caught {
-    ($($name:ident: $bug:ident;)+) => {$(
-        #[test]
-        fn $name() {
-            for name in laws_about(Bug::$bug) {
-                assert!(broken(law(name), Some(Bug::$bug)).is_some(), "{:?} was not caught by {name}", Bug::$bug);
-            }
-        }
-    )+};
-}
-
-// Those that B40 names, and those that others were made with; all of them are in the matrix.
-caught! {
-    b40_a_non_atomic_claim_is_caught: NonAtomicClaim;
-    b40_an_unconditional_delete_is_caught: UnconditionalDelete;
-    b40_an_unconditional_flip_is_caught: UnconditionalFlip;
-    b40_an_expiry_that_is_ignored_is_caught: ExpiryIgnored;
-    b40_a_heartbeat_without_owner_is_caught: RenewWithoutOwner;
-    b40_an_expiry_rounded_to_seconds_is_caught: SecondsRounded;
-    b40_a_put_after_vanish_is_caught: PutAfterVanish;
-    b40_joined_keys_are_caught: KeyJoined;
-    a_token_without_its_state_is_caught: TokenWithoutState;
-    a_claim_counted_again_after_a_lost_reply_is_caught: RepetitionCounts;
-    a_claim_refused_after_a_lost_reply_is_caught: RepetitionIsInFlight;
-    fencing_that_starts_anew_is_caught: FencingStartsAnew;
-    an_attempt_that_is_not_counted_at_the_claim_is_caught: AttemptCountedAtRelease;
-    a_mismatch_told_before_the_state_is_caught: FingerprintFirst;
-    a_takeover_without_compare_is_caught: TakeoverWithoutCompare;
-    a_purge_of_live_records_is_caught: PurgeTakesTheLiving;
-    a_batch_in_disorder_is_caught: BatchInDisorder;
-}
 
 const EQUALITY: &str = "random_operations_are_answered_as_the_protocol_answers_them";
 

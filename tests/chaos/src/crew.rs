@@ -117,7 +117,7 @@ impl Crew {
     }
 
     pub(crate) fn tell_all(&self, order: &Order) {
-        self.places.iter().for_each(|process| process.tell(order.clone()));
+        self.places.iter().for_each(|process| process.tell(order));
     }
 
     pub(crate) fn note(&mut self, event: Kind, worker: impl Into<Label>, key: Option<&str>) {

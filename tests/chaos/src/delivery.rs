@@ -21,14 +21,12 @@ mod wire;
 
 use std::path::Path;
 
-use anyhow::Context;
-use tokio::io::{AsyncBufReadExt, BufReader};
-
 pub use self::flaw::DeliveryFlaw;
 use self::hands::Hands;
 pub use self::outbox::{Ground, OutboxBroker, OutboxStore};
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
+use crate::process::begin;
 use crate::verdict::Verdict;
 
 /// What is played.
@@ -99,11 +97,7 @@ pub(crate) async fn play(
 /// # Cancellation
 /// Dropping it leaves its work to the runtime.
 pub async fn work() -> anyhow::Result<()> {
-    // A stopped process must not outlive a harness that was killed.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    let Some(first) = lines.next_line().await? else { return Ok(()) };
-    let start: Start = serde_json::from_str(&first).context("its first line")?;
+    let Some((start, lines)) = begin::<Start>().await? else { return Ok(()) };
     let (hands, stop) = Hands::start(start, lines)?;
     match hands.start.role {
         Role::DelayProducer => delay::produce(&hands).await,

@@ -1,16 +1,14 @@
-//! The worker processes: started, killed, stopped; each by its own id.
+//! The worker processes of a store and of a broker.
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use rustix::process::Signal;
 use tokio::sync::mpsc;
 
+use crate::process::{self, was_killed};
 use crate::weakness::Weakness;
-use crate::wire::{News, Order, Origin, Start, line};
+use crate::wire::{News, Order, Origin, Start};
 
 /// What is heard of a worker.
 #[derive(Debug)]
@@ -36,8 +34,6 @@ pub(crate) struct Template {
 
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    /// The program that is a worker if its first argument says so.
-    program: PathBuf,
     folder: PathBuf,
     template: Template,
     seed: u64,
@@ -52,8 +48,7 @@ pub(crate) struct Process {
     pub(crate) id: u32,
     /// It has connected and may be given deliveries.
     pub(crate) ready: bool,
-    child: Child,
-    orders: mpsc::UnboundedSender<Order>,
+    process: process::Process,
 }
 
 impl Fleet {
@@ -64,8 +59,7 @@ impl Fleet {
         seed: u64,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<(u32, Heard)>)> {
         let (heard, hears) = mpsc::unbounded_channel();
-        let (program, folder) = (std::env::current_exe()?, folder.to_owned());
-        let fleet = Self { program, folder, template, seed, started: 0, heard };
+        let fleet = Self { folder: folder.to_owned(), template, seed, started: 0, heard };
         File::create(fleet.effects())?;
         Ok((fleet, hears))
     }
@@ -74,11 +68,6 @@ impl Fleet {
     pub(crate) fn start(&mut self) -> io::Result<Process> {
         self.started += 1;
         let id = self.started;
-        let log = File::create(self.folder.join(format!("worker-{id}.log")))?;
-        let mut command = Command::new(&self.program);
-        command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        let mut child = command.spawn()?;
-        let (orders, told) = mpsc::unbounded_channel();
         let start = Start {
             worker: id,
             seed: self.seed,
@@ -89,11 +78,15 @@ impl Fleet {
             history: self.part(id),
             effects: self.effects(),
         };
-        if let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) {
-            tokio::spawn(order(stdin, line(&start), told));
-            tokio::spawn(hear(id, stdout, self.heard.clone()));
-        }
-        Ok(Process { id, ready: false, child, orders })
+        let heard = self.heard.clone();
+        let hear = move |said: Option<String>| {
+            let said =
+                said.map_or(Heard::Gone, |text| serde_json::from_str(&text).map_or(Heard::Nonsense(text), Heard::News));
+            // The harness may be over.
+            let _ = heard.send((id, said));
+        };
+        let process = process::Process::start("worker", id, &self.folder, &start, hear)?;
+        Ok(Process { id, ready: false, process })
     }
 
     /// The history of an incarnation.
@@ -112,74 +105,33 @@ impl Fleet {
     }
 }
 
-/// Writes what a worker is told. Only this waits where the worker is stopped and its pipe full.
-async fn order(mut stdin: ChildStdin, start: String, mut told: mpsc::UnboundedReceiver<Order>) {
-    let mut next = Some(start);
-    while let Some(text) = next {
-        if stdin.write_all(text.as_bytes()).await.is_err() {
-            // Gone; that is heard on its stdout.
-            return;
-        }
-        next = told.recv().await.map(|order| line(&order));
-    }
-}
-
-async fn hear(id: u32, stdout: ChildStdout, heard: mpsc::UnboundedSender<(u32, Heard)>) {
-    let mut lines = BufReader::new(stdout).lines();
-    while let Ok(Some(text)) = lines.next_line().await {
-        let said = match serde_json::from_str(&text) {
-            Ok(news) => Heard::News(news),
-            Err(_) => Heard::Nonsense(text),
-        };
-        if heard.send((id, said)).is_err() {
-            return;
-        }
-    }
-    // The harness may be over.
-    let _ = heard.send((id, Heard::Gone));
-}
-
 impl Process {
-    pub(crate) fn tell(&self, order: Order) {
-        // Gone; that is heard on its stdout.
-        let _ = self.orders.send(order);
-    }
-
-    /// Not reaped before [`gone`](Self::gone), so the id is its own.
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        match pid {
-            Some(pid) => Ok(kill_process(pid, signal)?),
-            None => Ok(()),
-        }
+    pub(crate) fn tell(&self, order: &Order) {
+        self.process.tell(order);
     }
 
     /// SIGKILL.
     pub(crate) fn kill(&self) -> io::Result<()> {
-        self.signal(Signal::KILL)
+        self.process.signal(Signal::KILL)
     }
 
     /// SIGSTOP.
     pub(crate) fn stop(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        self.process.signal(Signal::STOP)
     }
 
     /// SIGCONT.
     pub(crate) fn resume(&self) -> io::Result<()> {
-        self.signal(Signal::CONT)
+        self.process.signal(Signal::CONT)
     }
 
     /// Reaps it; whether it was killed, and not ended by itself.
     pub(crate) async fn gone(mut self) -> io::Result<bool> {
-        use std::os::unix::process::ExitStatusExt;
-        let status = self.child.wait().await?;
-        Ok(status.signal() == Some(Signal::KILL.as_raw()))
+        self.process.reap().await.map(was_killed)
     }
 
     /// Nothing more for it to do: its stdin ends, and so does it.
-    pub(crate) async fn dismiss(self) -> io::Result<()> {
-        let Self { mut child, orders, .. } = self;
-        drop(orders);
-        child.wait().await.map(drop)
+    pub(crate) async fn dismiss(mut self) -> io::Result<()> {
+        self.process.dismiss().await.map(drop)
     }
 }

@@ -78,85 +78,93 @@ pub(crate) struct Sent {
     pub(crate) late: Option<Duration>,
 }
 
-/// When what goes wrong, in the order of time. `workers` places, and this long.
-pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -> Vec<(Duration, Harm)> {
-    let mut harms = Vec::new();
-    let mut every = |name: u64, (from, to): (u64, u64), harm: &dyn Fn(&Dice) -> Harm| {
-        let dice = Dice::new(seed, name);
-        let mut at = dice.ms(from / 2, to / 2);
-        while at < long {
-            harms.push((at, harm(&dice)));
+/// What goes wrong when, as it is thrown: the same for the same seed.
+pub(crate) struct Schedule<Harm> {
+    pub(crate) seed: u64,
+    /// When it ends.
+    long: Duration,
+    harms: Vec<(Duration, Harm)>,
+}
+
+impl<Harm> Schedule<Harm> {
+    pub(crate) fn new(seed: u64, long: Duration) -> Self {
+        Self { seed, long, harms: Vec::new() }
+    }
+
+    /// Adds a harm first at this time, and then at distances of this many ms.
+    fn repeat(&mut self, dice: &Dice, first: Duration, (from, to): (u64, u64), mut harm: impl FnMut(&Dice) -> Harm) {
+        let mut at = first;
+        while at < self.long {
+            self.harms.push((at, harm(dice)));
             at += dice.ms(from, to);
         }
-    };
+    }
+
+    /// Adds a harm at distances of this many ms, by dice of this name.
+    pub(crate) fn every(&mut self, name: u64, (from, to): (u64, u64), harm: impl FnMut(&Dice) -> Harm) {
+        let dice = Dice::new(self.seed, name);
+        self.repeat(&dice, dice.ms(from / 2, to / 2), (from, to), harm);
+    }
+
+    /// In the order of time.
+    pub(crate) fn sorted(mut self) -> Vec<(Duration, Harm)> {
+        self.harms.sort_by_key(|(at, _)| *at);
+        self.harms
+    }
+}
+
+/// When what goes wrong, in the order of time. `workers` places, and this long.
+pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -> Vec<(Duration, Harm)> {
+    let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
     let [short, _, longest] = LEASES_MS;
-    every(1, (1_000, 2_000), &|dice| Harm::Kill(place(dice)));
-    every(2, (2_000, 4_000), &|dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
+    plan.every(1, (1_000, 2_000), |dice| Harm::Kill(place(dice)));
+    plan.every(2, (2_000, 4_000), |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
     if faults.cuts {
-        every(3, (700, 2_500), &|_| Harm::Cut);
+        plan.every(3, (700, 2_500), |_| Harm::Cut);
     }
     if faults.scripts {
-        every(4, (3_000, 7_000), &|_| Harm::FlushScripts);
+        plan.every(4, (3_000, 7_000), |_| Harm::FlushScripts);
     }
     if faults.stops {
-        every(5, (8_000, 15_000), &|dice| Harm::StopStore(dice.ms(300, longest * 3 / 2)));
+        plan.every(5, (8_000, 15_000), |dice| Harm::StopStore(dice.ms(300, longest * 3 / 2)));
     }
     if faults.full {
-        every(9, (5_000, 10_000), &|dice| Harm::FillStore(dice.ms(300, 1_500)));
+        plan.every(9, (5_000, 10_000), |dice| Harm::FillStore(dice.ms(300, 1_500)));
     }
     if faults.clock {
         // Further apart than a lease is long: none sees two of them.
-        every(10, (4_000, 8_000), &|_| Harm::ClockForward(CLOCK_STEP));
+        plan.every(10, (4_000, 8_000), |_| Harm::ClockForward(CLOCK_STEP));
     }
     if faults.crashes {
-        every(6, (6_000, 12_000), &|_| Harm::CrashStore);
+        plan.every(6, (6_000, 12_000), |_| Harm::CrashStore);
     }
     if faults.failovers {
         let dice = Dice::new(seed, 7);
-        harms.push((long * 3 / 10, Harm::Failover(Duration::ZERO)));
+        plan.harms.push((long * 3 / 10, Harm::Failover(Duration::ZERO)));
         if long > TWO_FAILOVERS {
-            harms.push((long * 7 / 10, Harm::Failover(dice.ms(50, 400))));
+            plan.harms.push((long * 7 / 10, Harm::Failover(dice.ms(50, 400))));
         }
     }
     if faults.migrations {
         let dice = Dice::new(seed, 8);
-        let mut at = dice.ms(1_000, 3_000);
-        while at < long {
-            harms.push((at, Harm::Migrate));
-            at += dice.ms(1_000, 3_000);
-        }
+        plan.repeat(&dice, dice.ms(1_000, 3_000), (1_000, 3_000), |_| Harm::Migrate);
     }
     if faults.broker {
-        of_the_broker(&mut harms, seed, long);
+        of_the_broker(&mut plan);
     }
-    harms.sort_by_key(|(at, _)| *at);
-    harms
+    plan.sorted()
 }
 
 /// A broker takes seconds to come back, so a short run has one crash of it, in its middle: much has happened by then.
-fn of_the_broker(harms: &mut Vec<(Duration, Harm)>, seed: u64, long: Duration) {
-    let (cuts, stops, crashes) = (Dice::new(seed, 11), Dice::new(seed, 12), Dice::new(seed, 13));
-    let mut at = cuts.ms(500, 1_500);
-    while at < long {
-        harms.push((at, Harm::CutBroker));
-        at += cuts.ms(1_000, 3_000);
-    }
-    let mut at = stops.ms(8_000, 14_000);
-    while at < long {
-        harms.push((at, Harm::StopBroker(stops.ms(300, 3_000))));
-        at += stops.ms(12_000, 20_000);
-    }
-    let mut at = cuts.ms(3_000, 10_000);
-    while at < long {
-        harms.push((at, Harm::SilenceBroker(cuts.ms(300, 3_000))));
-        at += cuts.ms(8_000, 15_000);
-    }
-    let mut at = (long / 2).min(Duration::from_secs(15));
-    while at < long {
-        harms.push((at, Harm::CrashBroker));
-        at += crashes.ms(15_000, 25_000);
-    }
+fn of_the_broker(plan: &mut Schedule<Harm>) {
+    let dice = |name| Dice::new(plan.seed, name);
+    let (cuts, stops, crashes) = (dice(11), dice(12), dice(13));
+    plan.repeat(&cuts, cuts.ms(500, 1_500), (1_000, 3_000), |_| Harm::CutBroker);
+    plan.repeat(&stops, stops.ms(8_000, 14_000), (12_000, 20_000), |dice| Harm::StopBroker(dice.ms(300, 3_000)));
+    plan.repeat(&cuts, cuts.ms(3_000, 10_000), (8_000, 15_000), |dice| Harm::SilenceBroker(dice.ms(300, 3_000)));
+    let first = (plan.long / 2).min(Duration::from_secs(15));
+    plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
 }
 
 /// In so much time the old primary is back before the new one is killed.

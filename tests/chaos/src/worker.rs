@@ -8,20 +8,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use futures_util::FutureExt;
 use idempotent::{
     Auto, Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome, Policy,
     Scene,
 };
 use idempotent_testkit::history::Kind;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::handler::Failure;
 pub(crate) use self::hands::Hands;
 use crate::mortal::die;
-use crate::wire::{Dies, Message, News, Order, Start, line};
+use crate::process::{self, begin, next};
+use crate::wire::{Dies, Message, News, Order, Start};
 
 /// How often a key may run before it is dead.
 pub(crate) const RUNS: u32 = 6;
@@ -36,9 +35,6 @@ struct Worker {
     buried: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
-/// What a worker is told next.
-pub(crate) type Orders = Lines<BufReader<Stdin>>;
-
 /// Runs until stdin ends.
 ///
 /// # Errors
@@ -47,13 +43,8 @@ pub(crate) type Orders = Lines<BufReader<Stdin>>;
 /// # Cancellation
 /// Dropping it leaves its deliveries to the runtime.
 pub async fn run() -> anyhow::Result<()> {
-    // A stopped worker must not outlive a harness that was killed.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let mut orders = BufReader::new(tokio::io::stdin()).lines();
-    let Some(start) = orders.next_line().await? else { return Ok(()) };
-    let start: Start = serde_json::from_str(&start).context("its first line")?;
-    let (news, told) = mpsc::unbounded_channel();
-    tokio::spawn(tell(told));
+    let Some((start, mut orders)) = begin::<Start>().await? else { return Ok(()) };
+    let news = process::news();
     if start.origin.is_some() {
         return crate::mq::work(&start, news, orders).await;
     }
@@ -79,30 +70,6 @@ pub async fn run() -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// `None` once stdin has ended.
-///
-/// # Cancellation
-/// Nothing is lost.
-pub(crate) async fn next(orders: &mut Orders) -> anyhow::Result<Option<Order>> {
-    let Some(order) = orders.next_line().await? else { return Ok(None) };
-    serde_json::from_str(&order).with_context(|| order.clone()).map(Some)
-}
-
-/// Writes to stdout what the worker has to say.
-async fn tell(mut told: mpsc::UnboundedReceiver<News>) {
-    let mut out = tokio::io::stdout();
-    while let Some(news) = told.recv().await {
-        let said = async {
-            out.write_all(line(&news).as_bytes()).await?;
-            out.flush().await
-        };
-        if said.await.is_err() {
-            // Nobody listens any more.
-            return;
-        }
-    }
 }
 
 /// How failures and duplicates are met.

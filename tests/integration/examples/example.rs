@@ -1,6 +1,8 @@
 //! An example as `cargo test` has built it, beside the tests; or, where `IDEMPOTENT_EXAMPLES` names a folder, the one
 //! in there, such as a release build.
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 /// Its program, which is no older than its sources.
@@ -23,6 +25,51 @@ pub(crate) fn binary(name: &str) -> PathBuf {
         );
     }
     binary
+}
+
+/// Runs it to its good end, and returns what it says.
+pub(crate) fn run(name: &str, args: &[&str]) -> String {
+    let run = Command::new(binary(name)).args(args).output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{said}\n{complained}");
+    said.into_owned()
+}
+
+/// An example that runs, and what it says; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+}
+
+impl Running {
+    pub(crate) fn start(name: &str, args: &[&str]) -> Self {
+        let mut child = Command::new(binary(name)).args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        Self { child, lines: Box::new(lines) }
+    }
+
+    pub(crate) fn says(&mut self, lines: usize) -> Vec<String> {
+        self.lines.by_ref().take(lines).collect()
+    }
+
+    /// What it says until it has ended well.
+    pub(crate) fn ends(mut self) -> Vec<String> {
+        let rest: Vec<_> = self.lines.by_ref().collect();
+        assert!(self.child.wait().unwrap().success(), "{rest:?}");
+        rest
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Returns the folder of the checkout.

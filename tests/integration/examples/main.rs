@@ -13,3 +13,4 @@ mod redrive;
 mod rest;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+mod wait;

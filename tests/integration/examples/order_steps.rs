@@ -1,13 +1,9 @@
 //! `examples/order_steps.rs`, run as it is: six workers die in six steps, and stock is locked once.
 use crate::example;
 
-use std::process::Command;
-
 #[test]
 fn s2_16_an_order_whose_worker_dies_in_every_step_locks_stock_exactly_once() {
-    let run = Command::new(example::binary("order_steps")).output().unwrap();
-    let (said, complained) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success(), "{said}\n{complained}");
+    let said = example::run("order_steps", &[]);
     for step in ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"] {
         assert!(said.contains(&format!("a worker died in {step}: true")), "{said}");
     }

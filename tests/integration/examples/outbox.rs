@@ -3,4 +3,4 @@
 mod delay;
 mod payment;
 mod streams;
-mod world;
+pub(crate) mod world;

@@ -1,48 +1,8 @@
 //! The example `redis_streams`, from outside, on a private server.
-use crate::example;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use crate::example::Running;
+use crate::wait::until;
 
 use idempotent_testkit::servers::{RedisServer, Value};
-
-/// The example, and what it says.
-struct Running {
-    child: Child,
-    lines: Box<dyn Iterator<Item = String>>,
-}
-
-impl Running {
-    fn start(server: &RedisServer) -> Self {
-        let command = &mut Command::new(example::binary("redis_streams"));
-        let mut child = command.arg(server.url()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        Self { child, lines: Box::new(lines) }
-    }
-
-    fn says(&mut self, lines: usize) -> Vec<String> {
-        self.lines.by_ref().take(lines).collect()
-    }
-
-    /// What it says until it has ended well.
-    fn ends(mut self) -> Vec<String> {
-        let rest: Vec<_> = self.lines.by_ref().collect();
-        assert!(self.child.wait().unwrap().success(), "{rest:?}");
-        rest
-    }
-
-    fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn send(server: &RedisServer, body: &str) {
     assert!(!server.command(&["XADD", "orders", "*", "body", body]).is_error());
@@ -52,14 +12,6 @@ fn pending(server: &RedisServer) -> Option<i64> {
     server.command(&["XPENDING", "orders", "billing"]).items()[0].integer()
 }
 
-fn until(what: &str, so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "still not: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
     let server = RedisServer::start();
@@ -67,7 +19,7 @@ fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
     for body in [r#"{"number": 1, "cents": 500}"#, r#"{"number": 1, "cents": 500}"#, "what?"] {
         send(&server, body);
     }
-    let mut running = Running::start(&server);
+    let mut running = Running::start("redis_streams", &[&server.url()]);
     assert_eq!(running.says(2), ["order 1: asking the bank", "order 1: charged 500 cents"]);
     until("both copies are done, and the odd one is put aside", || pending(&server) == Some(0));
     let dead = server.command(&["XRANGE", "orders:dead", "-", "+"]);
@@ -86,7 +38,7 @@ fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
 
     // The next one knows what was charged.
     send(&server, r#"{"number": 3, "cents": 700}"#);
-    let mut next = Running::start(&server);
+    let mut next = Running::start("redis_streams", &[&server.url()]);
     assert_eq!(next.says(2), ["order 4: asking the bank", "order 4: charged 100 cents"]);
     until("the copy of order 3 is done, too", || {
         let groups = server.command(&["XINFO", "GROUPS", "orders"]);

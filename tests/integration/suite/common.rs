@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent::{
-    Call, Clock, Disposition, Executor, ExecutorBuilder, Handler, Identity, Key, Lease, MemoryStore, Micros, Outcome,
-    Policy, Record, Rejection, Scene, Store,
+    Call, ClaimRequest, Clock, Disposition, Drained, Executor, ExecutorBuilder, Handler, Identity, Key, Lease,
+    MemoryStore, Micros, OnExpiry, Outcome, OwnerToken, Policy, Record, Rejection, Scene, Store,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, Verb, VirtualClock};
 use tokio::sync::Notify;
@@ -131,6 +131,20 @@ pub fn key_of(key: &str) -> Key {
     id(key).key("idempotent").unwrap()
 }
 
+/// Claims for 30 s, without a fingerprint or a limit of attempts.
+pub fn ask(key: Key, owner: u128) -> ClaimRequest {
+    ClaimRequest {
+        key,
+        owner: OwnerToken(owner),
+        lease: secs(30),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory: secs(3_600),
+        display: None,
+    }
+}
+
 /// What a handler does, and how often it was run.
 #[derive(Default)]
 pub struct Job {
@@ -203,6 +217,12 @@ impl Worker {
         let task = tokio::spawn(async move { worker.deliver(&key, &job).await });
         self.clock.settle().await;
         task
+    }
+
+    /// Drains in a task of its own.
+    pub fn drain(&self, grace: Duration) -> JoinHandle<Drained> {
+        let executor = self.executor.clone();
+        tokio::spawn(async move { executor.drain(grace).await })
     }
 
     /// SIGKILL: the task is gone, and nothing it sends any more arrives.

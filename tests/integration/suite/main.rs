@@ -29,4 +29,5 @@ mod testing;
 mod tiered;
 mod tokens;
 mod transaction;
+mod versioned;
 mod windows;

@@ -2,24 +2,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{ClaimRequest, Completion, Held, Identity, OnExpiry, OwnerToken, Scene, SqliteStore, Store, orphans};
+use idempotent::{ClaimRequest, Completion, Held, Identity, OwnerToken, Scene, SqliteStore, Store, orphans};
 use idempotent_testkit::VirtualClock;
 
-const fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
+use crate::common::{ask, secs};
 
 fn claim(part: &str, lease: Duration) -> ClaimRequest {
-    ClaimRequest {
-        key: Identity::new(Scene::Mq, "orphans", part).key("tests").unwrap(),
-        owner: OwnerToken(1),
-        lease,
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: secs(3_600),
-        display: None,
-    }
+    ClaimRequest { lease, ..ask(Identity::new(Scene::Mq, "orphans", part).key("tests").unwrap(), 1) }
 }
 
 #[tokio::test]

@@ -1,15 +1,17 @@
 //! Claims that meet, on real threads.
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Cas, CasBackend, Claim, ClaimRequest, Held, Identity, Key, MemoryStore, Micros, OnExpiry, OwnerToken, Record,
-    Release, Scene, Seen, Settled, SqliteStore, Store, StoreError, Verdict, Version,
+    Cas, CasBackend, Claim, Held, Identity, Key, MemoryStore, OwnerToken, Record, Release, Scene, Seen, Settled,
+    SqliteStore, Store, StoreError, Verdict, Version,
 };
 use tokio::sync::Barrier;
+
+use crate::common::ask;
+use crate::versioned::Versioned;
 
 const CLAIMS: u128 = 50;
 const ROUNDS: u64 = 1000;
@@ -18,18 +20,12 @@ fn key(round: u64) -> Key {
     Identity::new(Scene::Mq, "race", &round).key("races").unwrap()
 }
 
-fn request(key: Key, owner: u128) -> ClaimRequest {
-    let (lease, memory) = (Duration::from_secs(60), Duration::from_secs(60));
-    let (owner, on_expiry) = (OwnerToken(owner), OnExpiry::Takeover);
-    ClaimRequest { key, owner, lease, fingerprint: None, max_attempts: 0, on_expiry, memory, display: None }
-}
-
 /// All at once; the owners that got the key.
 async fn race(store: &Arc<dyn Store>, key: &Key) -> Vec<(u128, u64)> {
     let barrier = Arc::new(Barrier::new(usize::try_from(CLAIMS).unwrap()));
     let mut claims = tokio::task::JoinSet::new();
     for owner in 1..=CLAIMS {
-        let (store, request, barrier) = (store.clone(), request(key.clone(), owner), barrier.clone());
+        let (store, request, barrier) = (store.clone(), ask(key.clone(), owner), barrier.clone());
         claims.spawn(async move {
             barrier.wait().await;
             (owner, store.claim(&request).await.unwrap())
@@ -72,33 +68,23 @@ async fn b17_of_50_claims_one_wins_on_sqlite() {
 /// A map whose record may vanish between the read and the swap.
 #[derive(Debug, Default)]
 struct Vanishing {
-    rows: Mutex<HashMap<Key, (Version, Record)>>,
-    versions: AtomicU64,
+    rows: Versioned,
     vanish: AtomicU64,
 }
 
 #[async_trait]
 impl CasBackend for Vanishing {
     async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
-        let row = self.rows.lock().unwrap().get(key).cloned();
-        let now = Micros(1_000_000 + self.versions.load(SeqCst));
+        let seen = self.rows.read(key);
         tokio::task::yield_now().await; // room for another writer
         if self.vanish.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok() {
-            self.rows.lock().unwrap().remove(key);
+            self.rows.remove(key);
         }
-        Ok(Seen { version: row.as_ref().map_or(0, |row| row.0), record: row.map(|row| row.1), now })
+        Ok(seen)
     }
 
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
-        let mut rows = self.rows.lock().unwrap();
-        if rows.get(key).map_or(0, |row| row.0) != seen {
-            return Ok(false);
-        }
-        match next {
-            Some(next) => rows.insert(key.clone(), (self.versions.fetch_add(1, SeqCst) + 1, next.clone())),
-            None => rows.remove(key),
-        };
-        Ok(true)
+        Ok(self.rows.swap(key, seen, next))
     }
 }
 
@@ -110,7 +96,7 @@ async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
     let store: Arc<dyn Store> = Arc::new(Cas(backend));
     let vanish = Arc::new(Cas(Vanishing::default()));
     let held = key(1);
-    vanish.claim(&request(held.clone(), 1)).await.unwrap();
+    vanish.claim(&ask(held.clone(), 1)).await.unwrap();
     let release = |owner| {
         let (memory, delay) = (Duration::from_secs(60), Duration::ZERO);
         let release = Release { verdict: Verdict::Vacate, delay, memory, error: "next".into() };
@@ -120,7 +106,7 @@ async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
     vanish.release(&by, &how).await.unwrap();
     // The vacant record goes while two claims are between read and swap: one of them gets the key.
     vanish.0.vanish.store(1, SeqCst);
-    let (first, second) = (request(held.clone(), 2), request(held.clone(), 3));
+    let (first, second) = (ask(held.clone(), 2), ask(held.clone(), 3));
     let (one, two) = tokio::join!(vanish.claim(&first), vanish.claim(&second));
     let acquired = [one.unwrap(), two.unwrap()].iter().filter(|claim| matches!(claim, Claim::Acquired(_))).count();
     assert_eq!(acquired, 1);

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use crate::common::{Worker, World, secs};
 use idempotent::{
-    Claim, ClaimRequest, Completion, Executor, FastTier, Held, MemoryTier, OnExpiry, OwnerToken, Policy, Scene,
+    Claim, ClaimRequest, Completion, Executor, FastTier, Held, MemoryTier, OwnerToken, Policy, Scene, Settled, Store,
     TieredStore,
 };
 use idempotent_testkit::SeededEntropy;
+use tokio::task::JoinHandle;
 
 /// A fast tier by the world's clock.
 fn tier(world: &World) -> MemoryTier {
@@ -37,16 +38,7 @@ fn worker(world: &World, name: &str, fast: impl FastTier) -> (Worker, TieredStor
 
 /// As an executor asks.
 fn ask(key: &str, owner: u128) -> ClaimRequest {
-    ClaimRequest {
-        key: crate::common::key_of(key),
-        owner: OwnerToken(owner),
-        lease: secs(30),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: secs(3_600),
-        display: None,
-    }
+    crate::common::ask(crate::common::key_of(key), owner)
 }
 
 fn held(key: &str, owner: u128) -> Held {
@@ -55,6 +47,12 @@ fn held(key: &str, owner: u128) -> Held {
 
 fn done(value: &[u8], seconds: u64) -> Completion {
     Completion { value: Some(value.into()), retain: secs(seconds) }
+}
+
+/// Completes `k` for its owner 1 in a task of its own.
+fn spawn_completion(store: &TieredStore, seconds: u64) -> JoinHandle<Settled> {
+    let store = store.clone();
+    tokio::spawn(async move { store.complete(&held("k", 1), &done(b"v", seconds)).await.unwrap() })
 }
 
 #[track_caller]

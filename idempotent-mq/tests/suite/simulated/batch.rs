@@ -22,9 +22,7 @@ async fn b22_of_a_batch_each_message_is_settled_by_itself() {
     let job = Job::ok(&world, ms(10));
     let process = world.consume(policy, job.by_id()).await;
     let before = world.broker.events().len();
-    for name in ["a", "b", "c", "d", "a"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["a", "b", "c", "d", "a"]);
     world.clock.advance(secs(2)).await;
     let ids: Vec<_> = job.seen().into_iter().filter_map(|seen| seen.id).collect();
     assert_eq!(ids, ["a", "d"]);
@@ -42,14 +40,10 @@ async fn b22_for_a_batch_of_duplicates_the_handler_is_not_called() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     world.consume(Policy::new(), job.by_id()).await;
-    for name in ["a", "b"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(ms(50)).await;
     assert_eq!(job.runs(), 2);
-    for name in ["a", "b", "b", "a"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["a", "b", "b", "a"]);
     world.clock.advance(ms(50)).await;
     assert_eq!((job.runs(), world.broker.left()), (2, 0));
 }
@@ -63,9 +57,7 @@ async fn b22_what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
         _ => Verdict::Done,
     });
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
-    for name in ["a", "b", "c"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["a", "b", "c"]);
     world.clock.advance(ms(50)).await;
     // `a` and `c` are done, `b` is not: the prefix ends before `b`, so `c` comes again with it.
     assert_eq!(job.runs(), 3);
@@ -85,9 +77,7 @@ async fn k17_a_message_in_flight_does_not_hold_up_those_behind_it() {
     first.kill().await;
     let job = Job::ok(&world, ms(10));
     world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
-    for name in ["a", "b", "c"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["a", "b", "c"]);
     world.clock.advance(ms(50)).await;
     assert!(world.broker.is_acked("b") && world.broker.is_acked("c") && !world.broker.is_acked("a"));
 }

@@ -1,9 +1,9 @@
 //! Intake while the store is down.
 use idempotent_core::Policy;
-use idempotent_mq::Settlement;
+use idempotent_mq::{Settlement, Verdict};
 use idempotent_testkit::{FOREVER, Verb};
 
-use crate::world::{Job, World, ms, secs};
+use crate::world::{Job, World, again, ms, secs};
 
 #[tokio::test]
 async fn while_the_store_is_down_no_deliveries_are_taken_and_those_in_hand_are_put_off() {
@@ -11,9 +11,7 @@ async fn while_the_store_is_down_no_deliveries_are_taken_and_those_in_hand_are_p
     let job = Job::ok(&world, ms(10));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(4)).await;
     process.store.down();
-    for number in 0..20 {
-        world.broker.send(&format!("m{number}"), "{}");
-    }
+    world.broker.send_numbered(20);
     world.clock.advance(secs(60)).await;
     // Four were in hand when it was noticed; after that one at a time is tried at most, and only if a peek is answered.
     let counts = process.counts();
@@ -32,9 +30,7 @@ async fn a_store_that_answers_a_peek_and_no_claim_is_tried_by_one_delivery_at_a_
     let job = Job::ok(&world, ms(10));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(2).prefetch(8)).await;
     process.store.fail_before(Verb::Claim, FOREVER);
-    for number in 0..20 {
-        world.broker.send(&format!("m{number}"), "{}");
-    }
+    world.broker.send_numbered(20);
     world.clock.settle().await;
     world.clock.advance(secs(1)).await;
     let first = process.counts().received;
@@ -70,48 +66,39 @@ async fn a_trial_that_does_not_ask_the_store_does_not_close_intake_for_ever() {
 
 #[tokio::test]
 async fn one_record_that_cannot_be_read_does_not_stop_intake() {
-    use idempotent_core::{Claim, ClaimRequest, StoreError, StoreErrorKind};
+    use idempotent_core::{
+        Abilities, Claim, ClaimRequest, Completion, Executor, Held, Key, Record, Release, Settled, Store, StoreError,
+        StoreErrorKind,
+    };
     // What is under the key of one message is somebody else's.
     #[derive(Debug)]
     struct Foreign(idempotent_testkit::FaultStore);
     #[async_trait::async_trait]
-    impl idempotent_core::Store for Foreign {
+    impl Store for Foreign {
         async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
             if request.key == crate::world::key_of("bad") {
                 return Err(StoreError::new(StoreErrorKind::Foreign));
             }
             self.0.claim(request).await
         }
-        async fn renew(
-            &self,
-            held: &idempotent_core::Held,
-            lease: std::time::Duration,
-        ) -> Result<idempotent_core::Settled, StoreError> {
+        async fn renew(&self, held: &Held, lease: std::time::Duration) -> Result<Settled, StoreError> {
             self.0.renew(held, lease).await
         }
-        async fn complete(
-            &self,
-            held: &idempotent_core::Held,
-            completion: &idempotent_core::Completion,
-        ) -> Result<idempotent_core::Settled, StoreError> {
+        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
             self.0.complete(held, completion).await
         }
-        async fn release(
-            &self,
-            held: &idempotent_core::Held,
-            release: &idempotent_core::Release,
-        ) -> Result<idempotent_core::Settled, StoreError> {
+        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
             self.0.release(held, release).await
         }
-        async fn peek(&self, key: &idempotent_core::Key) -> Result<Option<idempotent_core::Record>, StoreError> {
+        async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
             self.0.peek(key).await
         }
-        fn abilities(&self) -> idempotent_core::Abilities<'_> {
-            idempotent_core::Abilities::none()
+        fn abilities(&self) -> Abilities<'_> {
+            Abilities::none()
         }
     }
     let world = World::new();
-    let executor = idempotent_core::Executor::builder(Foreign(world.store.clone()))
+    let executor = Executor::builder(Foreign(world.store.clone()))
         .clock(std::sync::Arc::new(world.clock.clone()))
         .build()
         .unwrap();
@@ -119,44 +106,30 @@ async fn one_record_that_cannot_be_read_does_not_stop_intake() {
     let consumer =
         idempotent_mq::Consumer::builder(world.broker.connect(), "billing", &executor).build(job.by_id()).unwrap();
     let process = world.start(world.store.clone(), executor, consumer).await;
-    for name in ["bad", "m1", "m2"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["bad", "m1", "m2"]);
     world.clock.advance(ms(900)).await;
     assert_eq!((process.counts().acked, process.counts().deferred, process.counts().pauses), (2, 1, 0));
 }
 
 #[tokio::test]
-async fn a_trial_whose_handler_fails_opens_intake_all_the_same() {
-    let world = World::new();
-    let job = Job::ends(&world, secs(10), crate::world::again);
-    let policy = Policy::new().retry_delay(secs(300));
-    let process = world.consume_by(policy, job.by_id(), |builder| builder.concurrency(8).prefetch(8)).await;
-    process.store.down();
-    for number in 0..9 {
-        world.broker.send(&format!("m{number}"), "{}");
+async fn a_trial_whose_handler_fails_or_takes_long_does_not_keep_intake_closed() {
+    for (handler, takes, ends, wait, runs) in [
+        // One trial of 10 s, and then the others side by side.
+        ("fails", secs(10), again as fn(u32) -> Verdict, secs(40), 9),
+        // Its claim was granted: that says enough.
+        ("takes long", secs(600), |_| Verdict::Done, secs(10), 8),
+    ] {
+        let world = World::new();
+        let job = Job::ends(&world, takes, ends);
+        let policy = Policy::new().retry_delay(secs(300));
+        let process = world.consume_by(policy, job.by_id(), |builder| builder.concurrency(8).prefetch(8)).await;
+        process.store.down();
+        world.broker.send_numbered(9);
+        world.clock.advance(secs(3)).await;
+        process.store.up();
+        world.clock.advance(wait).await;
+        assert_eq!(job.runs(), runs, "a handler that {handler}");
     }
-    world.clock.advance(secs(3)).await;
-    process.store.up();
-    // Asked again by then, one trial of 10 s, and then the others side by side.
-    world.clock.advance(secs(40)).await;
-    assert_eq!(job.runs(), 9);
-}
-
-#[tokio::test]
-async fn a_trial_whose_handler_takes_long_does_not_keep_intake_closed() {
-    let world = World::new();
-    let job = Job::ok(&world, secs(600));
-    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(8).prefetch(8)).await;
-    process.store.down();
-    for number in 0..9 {
-        world.broker.send(&format!("m{number}"), "{}");
-    }
-    world.clock.advance(secs(3)).await;
-    process.store.up();
-    // Its claim was granted: that says enough.
-    world.clock.advance(secs(10)).await;
-    assert_eq!(job.runs(), 8);
 }
 
 #[tokio::test]
@@ -179,9 +152,7 @@ async fn a_trial_that_nobody_can_see_into_is_followed_by_another_after_a_while()
     });
     let process = world.consume_by(Policy::new(), handling, |builder| builder.concurrency(4).prefetch(4)).await;
     process.store.down();
-    for number in 0..9 {
-        world.broker.send(&format!("m{number}"), "{}");
-    }
+    world.broker.send_numbered(9);
     world.clock.advance(secs(3)).await;
     process.store.up();
     world.clock.advance(secs(60)).await;

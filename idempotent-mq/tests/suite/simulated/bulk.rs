@@ -56,25 +56,21 @@ impl Bulk {
     }
 }
 
-fn send(world: &World, names: &[&str]) {
-    names.iter().for_each(|name| world.broker.send(name, "{}"));
-}
-
 #[tokio::test]
 async fn b22_a_handler_of_batches_is_given_what_is_free_and_each_message_is_settled_by_itself() {
     let world = World::new();
     let policy = Policy::new().in_flight_delay(secs(1));
     let earlier = world.consume(policy, Job::ok(&world, ms(10)).by_id()).await;
-    send(&world, &["b"]);
+    world.broker.send_all(&["b"]);
     world.clock.advance(ms(20)).await;
     earlier.kill().await;
     let elsewhere = world.consume(policy, Job::ok(&world, secs(5)).by_id()).await;
-    send(&world, &["c"]);
+    world.broker.send_all(&["c"]);
     world.clock.advance(ms(10)).await;
     elsewhere.kill().await;
     let bulk = Bulk::new(&world, ms(10));
     let process = world.consume(policy, bulk.of(8)).await;
-    send(&world, &["a", "b", "c", "d", "a"]);
+    world.broker.send_all(&["a", "b", "c", "d", "a"]);
     world.clock.advance(ms(50)).await;
     assert_eq!(bulk.batches(), [["a", "d"]]);
     let settled = |name: &str| world.broker.settlements(name);
@@ -92,9 +88,9 @@ async fn b22_a_handler_of_batches_is_not_called_for_duplicates_only() {
     let world = World::new();
     let bulk = Bulk::new(&world, ms(10));
     world.consume(Policy::new(), bulk.of(8)).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(ms(50)).await;
-    send(&world, &["a", "b", "b"]);
+    world.broker.send_all(&["a", "b", "b"]);
     world.clock.advance(ms(50)).await;
     assert_eq!((bulk.batches(), world.broker.left()), (vec![vec!["a".to_owned(), "b".to_owned()]], 0));
 }
@@ -108,7 +104,7 @@ async fn what_a_handler_of_batches_says_of_a_message_is_for_that_message() {
         _ => Verdict::Done,
     });
     let process = world.consume(Policy::new(), bulk.of(8)).await;
-    send(&world, &["done", "again", "never"]);
+    world.broker.send_all(&["done", "again", "never"]);
     world.clock.advance(ms(20)).await;
     assert!(world.broker.is_acked("done"));
     let [retry] = &world.broker.retries("again")[..] else { panic!("one retry") };
@@ -127,7 +123,7 @@ async fn a_batch_that_fails_again_and_again_puts_each_message_aside_after_its_ow
     let bulk = Bulk::new(&world, ms(10)).saying(|_| Verdict::Again { after: None, error: "down".into() });
     let policy = Policy::new().max_retries(2).retry_delay(secs(1));
     world.consume(policy, bulk.of(8)).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(secs(60)).await;
     assert_eq!((bulk.attempts("a"), bulk.attempts("b")), (vec![1, 2, 3], vec![1, 2, 3]));
     let dead = world.broker.dead();
@@ -157,7 +153,7 @@ async fn too_few_answers_and_a_panic_fail_the_batch_and_not_the_consumer() {
         }
     });
     let process = world.consume(Policy::new().retry_delay(secs(1)), handling).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(secs(10)).await;
     assert_eq!((*runs.lock().unwrap(), world.broker.left()), (3, 0));
     let counts = process.counts();
@@ -170,12 +166,12 @@ async fn what_arrives_while_a_batch_runs_makes_the_next_and_a_full_one_runs_besi
     let bulk = Bulk::new(&world, secs(1));
     let more = |builder: idempotent_mq::ConsumerBuilder<_>| builder.concurrency(6);
     world.consume_by(Policy::new(), bulk.of(3), more).await;
-    send(&world, &["a"]);
+    world.broker.send_all(&["a"]);
     world.clock.advance(ms(100)).await;
-    send(&world, &["b", "c"]);
+    world.broker.send_all(&["b", "c"]);
     world.clock.advance(ms(100)).await;
     assert_eq!(bulk.batches(), [["a"]]);
-    send(&world, &["d", "e"]);
+    world.broker.send_all(&["d", "e"]);
     world.clock.advance(ms(100)).await;
     assert_eq!(bulk.batches(), [vec!["a"], vec!["b", "c", "d"]]);
     world.clock.advance(ms(2_000)).await;
@@ -195,7 +191,7 @@ async fn messages_of_one_key_of_order_are_not_in_one_batch() {
         .keyed(KeyFrom::message_id())
         .run_batch(8, move |given| run.clone().run(given));
     world.consume(Policy::new(), handling).await;
-    send(&world, &["a1", "a2", "b1", "a3"]);
+    world.broker.send_all(&["a1", "a2", "b1", "a3"]);
     world.clock.advance(secs(1)).await;
     assert_eq!(bulk.batches(), [vec!["a1", "b1"], vec!["a2"], vec!["a3"]]);
 }
@@ -205,9 +201,9 @@ async fn b36_a_batch_that_runs_may_end_and_what_waits_for_the_next_is_given_back
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(ms(100)).await;
-    send(&world, &["c"]);
+    world.broker.send_all(&["c"]);
     world.clock.advance(ms(100)).await;
     process.stop().await;
     assert_eq!(world.broker.settlements("c"), [Settlement::GiveBack]);
@@ -224,7 +220,7 @@ async fn b36_a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_k
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
     process.store.delay_reply(Verb::Claim, secs(1));
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.settle().await;
     process.stop().await;
     assert_eq!(world.broker.settlements("a"), [Settlement::GiveBack]);
@@ -239,7 +235,7 @@ async fn b36_a_batch_that_outlives_the_grace_is_dropped_whole_and_left_to_its_le
     let world = World::new();
     let bulk = Bulk::new(&world, secs(1_000));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(ms(100)).await;
     process.stop().await;
     world.clock.advance(secs(5)).await;
@@ -256,7 +252,7 @@ async fn b7_a_batch_whose_process_was_killed_runs_again_when_its_leases_are_over
     let bulk = Bulk::new(&world, secs(2));
     let policy = Policy::new().in_flight_delay(secs(1)).lease(secs(60));
     let first = world.consume(policy, bulk.of(4)).await;
-    send(&world, &["a", "b"]);
+    world.broker.send_all(&["a", "b"]);
     world.clock.advance(ms(100)).await;
     first.kill().await;
     world.broker.cut();
@@ -275,8 +271,8 @@ async fn two_consumers_of_one_handling_have_batches_of_their_own() {
     let other = World::new();
     let process = world.consume(Policy::new(), handling.clone()).await;
     let beside = other.consume(Policy::new(), handling).await;
-    send(&world, &["a", "b"]);
-    send(&other, &["a", "c"]);
+    world.broker.send_all(&["a", "b"]);
+    other.broker.send_all(&["a", "c"]);
     world.clock.settle().await;
     // The handler sleeps by the first world's clock.
     world.clock.advance(secs(1)).await;
@@ -304,9 +300,9 @@ async fn b36_a_batch_led_by_a_duplicate_may_end_like_any_other() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
-    send(&world, &["done"]);
+    world.broker.send_all(&["done"]);
     world.clock.advance(secs(3)).await;
-    send(&world, &["done", "a"]);
+    world.broker.send_all(&["done", "a"]);
     world.clock.advance(ms(100)).await;
     process.stop().await;
     world.clock.advance(secs(3)).await;

@@ -17,9 +17,7 @@ async fn b36_a_consumer_that_is_told_to_stop_ends_what_it_can_and_gives_back_the
     });
     let mut process =
         world.consume_by(Policy::new(), handling, |builder| builder.concurrency(3).prefetch(5).grace(secs(5))).await;
-    for name in ["s1", "s2", "long", "waits"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["s1", "s2", "long", "waits"]);
     world.clock.settle().await;
     assert_eq!(world.broker.held(), 4);
     process.stop().await;

@@ -216,9 +216,7 @@ async fn b13_where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted(
     let policy = Policy::new().on_store_error(OnStoreError::RunUnprotected);
     let process = world.consume(policy, job.by_id()).await;
     process.store.down();
-    for name in ["m1", "m2"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["m1", "m2"]);
     world.clock.advance(secs(1)).await;
     assert!(world.broker.is_acked("m1") && world.broker.is_acked("m2"));
     assert_eq!((process.counts().unprotected, process.counts().pauses, job.runs()), (2, 0, 2));

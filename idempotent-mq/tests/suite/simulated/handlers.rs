@@ -18,6 +18,15 @@ struct Order {
     cents: u64,
 }
 
+const ORDER: &str = r#"{"number": 1, "cents": 5}"#;
+
+/// Sends an order twice, and one whose card is declined.
+fn send_two_orders(world: &World) {
+    for (name, body) in [("m1", ORDER), ("m1 again", ORDER), ("m2", r#"{"number": 2, "cents": 0}"#)] {
+        world.broker.send(name, body);
+    }
+}
+
 /// Transparent: nobody can find the rejection in it.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
@@ -43,13 +52,7 @@ async fn an_annotated_function_finds_the_executor_and_settles_the_message() {
         async move { charge(&message.body, &charged).await }
     });
     let process = world.consume(Policy::new().max_retries(2), handling).await;
-    for (name, body) in [
-        ("m1", r#"{"number": 1, "cents": 5}"#),
-        ("m1 again", r#"{"number": 1, "cents": 5}"#),
-        ("m2", r#"{"number": 2, "cents": 0}"#),
-    ] {
-        world.broker.send(name, body);
-    }
+    send_two_orders(&world);
     world.clock.advance(secs(60)).await;
     assert!(world.broker.is_acked("m1") && world.broker.is_acked("m1 again"));
     // Attempts are counted by the claim, also where the attribute made it.
@@ -89,7 +92,7 @@ async fn m11_a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refus
             async move { long_lease(&message.body, &charged).await }
         });
         let process = world.consume(Policy::new(), handling).await;
-        world.broker.send("m1", r#"{"number": 1, "cents": 5}"#);
+        world.broker.send("m1", ORDER);
         world.clock.advance(ms(200)).await;
         // A run inside it answers for itself: its short retention is no matter of the broker's.
         assert_eq!(charged.load(SeqCst), if fits { 2 } else { 0 });
@@ -113,7 +116,7 @@ async fn an_error_that_hides_a_rejection_does_not_cost_the_message_an_attempt() 
     });
     let process = world.consume(Policy::new(), handling).await;
     process.store.down();
-    world.broker.send("m1", r#"{"number": 1, "cents": 5}"#);
+    world.broker.send("m1", ORDER);
     world.clock.advance(ms(200)).await;
     let retries = world.broker.retries("m1");
     assert_eq!((retries[0].attempt, &*retries[0].reason, charged.load(SeqCst)), (1, "store_down", 0));
@@ -176,13 +179,7 @@ async fn a_tower_service_is_a_handler_once_it_is_ready() {
     let slow = Slow { looked: false, called: called.clone(), _alone: std::marker::PhantomData };
     let handling = Messages::json().keyed(KeyFrom::body("number", |order: &Order| order.number)).run(service(slow));
     let process = world.consume(Policy::new().max_retries(1), handling).await;
-    for (name, body) in [
-        ("m1", r#"{"number": 1, "cents": 5}"#),
-        ("m1 again", r#"{"number": 1, "cents": 5}"#),
-        ("m2", r#"{"number": 2, "cents": 0}"#),
-    ] {
-        world.broker.send(name, body);
-    }
+    send_two_orders(&world);
     world.clock.advance(secs(60)).await;
     assert_eq!((called.load(SeqCst), process.counts().acked, process.counts().dead_lettered), (3, 2, 1));
 }

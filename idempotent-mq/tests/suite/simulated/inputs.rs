@@ -331,9 +331,7 @@ async fn b37_each_delivery_has_exactly_one_terminal_count_and_a_failing_key_one_
     });
     let mut process =
         world.consume_by(Policy::new().max_retries(5), handling, |builder| builder.concurrency(3).grace(ms(10))).await;
-    for name in ["ok", "fails", "never", "panics", "ok", "ok2", "ok2", "fails"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["ok", "fails", "never", "panics", "ok", "ok2", "ok2", "fails"]);
     world.broker.send_delivery("none", Delivery::new(Position::of("orders"), Vec::new()));
     world.clock.advance(secs(120)).await;
     world.broker.send("ok3", "{}");
@@ -358,9 +356,7 @@ async fn a_disposition_says_what_a_handler_wants_in_full() {
         }
     });
     world.consume(Policy::new(), handling).await;
-    for name in ["dead", "done", "dead"] {
-        world.broker.send(name, "{}");
-    }
+    world.broker.send_all(&["dead", "done", "dead"]);
     world.clock.advance(secs(2)).await;
     assert_eq!(world.broker.dead().len(), 2);
     assert_eq!(&*world.broker.dead()[0].1.reason, "no such article");

@@ -119,9 +119,7 @@ async fn b42_deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_w
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });
     let job = crate::world::Job::ok(&world, secs(6));
     // K63: their time begins when they are handed over, not when they were sent.
-    for number in 0..8 {
-        world.broker.send(&format!("m{number}"), "{}");
-    }
+    world.broker.send_numbered(8);
     world.clock.advance(secs(60)).await;
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(6).prefetch(8)).await;
     world.clock.advance(secs(60)).await;

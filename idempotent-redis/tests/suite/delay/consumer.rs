@@ -12,7 +12,8 @@ use idempotent_testkit::servers::{RedisCluster, RedisServer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::delay::world::{MINUTE, letters, ms, new, until};
+use crate::delay::world::{MINUTE, letters, ms, new};
+use crate::support::until;
 
 /// What ran, in order.
 type Runs = Arc<Mutex<Vec<String>>>;

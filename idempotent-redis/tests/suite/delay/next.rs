@@ -3,7 +3,8 @@ use idempotent_mq::{DeadLetter, Received, Redrive, Settlement, Source};
 use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use tokio::time::timeout;
 
-use crate::delay::world::{World, bodies, due, ms, new, only, time, until};
+use crate::delay::world::{World, bodies, due, ms, new, only, time};
+use crate::support::until;
 
 /// So many that are due.
 async fn some(queue: &DelayQueue, count: usize) {

@@ -6,7 +6,8 @@ use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 
-use crate::delay::world::{MINUTE, bodies, ms, new, until};
+use crate::delay::world::{MINUTE, bodies, ms, new};
+use crate::support::until;
 
 /// Everything that a queue can be asked.
 async fn goes_round(queue: &DelayQueue) {

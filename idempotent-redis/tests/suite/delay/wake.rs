@@ -3,7 +3,8 @@ use idempotent_mq::Redrive;
 use idempotent_redis::{Back, DelayDeadLetters, DelayMessage};
 use tokio::time::timeout;
 
-use crate::delay::world::{World, bodies, ms, new, until};
+use crate::delay::world::{World, bodies, ms, new};
+use crate::support::until;
 
 async fn asleep(world: &World) {
     until("the taker has said that it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1))

@@ -1,12 +1,13 @@
 //! Servers whose clock the tests set, and queues on them.
-#![allow(dead_code, reason = "each test binary uses its part")]
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery};
 use idempotent_redis::{DelayDeadLetters, DelayQueue, DelayQueueBuilder, Sent, Taken, Taker};
 use idempotent_testkit::servers::{RedisCluster, RedisServer, Value};
+
+use crate::support::calls;
 
 pub(crate) type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
@@ -43,12 +44,7 @@ impl Place {
 
     /// How often a command was called, by scripts too, on all nodes.
     pub(crate) fn calls(&self, command: &str) -> u64 {
-        let name = format!("cmdstat_{command}:calls=");
-        let of = |server: &RedisServer| {
-            let stats = server.cli(&["INFO", "commandstats"]);
-            stats.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse::<u64>().ok())
-        };
-        self.nodes().iter().filter_map(of).sum()
+        self.nodes().iter().map(|server| calls(server, command)).sum()
     }
 }
 
@@ -153,13 +149,4 @@ pub(crate) async fn letters(queue: &DelayQueue) -> Vec<(Delivery, DeadLetter)> {
         all.push((delivery, letter.unwrap()));
     }
     all
-}
-
-/// Waits for an event, not for a time.
-pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !happened().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain for: {what}");
-        tokio::time::sleep(ms(2)).await;
-    }
 }

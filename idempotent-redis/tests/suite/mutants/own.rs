@@ -3,13 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimRequest, Completion, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Purge, Release,
-    Settled, StateKind, Store, StoreErrorKind, Verdict,
+    Admin, Claim, ClaimRequest, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Purge, Release, Settled,
+    StateKind, Store, StoreErrorKind, Verdict,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisServer, Value};
 
-pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+use crate::support::ask_for;
+pub(crate) use crate::support::{HOUR, done};
+
 const FENCING: &[u8; 16] = b"0000000000000007";
 pub(crate) const ATTEMPT: &[u8; 10] = b"0000000001";
 pub(crate) const VERDICTS: [Verdict; 5] =
@@ -82,24 +84,11 @@ pub(crate) fn key(name: u128) -> Key {
 }
 
 pub(crate) fn ask(key: &Key, owner: u128) -> ClaimRequest {
-    ClaimRequest {
-        key: key.clone(),
-        owner: OwnerToken(owner),
-        lease: HOUR,
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: HOUR,
-        display: None,
-    }
+    ClaimRequest { lease: HOUR, ..ask_for(key.clone(), owner) }
 }
 
 pub(crate) fn held(key: &Key, owner: u128) -> Held {
     Held { key: key.clone(), owner: OwnerToken(owner), fencing: None }
-}
-
-pub(crate) fn done(value: Option<&[u8]>) -> Completion {
-    Completion { value: value.map(Arc::from), retain: HOUR }
 }
 
 pub(crate) fn down(verdict: Verdict) -> Release {

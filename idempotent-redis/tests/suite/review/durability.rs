@@ -1,39 +1,35 @@
 //! What waits for replicas.
 use std::time::Duration;
 
-use idempotent_core::{Claim, Completion, Held, Settled, StateKind, Store, StoreErrorKind};
+use idempotent_core::{Claim, ClaimRequest, Completion, Held, Settled, StateKind, Store, StoreErrorKind};
 use idempotent_redis::{Durability, RedisStore};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
-use crate::review::{HOUR, ask};
+use crate::review::ask;
+use crate::support::HOUR;
 
 async fn waiting(url: String, millis: u64) -> RedisStore {
     let durability = Durability::wait(1, Duration::from_millis(millis));
     RedisStore::builder(url).cache(None).durability(durability).connect().await.unwrap()
 }
 
-/// Applied, and said not to be: nobody will take it back.
-#[tokio::test]
-async fn a_claim_that_could_not_be_given_back_is_not_said_to_be_not_applied() {
-    let server = RedisServer::start();
-    let refuses = |text: &str| {
-        if text.contains("Ends attempts that did not succeed") {
+/// A store that waits for a replica, and one of whose scripts, named by its first words, is refused for want of replicas.
+async fn refused(url: String, millis: u64, script: &'static str) -> RedisStore {
+    let refuses = move |text: &str| {
+        if text.contains(script) {
             "#!lua\nreturn redis.error_reply('NOREPLICAS Not enough good replicas to write.')".to_owned()
         } else {
             text.to_owned()
         }
     };
-    let durability = Durability::wait(1, Duration::from_millis(20));
-    let store = RedisStore::builder(server.url())
-        .cache(None)
-        .durability(durability)
-        .edit_scripts(refuses)
-        .connect()
-        .await
-        .unwrap();
-    let request = ask(1, 1);
-    let error = store.claim(&request).await.unwrap_err();
-    let state = store.peek(&request.key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind());
+    let durability = Durability::wait(1, Duration::from_millis(millis));
+    RedisStore::builder(url).cache(None).durability(durability).edit_scripts(refuses).connect().await.unwrap()
+}
+
+/// Checks that a claim that stands is not said to be not applied; `looking` sees what stands.
+async fn claim_is_not_denied(store: &RedisStore, looking: &RedisStore, request: &ClaimRequest) {
+    let error = store.claim(request).await.unwrap_err();
+    let state = looking.peek(&request.key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind());
     assert!(
         error.kind() != StoreErrorKind::NotApplied || state == StateKind::Absent,
         "{:?} and yet {state:?}: {error}",
@@ -41,35 +37,23 @@ async fn a_claim_that_could_not_be_given_back_is_not_said_to_be_not_applied() {
     );
 }
 
+/// Applied, and said not to be: nobody will take it back.
+#[tokio::test]
+async fn a_claim_that_could_not_be_given_back_is_not_said_to_be_not_applied() {
+    let server = RedisServer::start();
+    let store = refused(server.url(), 20, "Ends attempts that did not succeed").await;
+    claim_is_not_denied(&store, &store, &ask(1, 1)).await;
+}
+
 /// Renewing it to see how far it got fails: the claim itself stands.
 #[tokio::test]
 async fn a_claim_asked_again_that_stands_is_not_said_to_be_not_applied() {
     let group = RedisReplicas::start(1);
-    let refuses = |text: &str| {
-        if text.contains("-- Renews leases") {
-            "#!lua\nreturn redis.error_reply('NOREPLICAS Not enough good replicas to write.')".to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask(1, 1);
     assert!(matches!(plain.claim(&request).await, Ok(Claim::Acquired(_))));
-    let durability = Durability::wait(1, Duration::from_secs(30));
-    let store = RedisStore::builder(group.url())
-        .cache(None)
-        .durability(durability)
-        .edit_scripts(refuses)
-        .connect()
-        .await
-        .unwrap();
-    let error = store.claim(&request).await.unwrap_err();
-    let state = plain.peek(&request.key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind());
-    assert!(
-        error.kind() != StoreErrorKind::NotApplied || state == StateKind::Absent,
-        "{:?} and yet {state:?}: {error}",
-        error.kind()
-    );
+    let store = refused(group.url(), 30_000, "-- Renews leases").await;
+    claim_is_not_denied(&store, &plain, &request).await;
 }
 
 /// The mirror of what claims do: the answer was lost, and a new connection has nothing to wait for.

@@ -1,33 +1,30 @@
 //! What a server refuses for a moment, or inside a script.
-use std::sync::Arc;
-
 use idempotent_core::{Claim, Store, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 use tokio::net::TcpStream;
 
+use crate::fake::Fake;
 use crate::review::ask;
-use crate::review::fake::Fake;
 
 /// The script runs there, and its write is refused: nobody looks for another primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_became_a_replica_is_left_also_where_scripts_have_no_flags() {
     let group = RedisReplicas::start(1);
     let (old, new) = (group.primary(), group.replica());
-    let at = |port: u16| Fake { port, says: Arc::default() };
-    let sentinel = Fake::sentinel(&at(old.port()), 1).await;
+    let sentinel = Fake::sentinel(old.port(), 1).await;
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     for plain in [false, true] {
         let builder = RedisStore::builder(&url).cache(None);
         let store = if plain { builder.plain_scripts() } else { builder }.connect().await.unwrap();
         new.command(&["REPLICAOF", "NO", "ONE"]);
         old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
-        sentinel.names(&at(new.port()), 2);
+        sentinel.names(new.port(), 2);
         let claim = store.claim(&ask(u128::from(plain), 1)).await;
         assert!(matches!(claim, Ok(Claim::Acquired(_))), "plain: {plain}: {claim:?}");
         old.command(&["REPLICAOF", "NO", "ONE"]);
         new.command(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
-        sentinel.names(&at(old.port()), 3);
+        sentinel.names(old.port(), 3);
     }
 }
 

@@ -5,14 +5,15 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimRequest, Store};
 use idempotent_redis::RedisStore;
 
+use crate::fake::Fake;
 use crate::review::ask;
-use crate::review::fake::{Fake, until};
+use crate::support::until;
 
 /// `accept` notes the primary that is named by then, not the one it has connected to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
     let (old, new) = (Fake::start().await, Fake::start().await);
-    let sentinel = Fake::sentinel(&old, 1).await;
+    let sentinel = Fake::sentinel(old.port, 1).await;
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     // The connection breaks, and the next one takes its time to say its role.
@@ -27,9 +28,9 @@ async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
             }
         }
     });
-    until("it asks the old one's role", || old.says.role_asked.load(Ordering::SeqCst) > roles).await;
+    until("it asks the old one's role", async || old.says.role_asked.load(Ordering::SeqCst) > roles).await;
     let before = old.scripts();
-    sentinel.names(&new, 2);
+    sentinel.names(new.port, 2);
     sentinel.tells_of_switch(&old, &new);
     tokio::time::sleep(Duration::from_millis(500)).await;
     old.says.holds_role.store(false, Ordering::SeqCst);
@@ -48,13 +49,13 @@ async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_switch_that_was_told_a_sentinel_that_has_not_heard_of_it_is_not_believed() {
     let (old, new) = (Fake::start().await, Fake::start().await);
-    let (knows, behind) = (Fake::sentinel(&old, 1).await, Fake::sentinel(&old, 1).await);
+    let (knows, behind) = (Fake::sentinel(old.port, 1).await, Fake::sentinel(old.port, 1).await);
     let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/main", knows.port, behind.port);
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     let before = (old.scripts(), new.scripts());
-    knows.names(&new, 2);
+    knows.names(new.port, 2);
     // Busy with the failover, or farther away than the other one.
-    knows.says.hesitates.store(300, Ordering::SeqCst);
+    knows.hesitate(300);
     knows.tells_of_switch(&old, &new);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let claim = store.claim(&ask(1, 1)).await;
@@ -66,12 +67,12 @@ async fn behind_a_switch_that_was_told_a_sentinel_that_has_not_heard_of_it_is_no
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_count_from_nothing_again_are_believed_in_the_end() {
     let primary = Fake::start().await;
-    let (one, other) = (Fake::sentinel(&primary, 5).await, Fake::sentinel(&primary, 5).await);
+    let (one, other) = (Fake::sentinel(primary.port, 5).await, Fake::sentinel(primary.port, 5).await);
     let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/main", one.port, other.port);
     let patience = Duration::from_millis(500);
     let store = RedisStore::builder(url).cache(None).connect_timeout(patience).connect().await.unwrap();
-    one.names(&primary, 0);
-    other.says.hesitates.store(600_000, Ordering::SeqCst);
+    one.names(primary.port, 0);
+    other.hesitate(600_000);
     primary.cuts_all();
     let claims = async {
         while store.claim(&ask(1, 1)).await.is_err() {
@@ -86,11 +87,11 @@ async fn sentinels_that_count_from_nothing_again_are_believed_in_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_new_one() {
     let (old, new) = (Fake::start().await, Fake::start().await);
-    let sentinel = Fake::sentinel(&old, 1).await;
+    let sentinel = Fake::sentinel(old.port, 1).await;
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     old.says.is_replica.store(true, Ordering::SeqCst);
-    sentinel.names(&new, 2);
+    sentinel.names(new.port, 2);
     // Of a script each.
     let lease = |at: u64| Duration::from_secs(60 + at);
     let requests: Vec<_> = (0..8).map(|at| ClaimRequest { lease: lease(at), ..ask(at.into(), 1) }).collect();

@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, Settled, Store, StoreError,
-    StoreErrorKind,
+    Claim, ClaimRequest, Completion, Held, Identity, Key, Scene, Settled, Store, StoreError, StoreErrorKind,
 };
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::servers::RedisServer;
+
+use crate::support::ask_for;
 
 pub(crate) const SECRET: &str = "hunter2";
 
@@ -15,16 +16,7 @@ pub(crate) fn key(name: &str) -> Key {
 }
 
 pub(crate) fn request(name: &str) -> ClaimRequest {
-    ClaimRequest {
-        key: key(name),
-        owner: OwnerToken(7),
-        lease: Duration::from_secs(30),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(60),
-        display: None,
-    }
+    ClaimRequest { memory: Duration::from_secs(60), ..ask_for(key(name), 7) }
 }
 
 pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<Held, StoreError> {

@@ -5,7 +5,7 @@ use idempotent_core::{ClaimRequest, Store, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisCluster, RedisReplicas, RedisServer};
 
-use crate::topology::fake::Fake;
+use crate::fake::Fake;
 use crate::topology::{ask, granted, key, without_cache};
 
 /// Tried again for half a second.
@@ -60,8 +60,8 @@ async fn n70_a_cluster_that_is_down_takes_no_claim_and_takes_them_when_it_is_up_
 
 #[tokio::test]
 async fn n71_nodes_that_send_a_call_to_and_fro_are_left_after_sixteen_times() {
-    let fake = Fake::start(|port| format!("-MOVED 1 127.0.0.1:{port}\r\n")).await;
-    let store = without_cache(fake.url()).await;
+    let fake = Fake::answering(|port| format!("-MOVED 1 127.0.0.1:{port}\r\n")).await;
+    let store = without_cache(format!("redis+cluster://{}", fake.address())).await;
     let before = fake.scripts();
     let error = store.claim(&ask(key("a", 1), 1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
@@ -74,8 +74,9 @@ async fn a_node_of_a_cluster_is_not_taken_for_a_single_server_nor_the_other_way_
     let server = RedisServer::start();
     let error = RedisStore::connect(format!("redis+cluster://{}", server.address())).await.unwrap_err();
     assert!(error.to_string().contains("use redis://"), "{error}");
-    let fake = Fake::start(|_| "-MOVED 1 127.0.0.1:1\r\n".to_owned()).await;
-    let error = without_cache(fake.url().replace("+cluster", "")).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
+    let fake = Fake::answering(|_| "-MOVED 1 127.0.0.1:1\r\n".to_owned()).await;
+    let error =
+        without_cache(format!("redis://{}", fake.address())).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
 

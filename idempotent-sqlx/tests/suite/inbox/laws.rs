@@ -4,17 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Claim, ClaimMode, ClaimRequest, Handler, Held, Identity, Json, Key, Outcome, OwnerToken, Policy, Rejection,
-    Scene, Settled, StateKind, Store,
+    Auto, Claim, ClaimMode, Handler, Held, Identity, Json, Outcome, OwnerToken, Policy, Rejection, Scene, Settled,
+    StateKind, Store,
 };
 use tokio::sync::Barrier;
 
 use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call, released};
-
-fn key(part: &str) -> Key {
-    Identity::new(Scene::Named("inbox".into()), "tests", part).key("idempotent").unwrap()
-}
+use crate::inbox::{Failure, call, key, released, request};
 
 #[tokio::test]
 async fn effect_and_record_are_committed_together_and_a_duplicate_gets_the_value() {
@@ -210,8 +206,7 @@ async fn a_transaction_of_the_callers_own_claims_with_it() {
     let retain = Duration::from_secs(3600);
     for (commits, expected) in [(false, 0), (true, 1)] {
         let mut tx = world.begin().await;
-        let request = ClaimRequest::new(key("a")).unwrap();
-        let claim = world.store.claim_in(&mut tx, &request, retain).await.unwrap();
+        let claim = world.store.claim_in(&mut tx, &request("a"), retain).await.unwrap();
         assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
         world.effect(&mut tx, "a").await.unwrap();
         if commits {
@@ -222,7 +217,7 @@ async fn a_transaction_of_the_callers_own_claims_with_it() {
         assert_eq!(world.effects("a").await, expected);
     }
     let mut tx = world.begin().await;
-    let claim = world.store.claim_in(&mut tx, &ClaimRequest::new(key("a")).unwrap(), retain).await.unwrap();
+    let claim = world.store.claim_in(&mut tx, &request("a"), retain).await.unwrap();
     assert!(matches!(claim, Claim::Consumed(_)), "{claim:?}");
     // It goes on as if nothing had been asked.
     world.effect(&mut tx, "b").await.unwrap();
@@ -233,9 +228,9 @@ async fn a_transaction_of_the_callers_own_claims_with_it() {
 #[tokio::test]
 async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
     let world = World::new().await;
-    let request = ClaimRequest::new(key("a")).unwrap();
-    let Claim::Acquired(grant) = world.store.claim(&request).await.unwrap() else { panic!("it is new") };
-    let held = Held { key: key("a"), owner: request.owner, fencing: Some(grant.fencing) };
+    let first = request("a");
+    let Claim::Acquired(grant) = world.store.claim(&first).await.unwrap() else { panic!("it is new") };
+    let held = Held { key: key("a"), owner: first.owner, fencing: Some(grant.fencing) };
     let other = Held { owner: OwnerToken(7), ..held.clone() };
     let completion = crate::support::done(b"17");
     let mut tx = world.begin().await;
@@ -248,7 +243,7 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
         assert_eq!(settled, Settled::Done);
     }
     tx.commit().await.unwrap();
-    let again = world.store.claim(&ClaimRequest::new(key("a")).unwrap()).await.unwrap();
+    let again = world.store.claim(&request("a")).await.unwrap();
     assert!(matches!(again, Claim::Consumed(consumed) if consumed.value.as_deref() == Some(&b"17"[..])));
 }
 

@@ -3,18 +3,13 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{
-    Auto, Handler, Held, Identity, JournalError, Json, Key, Lent, Outcome, Rejection, Scene, Settled, State, Store,
-    Verdict, step, step_in,
+    Auto, Handler, Held, JournalError, Json, Lent, Outcome, Rejection, Settled, State, Store, Verdict, step, step_in,
 };
 use tokio::sync::Notify;
 
 use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call, released};
+use crate::inbox::{Failure, call, key, released};
 use crate::support::release;
-
-fn key(part: &str) -> Key {
-    Identity::new(Scene::Named("inbox".into()), "tests", part).key("idempotent").unwrap()
-}
 
 /// A run without a transaction of its own.
 pub(super) async fn run<T>(

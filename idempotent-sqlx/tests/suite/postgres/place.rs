@@ -1,52 +1,40 @@
-//! One server for all tests of this binary, and a table for each.
-#[path = "../server/damage.rs"]
-mod damage;
+//! What the tests of every server have to know of PostgreSQL.
+#[path = "../server/place.rs"]
+mod shared;
 
-use std::fmt;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
-use idempotent_core::{Key, StoreErrorKind};
-use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
+use idempotent_core::StoreErrorKind;
 use idempotent_testkit::servers::PostgresServer;
-use idempotent_testkit::{Damage, Plant};
 use sha2::{Digest, Sha256};
-use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row};
 
-use self::damage::change;
+pub(crate) use self::shared::{Place, server, unlock};
 
 pub(crate) type Db = sqlx::Postgres;
 pub(crate) type Server = PostgresServer;
-pub(crate) type Store = PostgresStore;
-
+pub(crate) type Store = idempotent_sqlx::PostgresStore;
+pub(crate) type Builder = idempotent_sqlx::PostgresStoreBuilder;
 pub(crate) type Connection = PgConnection;
 
 pub(crate) const NAME: &str = "PostgreSQL";
 pub(crate) const SCHEME: &str = "postgres";
+const ADMIN: &str = "postgres";
 /// How a byte is written.
 pub(crate) const BYTE: &str = "'\\x00'";
+const PARAMETER: &str = "$1";
 pub(crate) const NO_TABLE: &str = "42P01";
 pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) = (StoreErrorKind::Schema, &["schema", "3F000"]);
 pub(crate) const NO_DATABASE: &str = "3D000";
 pub(crate) const NO_USER: &str = "28000";
-
-static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
-static TABLES: AtomicU32 = AtomicU32::new(0);
-
-/// The shared server. Tests that stop it or cut connections start one of their own.
-pub(crate) fn server() -> &'static PostgresServer {
-    &SERVER
-}
+const LOCK: &str = "BEGIN; LOCK TABLE TABLE_NAME IN ACCESS EXCLUSIVE MODE";
+const UNLOCK: &str = "ROLLBACK";
+const OTHER_LAYOUT: &str = "ALTER taken_over SET NOT NULL";
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query";
+/// Every column as text.
+const ROW_TEXT: &str = "r::text";
 
 pub(crate) fn sql(text: &str) -> String {
     server().psql("postgres", text)
-}
-
-/// Ends what [`Place::lock_whole_table`] began.
-pub(crate) async fn unlock(connection: &mut PgConnection) {
-    connection.execute("ROLLBACK").await.unwrap();
 }
 
 /// Claims and looks that this connection has sent so far.
@@ -64,62 +52,19 @@ pub(crate) async fn sent(connection: &mut PgConnection, place: &Place) -> (i64, 
 }
 
 /// Stores of every kind of statements.
-pub(crate) fn builders(place: &Place) -> Vec<PostgresStoreBuilder> {
+pub(crate) fn builders(place: &Place) -> Vec<Builder> {
     vec![place.builder()]
 }
 
-/// A table of a test's own.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) url: String,
-    pub(crate) table: String,
-}
-
 impl Place {
-    pub(crate) fn new() -> Self {
-        let table = format!("records_{}", TABLES.fetch_add(1, Ordering::SeqCst));
-        Self { url: server().url(), table }
-    }
-
-    /// Patient: the disk of a busy machine may stand still for seconds. Tests about silence set their own.
-    pub(crate) fn builder(&self) -> PostgresStoreBuilder {
-        let patience = Duration::from_secs(60);
-        PostgresStore::builder(&self.url).table(&self.table).connections(4).timeout(patience).create(true)
-    }
-
-    pub(crate) async fn open(&self) -> PostgresStore {
-        self.builder().open().await.unwrap()
-    }
-
-    /// A connection of somebody else.
-    pub(crate) fn other(&self) -> PgPool {
-        PgPoolOptions::new().max_connections(1).connect_lazy(&self.url).unwrap()
-    }
-
     /// Goes into its locks and its channel.
     pub(crate) fn salt(&self) -> u64 {
         let digest = Sha256::digest(format!("\"public\".\"{}\"", self.table));
         u64::from_be_bytes(digest[..8].try_into().unwrap())
     }
 
-    /// The same server and database, by another user.
-    pub(crate) fn url_by(&self, user: &str) -> String {
-        self.url.replace("postgres@", &format!("{user}@"))
-    }
-
     pub(crate) fn has(&self, table: &str) -> bool {
         sql(&format!("SELECT to_regclass('{table}') IS NOT NULL")) == "t"
-    }
-
-    /// So that no statement gets at it.
-    pub(crate) async fn lock_whole_table(&self, connection: &mut PgConnection) {
-        let lock = format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", self.table);
-        sqlx::raw_sql(AssertSqlSafe(lock)).execute(connection).await.unwrap();
-    }
-
-    /// Gives the table another layout than ours.
-    pub(crate) fn refuse_claims(&self) {
-        sql(&format!("ALTER TABLE {} ALTER taken_over SET NOT NULL", self.table));
     }
 
     /// Says of each write what a server says whose disk is full, until told not to.
@@ -133,47 +78,5 @@ impl Place {
             ),
             false => format!("DROP TRIGGER no_room ON {table}"),
         });
-    }
-
-    /// Whether somebody's statement that names this waits for another's transaction.
-    pub(crate) fn waits(&self, name: &str) -> bool {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE";
-        sql(&format!("{waiting} '%{name}%'")) != "0"
-    }
-
-    /// Damages rows behind the store's back.
-    pub(crate) fn rows(&self) -> Rows {
-        Rows { pool: self.other(), table: self.table.clone() }
-    }
-}
-
-pub(crate) struct Rows {
-    pool: PgPool,
-    table: String,
-}
-
-#[async_trait::async_trait]
-impl Plant for Rows {
-    fn holds(&self, damage: Damage) -> bool {
-        change(damage).is_some()
-    }
-
-    async fn plant(&self, key: &Key, damage: Damage) {
-        let statement = format!("UPDATE {} SET {} WHERE id = $1", self.table, change(damage).unwrap());
-        let update = sqlx::query(AssertSqlSafe(statement)).bind(key.hash().to_be_bytes().to_vec());
-        assert_eq!(update.execute(&self.pool).await.unwrap().rows_affected(), 1);
-    }
-
-    async fn look(&self, key: &Key) -> Vec<u8> {
-        let statement = format!("SELECT r::text FROM {} AS r WHERE id = $1", self.table);
-        let row = sqlx::query(AssertSqlSafe(statement)).bind(key.hash().to_be_bytes().to_vec());
-        let row = row.fetch_optional(&self.pool).await.unwrap();
-        row.map(|row| row.get::<String, _>(0).into_bytes()).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Rows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Rows")
     }
 }

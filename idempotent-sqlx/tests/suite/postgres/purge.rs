@@ -5,19 +5,25 @@ use idempotent_core::{Claim, ClaimRequest, InFlight, Settled, Store};
 use idempotent_sqlx::PostgresStore;
 use sqlx::AssertSqlSafe;
 
-use crate::postgres::place::{Place, server};
+use crate::postgres::place::{Place, sql};
 use crate::support::{done, held, key, request};
 
 /// Past their time, all of them.
 fn fill(place: &Place, rows: usize) {
-    server().psql(
-        "postgres",
-        &format!(
-            "INSERT INTO {} SELECT decode(md5(i::text),'hex'),1,'a',2,decode(md5(i::text),'hex'),1,1,0,NULL,NULL,1,1,1,NULL,\
-             NULL,NULL FROM generate_series(1,{rows}) AS i",
-            place.table
-        ),
-    );
+    sql(&format!(
+        "INSERT INTO {} SELECT decode(md5(i::text),'hex'),1,'a',2,decode(md5(i::text),'hex'),1,1,0,NULL,NULL,1,1,1,NULL,\
+         NULL,NULL FROM generate_series(1,{rows}) AS i",
+        place.table
+    ));
+}
+
+/// Makes each step of a purge do this before it ends.
+fn delay_each_step(place: &Place, by: &str) {
+    sql(&format!(
+        "CREATE FUNCTION delay_{0}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM {by}; RETURN NULL; END'; \
+         CREATE TRIGGER delay AFTER DELETE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION delay_{0}()",
+        place.table
+    ));
 }
 
 async fn purge(store: &PostgresStore, at_most: usize) -> usize {
@@ -34,15 +40,7 @@ async fn claims_go_on_while_a_purge_stands_still_in_the_middle_of_a_step() {
     // Among the first few hundred, and so in the step's way.
     let kept = (0..).map(|n| key(&format!("kept {n}"))).find(|key| key.hash() >> 120 == 0).unwrap();
     store.claim(&request(&kept, 1)).await.unwrap();
-    server().psql(
-        "postgres",
-        &format!(
-            "CREATE FUNCTION wait_{0}() RETURNS trigger LANGUAGE plpgsql AS \
-             'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END'; \
-             CREATE TRIGGER wait AFTER DELETE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION wait_{0}()",
-            place.table
-        ),
-    );
+    delay_each_step(&place, "pg_advisory_xact_lock(4711)");
     let other = place.other();
     let mut holding = other.begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock(4711)").execute(&mut *holding).await.unwrap();
@@ -51,7 +49,7 @@ async fn claims_go_on_while_a_purge_stands_still_in_the_middle_of_a_step() {
         async move { purge(&store, usize::MAX).await }
     });
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND objid=4711 AND NOT granted";
-    while server().psql("postgres", waiting) != "1" {
+    while sql(waiting) != "1" {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for n in 0..200 {
@@ -68,7 +66,7 @@ async fn claims_go_on_while_a_purge_stands_still_in_the_middle_of_a_step() {
     assert!(!purging.is_finished());
     holding.rollback().await.unwrap();
     assert_eq!(purging.await.unwrap(), 100_000);
-    assert_eq!(server().psql("postgres", &format!("SELECT count(*) FROM {}", place.table)), "265");
+    assert_eq!(sql(&format!("SELECT count(*) FROM {}", place.table)), "265");
 }
 
 #[tokio::test]
@@ -92,15 +90,7 @@ async fn a_purge_rests_between_its_steps_as_long_as_one_took() {
     let place = Place::new();
     let store = place.open().await;
     fill(&place, 150);
-    server().psql(
-        "postgres",
-        &format!(
-            "CREATE FUNCTION slow_{0}() RETURNS trigger LANGUAGE plpgsql AS \
-             'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'; \
-             CREATE TRIGGER slow AFTER DELETE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION slow_{0}()",
-            place.table
-        ),
-    );
+    delay_each_step(&place, "pg_sleep(0.2)");
     let began = Instant::now();
     assert_eq!(purge(&store, usize::MAX).await, 150);
     assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());

@@ -1,40 +1,37 @@
-//! By TLS, and not by mistake without.
+//! What a URL says of TLS to PostgreSQL, and which connections go by it.
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use idempotent_core::StoreErrorKind::{Denied, Schema};
 use idempotent_core::{Call, Claim, Executor, Identity, Scene, Settled, Store};
 use idempotent_sqlx::{Inbox, PostgresStore};
 use idempotent_testkit::servers::PostgresServer;
 use sqlx::Postgres;
 
-use crate::postgres::place::server;
-use crate::postgres::setup::refused;
+use crate::postgres::by_tls::url;
 use crate::support::{done, held, key, request};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start_with_tls);
+pub(super) static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start_with_tls);
 
-fn url(mode: &str, ca: &Path) -> String {
-    format!("{}?sslmode={mode}&sslrootcert={}", SERVER.url(), ca.display())
-}
+pub(super) const MODE: &str = "sslmode";
+pub(super) const AUTHORITY: &str = "sslrootcert";
+pub(super) const STRICT: &str = "verify-full";
+/// Modes that look at no certificate.
+pub(super) const LAX: [&str; 2] = ["prefer", "require"];
 
-#[tokio::test]
-async fn a_server_with_tls_is_used_by_its_authority() {
-    let ca = SERVER.certificates().ca();
-    let by_name = url("verify-full", &ca).replace("127.0.0.1", "localhost");
-    for url in [url("verify-full", &ca), by_name, url("verify-ca", &ca), format!("{}?sslmode=require", SERVER.url())] {
-        PostgresStore::builder(url).create(true).open().await.unwrap();
-    }
+/// URLs by which the server can be used.
+pub(super) fn accepted(ca: &Path) -> [String; 4] {
+    let by_name = url(STRICT, ca).replace("127.0.0.1", "localhost");
+    [url(STRICT, ca), by_name, url("verify-ca", ca), format!("{}?sslmode=require", SERVER.url())]
 }
 
 /// The store's own connections, those of transactions, and the one that is told what was settled.
 #[tokio::test]
 async fn every_connection_of_a_store_goes_by_tls() {
     let database = SERVER.database("encrypted");
-    let url = url("verify-full", &SERVER.certificates().ca()).replace(&SERVER.url(), &database);
+    let url = url(STRICT, &SERVER.certificates().ca()).replace(&SERVER.url(), &database);
     let store = PostgresStore::builder(url).create(true).open().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     let mut watching = store.abilities().watch.unwrap().watch(&key("a"));
@@ -58,29 +55,4 @@ async fn every_connection_of_a_store_goes_by_tls() {
     assert_eq!(seen, "t|t|1");
     assert_eq!(store.complete(&held(&key("a"), 1), &done(b"paid")).await.unwrap(), Settled::Done);
     watching.await;
-}
-
-#[tokio::test]
-async fn n58_a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
-    let words = ["TLS failed", "invalid peer certificate", "sslmode", &SERVER.address()];
-    let other = PostgresStore::open(url("verify-full", &SERVER.certificates().other_ca())).await;
-    refused(other, Denied, &words);
-    let system = PostgresStore::open(format!("{}?sslmode=verify-full", SERVER.url())).await;
-    refused(system, Denied, &[&words[..], &["UnknownIssuer"]].concat());
-}
-
-#[tokio::test]
-async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
-    let open = PostgresStore::open(format!("{}?sslmode=require", server().url())).await;
-    refused(open, Denied, &["TLS failed", "does not support TLS", &server().address()]);
-}
-
-#[tokio::test]
-async fn certificates_that_would_not_be_used_are_refused() {
-    let ca = SERVER.certificates().ca();
-    for mode in ["prefer", "require"] {
-        refused(PostgresStore::open(url(mode, &ca)).await, Schema, &["`sslrootcert`", "add `sslmode=verify-full`"]);
-    }
-    let missing = PostgresStore::open(url("verify-full", Path::new("no/such/ca.pem"))).await;
-    refused(missing, Schema, &["`sslrootcert`", "cannot be read", "No such file"]);
 }

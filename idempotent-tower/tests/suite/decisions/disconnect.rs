@@ -4,7 +4,7 @@ use idempotent_testkit::Verb;
 use crate::decisions::support::{World, order_by, secs};
 
 #[tokio::test]
-async fn d19_the_handler_goes_on_without_its_client_and_a_retry_gets_the_answer() {
+async fn n117_d19_the_handler_goes_on_without_its_client_and_a_retry_gets_the_answer() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "5000");

@@ -8,7 +8,7 @@ use idempotent_tower::{Caller, Denied, IdempotencyLayer, PayloadCheck, Principal
 use crate::decisions::support::{Shop, World, ask, order_by};
 
 #[tokio::test]
-async fn d8_equal_keys_of_two_callers_are_two_keys() {
+async fn n120_d8_equal_keys_of_two_callers_are_two_keys() {
     let world = World::new();
     let shop = world.shop();
     for (run, user) in ["ann", "bob", "ann ", "ANN"].into_iter().enumerate() {
@@ -51,7 +51,7 @@ async fn d8_long_names_of_callers_are_told_apart_too() {
 }
 
 #[tokio::test]
-async fn d8_who_is_not_let_in_is_answered_as_the_principal_says() {
+async fn n120_d8_who_is_not_let_in_is_answered_as_the_principal_says() {
     let world = World::new();
     let principal = Principal::from_fn(|parts| match parts.headers.get("x-user").map(|user| user.as_bytes()) {
         None => Err(Denied::status(StatusCode::UNAUTHORIZED)),
@@ -162,13 +162,16 @@ async fn d9_operators_see_of_a_key_what_the_policy_says() {
 }
 
 #[tokio::test]
-async fn d10_the_same_key_on_another_route_or_method_is_another_key() {
+async fn n114_d10_the_same_key_on_another_route_or_method_or_of_another_caller_is_another_key() {
     let world = World::new();
     let shop = world.shop();
     order_by("a").send(&shop).await.ran(1);
     order_by("a").to(Method::PATCH, "/orders").send(&shop).await.ran(2);
     order_by("a").to(Method::POST, "/baskets").send(&shop).await.ran(3);
     order_by("a").to(Method::POST, "/orders/1").send(&shop).await.ran(4);
+    order_by("a").to(Method::PATCH, "/orders/1").send(&shop).await.ran(5);
+    order_by("a").to(Method::POST, "/orders/1").user("ann").send(&shop).await.ran(6);
+    order_by("a").to(Method::POST, "/orders/2").send(&shop).await.problem(422, "key-reused");
     order_by("a").send(&shop).await.replays(1);
 }
 

@@ -5,7 +5,7 @@ use idempotent_testkit::Verb;
 use crate::decisions::support::{World, ms, order_by, secs};
 
 #[tokio::test]
-async fn d13_a_duplicate_in_flight_is_told_at_once_when_to_come_back() {
+async fn n115_d13_a_duplicate_in_flight_is_told_at_once_when_to_come_back() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "60000");

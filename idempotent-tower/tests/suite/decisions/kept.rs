@@ -181,7 +181,7 @@ fn with_all_sorts_of_headers() -> Response {
 }
 
 #[tokio::test]
-async fn d16_what_is_of_a_connection_or_of_a_moment_is_not_kept() {
+async fn n119_d16_what_is_of_a_connection_or_of_a_moment_is_not_kept() {
     let world = World::new();
     let (shop, _) = answering(world.layer(), with_all_sorts_of_headers);
     let (first, second) = twice(&shop).await;
@@ -321,10 +321,11 @@ fn streamed(pieces: &'static [&'static [u8]]) -> Body {
 }
 
 #[tokio::test]
-async fn d17_a_body_of_unknown_length_passes_as_it_comes_and_is_not_kept() {
+async fn n118_d17_a_body_of_unknown_length_passes_as_it_comes_and_is_not_kept() {
     let world = World::new();
     let (shop, runs) = answering(world.layer(), || {
-        Response::builder().status(202).header("location", "/jobs/7").body(streamed(&[b"a", b"b"])).unwrap()
+        let response = Response::builder().status(202).header("content-type", "text/event-stream");
+        response.header("location", "/jobs/7").body(streamed(&[b"a", b"b"])).unwrap()
     });
     let (first, second) = twice(&shop).await;
     assert_eq!((first.status, &first.body[..]), (202, &b"ab"[..]));

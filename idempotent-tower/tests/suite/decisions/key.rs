@@ -78,7 +78,7 @@ async fn d1_a_key_in_the_body_may_be_optional() {
 }
 
 #[tokio::test]
-async fn d2_quoted_and_bare_are_one_key() {
+async fn n110_d2_quoted_and_bare_are_one_key() {
     let world = World::new();
     let shop = world.shop();
     order_by("8e03978e").send(&shop).await.ran(1);
@@ -91,9 +91,9 @@ async fn d2_quoted_and_bare_are_one_key() {
 }
 
 #[tokio::test]
-async fn d2_what_is_neither_a_string_nor_bare_is_refused() {
+async fn n112_d2_what_is_neither_a_string_nor_bare_is_refused() {
     let lenient = KeyRules::default();
-    let refused: [&[u8]; 22] = [
+    let refused: [&[u8]; 27] = [
         b"\"",
         b"\"a",
         b"\"a\"b",
@@ -111,6 +111,12 @@ async fn d2_what_is_neither_a_string_nor_bare_is_refused() {
         b"a\tb",
         b"\xc3\xa9",
         b"\xff",
+        b"\xff\xfe",
+        // A header holds no other control byte than the tab; bytes from 0x80 on it does.
+        b"a\x80",
+        b"\"\x80\"",
+        b"a\xc2\xa0b",
+        b" ",
         b"'a', 'b'",
         b"\"a\", \"b\"",
         b"a,b",
@@ -126,7 +132,7 @@ async fn d2_what_is_neither_a_string_nor_bare_is_refused() {
 }
 
 #[tokio::test]
-async fn d2_structured_refuses_bare_and_bare_refuses_quoted() {
+async fn n110_d2_structured_refuses_bare_and_bare_refuses_quoted() {
     let structured = KeyRules::default().syntax(KeySyntax::Structured);
     assert!(takes(&structured, &order_by("\"a\"")).await);
     for value in ["a", "1", ":YQ==:", "?1", "(\"a\")"] {
@@ -138,7 +144,7 @@ async fn d2_structured_refuses_bare_and_bare_refuses_quoted() {
 }
 
 #[tokio::test]
-async fn d3_a_key_has_1_to_255_characters_without_its_quotes() {
+async fn n110_n111_d3_a_key_has_1_to_255_characters_without_its_quotes() {
     let rules = KeyRules::default();
     for (length, taken) in [(0, false), (1, true), (255, true), (256, false), (5_000, false)] {
         let key = "k".repeat(length);
@@ -147,6 +153,9 @@ async fn d3_a_key_has_1_to_255_characters_without_its_quotes() {
     }
     let escaped = "\\\"".repeat(255);
     assert!(takes(&rules, &order_by(&format!("\"{escaped}\""))).await, "counted after unquoting");
+    let told = order_by(&"k".repeat(256)).send(&World::new().shop()).await.told();
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("256") && detail.contains("255"), "{detail}");
 }
 
 #[tokio::test]
@@ -172,7 +181,7 @@ async fn d3_length_and_format_are_options() {
 }
 
 #[tokio::test]
-async fn d4_several_lines_or_a_list_are_refused_also_when_identical() {
+async fn n109_d4_several_lines_or_a_list_are_refused_also_when_identical() {
     for required in [true, false] {
         let world = World::new();
         let shop = world.shop_behind(world.layer().required(required));
@@ -201,7 +210,7 @@ async fn d5_a_malformed_key_is_refused_also_where_it_is_optional() {
 }
 
 #[tokio::test]
-async fn d6_a_missing_key_is_refused_with_a_link_to_the_docs() {
+async fn n108_d6_a_missing_key_is_refused_with_a_link_to_the_docs() {
     let world = World::new();
     let sent = ask(Method::POST, "/orders").send(&world.shop()).await;
     sent.problem(400, "missing-key");
@@ -222,7 +231,7 @@ async fn d6_a_missing_key_is_refused_with_a_link_to_the_docs() {
 }
 
 #[tokio::test]
-async fn d6_a_missing_optional_key_passes() {
+async fn n108_d6_a_missing_optional_key_passes() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().required(false));
     ask(Method::POST, "/orders").send(&shop).await.ran(1);

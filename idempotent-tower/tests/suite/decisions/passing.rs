@@ -11,24 +11,26 @@ use tower::{Layer, ServiceExt};
 use crate::decisions::support::{World, ask, order_by};
 
 #[tokio::test]
-async fn d7_post_and_patch_are_looked_at_and_nothing_else() {
+async fn n121_d7_post_and_patch_are_looked_at_and_nothing_else() {
     let world = World::new();
     let shop = world.shop();
     for (method, looked_at) in [
         (Method::POST, true),
         (Method::PATCH, true),
         (Method::GET, false),
+        (Method::HEAD, false),
         (Method::PUT, false),
         (Method::DELETE, false),
         (Method::OPTIONS, false),
         (Method::TRACE, false),
         (Method::from_bytes(b"PURGE").unwrap(), false),
     ] {
-        let before = shop.runs();
+        let (runs, calls) = (shop.runs(), world.store.log().len());
         for _ in 0..2 {
             assert_eq!(order_by("a").to(method.clone(), "/orders").send(&shop).await.status, 201, "{method}");
         }
-        assert_eq!(shop.runs() - before, if looked_at { 1 } else { 2 }, "{method}");
+        assert_eq!(shop.runs() - runs, if looked_at { 1 } else { 2 }, "{method}");
+        assert_eq!(world.store.log().len() > calls, looked_at, "{method}: asked of the store");
     }
 }
 

@@ -19,7 +19,7 @@ fn pieces(of: &'static [&'static [u8]]) -> Body {
 }
 
 #[tokio::test]
-async fn d11_method_path_query_and_body_count_and_headers_do_not() {
+async fn n113_d11_method_path_query_and_body_count_and_headers_do_not() {
     let world = World::new();
     let shop = world.shop();
     let first = order_by("a").to(Method::POST, "/orders?b=1");
@@ -136,7 +136,7 @@ async fn d11_the_check_may_be_off_for_the_body() {
 }
 
 #[tokio::test]
-async fn d12_another_payload_is_refused_before_in_flight_is_told() {
+async fn b19_d12_another_payload_is_refused_before_in_flight_is_told() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "1000");

@@ -5,11 +5,11 @@ use idempotent_tower::{ResponseRules, StorePolicy};
 use crate::decisions::support::{World, order_by};
 
 /// Which of these statuses are kept.
-async fn kept(policy: StorePolicy, statuses: impl IntoIterator<Item = u16>) -> Vec<u16> {
+async fn kept(rules: ResponseRules, statuses: impl IntoIterator<Item = u16>) -> Vec<u16> {
     let mut kept = Vec::new();
     for status in statuses {
         let world = World::new();
-        let shop = world.shop_behind(world.layer().response(ResponseRules::default().store(policy)));
+        let shop = world.shop_behind(world.layer().response(rules.clone()));
         let ask = order_by("a").with("x-status", status.to_string());
         let (first, second) = (ask.send(&shop).await, ask.send(&shop).await);
         assert_eq!((first.status, second.status), (status, status));
@@ -22,26 +22,32 @@ async fn kept(policy: StorePolicy, statuses: impl IntoIterator<Item = u16>) -> V
     kept
 }
 
+fn storing(policy: StorePolicy) -> ResponseRules {
+    ResponseRules::default().store(policy)
+}
+
 const STATUSES: [u16; 22] =
     [200, 201, 202, 204, 206, 299, 301, 303, 307, 400, 401, 402, 403, 404, 409, 410, 422, 429, 500, 502, 503, 599];
 
 #[tokio::test]
-async fn d14_2xx_and_3xx_are_kept_and_after_others_a_retry_runs() {
-    assert_eq!(kept(StorePolicy::Success, STATUSES).await, [200, 201, 202, 204, 206, 299, 301, 303, 307]);
+async fn n116_d14_2xx_and_3xx_are_kept_and_after_others_a_retry_runs() {
+    for rules in [ResponseRules::default(), storing(StorePolicy::Success)] {
+        assert_eq!(kept(rules, STATUSES).await, [200, 201, 202, 204, 206, 299, 301, 303, 307]);
+    }
 }
 
 #[tokio::test]
-async fn d14_final_adds_what_no_retry_changes() {
+async fn n116_d14_final_adds_what_no_retry_changes() {
     let success = [200, 201, 202, 204, 206, 299, 301, 303, 307].into_iter();
     let wanted: Vec<_> = success.chain([402, 404, 409, 410, 422]).collect();
-    assert_eq!(kept(StorePolicy::Final, STATUSES).await, wanted);
+    assert_eq!(kept(storing(StorePolicy::Final), STATUSES).await, wanted);
 }
 
 #[tokio::test]
 async fn d14_all_keeps_all_and_a_function_what_it_says() {
-    assert_eq!(kept(StorePolicy::All, STATUSES).await, STATUSES);
+    assert_eq!(kept(storing(StorePolicy::All), STATUSES).await, STATUSES);
     let own = StorePolicy::By(|status, headers| status == StatusCode::IM_A_TEAPOT && headers.contains_key("location"));
-    assert_eq!(kept(own, [200, 418, 500]).await, [418]);
+    assert_eq!(kept(storing(own), [200, 418, 500]).await, [418]);
 }
 
 #[tokio::test]

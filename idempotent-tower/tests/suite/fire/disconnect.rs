@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::fire::support::shop::principal;
 use crate::fire::support::stores::SlowClaims;
-use crate::fire::support::{Ask, Backing, Client, Server, Shop, on_each_store, until};
+use crate::fire::support::{Answer, Ask, Backing, Client, Server, Shop, on_each_store, until};
 
 on_each_store! {
     n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_its_answer;
@@ -28,6 +28,19 @@ async fn noticed(shop: &Shop, before: usize) {
     until("the server notices", async || shop.unanswered() > before).await;
 }
 
+/// Asks until it is not told to come back.
+async fn once_not_in_flight(client: &mut Client, ask: &Ask) -> Answer {
+    let mut answer = client.ask(ask).await;
+    until("its key is not in flight", async || {
+        if answer.status == 409 {
+            answer = client.ask(ask).await;
+        }
+        answer.status != 409
+    })
+    .await;
+    answer
+}
+
 async fn n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_its_answer(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     hang_up_midway(&server, &Ask::order("k", "lamp").hold(1)).await;
@@ -35,14 +48,7 @@ async fn n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_it
     // It runs on; were it gone, this would run it again.
     retry.ask(&Ask::order("k", "lamp")).await.is(409, "in-flight");
     server.shop.open(1);
-    let mut answer = retry.ask(&Ask::order("k", "lamp")).await;
-    until("its answer is recorded", async || {
-        if answer.status == 409 {
-            answer = retry.ask(&Ask::order("k", "lamp")).await;
-        }
-        answer.status != 409
-    })
-    .await;
+    let answer = once_not_in_flight(&mut retry, &Ask::order("k", "lamp")).await;
     assert!(answer.replayed().ends_with("-1"), "of the first run");
     assert_eq!((server.shop.count("lamp"), server.shop.cut_off()), (1, 0));
 }
@@ -107,15 +113,7 @@ async fn a_handler_cancelled_before_it_started_frees_its_key_at_once() {
     let (server, may) = gone_at_the_claim(|layer| layer.cancel_on_disconnect(true)).await;
     may.add_permits(1_000_000);
     let mut retry = Client::connect(server.address).await;
-    let mut answer = retry.ask(&Ask::order("k", "lamp")).await;
-    until("the key is free", async || {
-        if answer.status == 409 {
-            answer = retry.ask(&Ask::order("k", "lamp")).await;
-        }
-        answer.status != 409
-    })
-    .await;
-    answer.made();
+    once_not_in_flight(&mut retry, &Ask::order("k", "lamp")).await.made();
     // Had the lease run out, this run would be told so.
     let runs = server.shop.executions();
     assert!(runs.len() == 1 && runs[0].taken_over.is_none(), "{runs:?}");

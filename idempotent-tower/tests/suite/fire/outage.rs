@@ -14,6 +14,10 @@ use crate::fire::support::{Answer, Ask, Client, Server, until};
 const WAIT: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(3);
 
+/// What may become of a reply.
+const FAULTS: [Fault; 5] =
+    [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
+
 async fn server(url: &str) -> Server {
     let executor = redis(url, WAIT).await;
     let layer = IdempotencyLayer::new(executor.clone(), principal()).lease(LEASE);
@@ -44,50 +48,43 @@ async fn works_again(server: &Server, client: &mut Client, key: &str, sku: &str)
     assert_eq!(server.shop.count(sku), 1);
 }
 
+/// Orders while the store at this address is away, and once more when it has returned.
+async fn is_503_without_a_run(url: &str, keys: &[&str], goes: impl FnOnce(), returns: impl FnOnce()) {
+    let server = server(url).await;
+    let mut client = Client::connect(server.address).await;
+    client.ask(&Ask::order("before", "before")).await.made();
+    goes();
+    for key in keys {
+        unavailable(&client.ask(&Ask::order(key, "lamp")).await);
+    }
+    assert_eq!(server.shop.count("lamp"), 0);
+    returns();
+    works_again(&server, &mut client, "k0", "lamp").await;
+}
+
+const KEYS: [&str; 5] = ["k0", "k1", "k2", "k3", "k4"];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_is_503_without_a_run_until_it_is_back() {
     let store = RedisServer::start();
-    let server = server(&store.url()).await;
-    let mut client = Client::connect(server.address).await;
-    client.ask(&Ask::order("before", "before")).await.made();
-    store.kill();
-    for number in 0..5 {
-        unavailable(&client.ask(&Ask::order(&format!("k{number}"), "lamp")).await);
-    }
-    assert_eq!(server.shop.count("lamp"), 0);
-    store.restart();
-    works_again(&server, &mut client, "k0", "lamp").await;
+    is_503_without_a_run(&store.url(), &KEYS, || store.kill(), || store.restart()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_redis_is_503_without_a_run_until_it_goes_on() {
     let store = RedisServer::start();
-    let server = server(&store.url()).await;
-    let mut client = Client::connect(server.address).await;
-    client.ask(&Ask::order("before", "before")).await.made();
-    store.pause();
-    unavailable(&client.ask(&Ask::order("k0", "lamp")).await);
-    unavailable(&client.ask(&Ask::order("k0", "lamp")).await);
-    assert_eq!(server.shop.count("lamp"), 0);
-    store.resume();
-    works_again(&server, &mut client, "k0", "lamp").await;
+    is_503_without_a_run(&store.url(), &["k0", "k0"], || store.pause(), || store.resume()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_cannot_be_reached_is_503_without_a_run_until_it_can() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
-    let server = server(&proxy.url()).await;
-    let mut client = Client::connect(server.address).await;
-    client.ask(&Ask::order("before", "before")).await.made();
-    proxy.refuse();
-    proxy.cut_all();
-    for number in 0..5 {
-        unavailable(&client.ask(&Ask::order(&format!("k{number}"), "lamp")).await);
-    }
-    assert_eq!(server.shop.count("lamp"), 0);
-    proxy.listen();
-    works_again(&server, &mut client, "k0", "lamp").await;
+    let goes = || {
+        proxy.refuse();
+        proxy.cut_all();
+    };
+    is_503_without_a_run(&proxy.url(), &KEYS, goes, || proxy.listen()).await;
 }
 
 /// Whatever became of the claim whose reply was lost: it is asked for again, or it is 503. The handler runs once.
@@ -97,9 +94,7 @@ async fn a_claim_whose_reply_is_lost_runs_once() {
     let proxy = Proxy::start(&store.address()).await;
     let server = server(&proxy.url()).await;
     let mut client = Client::connect(server.address).await;
-    let faults =
-        [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
-    for (number, fault) in faults.into_iter().enumerate() {
+    for (number, fault) in FAULTS.into_iter().enumerate() {
         proxy.fail_next(fault);
         works_again(&server, &mut client, &format!("k{number}"), &format!("sku{number}")).await;
     }
@@ -115,9 +110,7 @@ async fn an_end_whose_reply_is_lost_is_recorded_all_the_same() {
     // With leases that need no renewal meanwhile: it is the end that the fault meets.
     let server = Server::of(executor.clone(), IdempotencyLayer::new(executor, principal())).await;
     let mut client = Client::connect(server.address).await;
-    let faults =
-        [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
-    for (number, fault) in (1..).zip(faults) {
+    for (number, fault) in (1..).zip(FAULTS) {
         let (key, sku) = (format!("k{number}"), format!("sku{number}"));
         client.send(&Ask::order(&key, &sku).hold(number).bytes()).await;
         until("it runs", async || server.shop.count(&sku) == 1).await;

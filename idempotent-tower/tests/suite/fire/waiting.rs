@@ -70,14 +70,19 @@ async fn b25_who_has_waited_long_enough_is_told_409_and_the_owner_is_not_disturb
     assert_eq!(server.shop.count("lamp"), 1);
 }
 
-async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(backing: &Backing) {
-    let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
-    let mut owner = Client::connect(server.address).await;
+/// Sends an order that is going to fail at gate 1, and its duplicate, which waits.
+async fn owner_and_waiter(server: &Server, duplicate: &Ask) -> (Client, Client) {
+    let (mut owner, mut waiter) = (Client::connect(server.address).await, Client::connect(server.address).await);
     owner.send(&Ask::order("k", "lamp").hold(1).answer("500").bytes()).await;
     until("it runs", async || server.shop.count("lamp") == 1).await;
-    let mut waiter = Client::connect(server.address).await;
-    waiter.send(&Ask::order("k", "lamp").hold(1).bytes()).await;
+    waiter.send(&duplicate.bytes()).await;
     until("the other waits", async || server.executor.counts().deliveries() == 2).await;
+    (owner, waiter)
+}
+
+async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
+    let (mut owner, waiter) = owner_and_waiter(&server, &Ask::order("k", "lamp").hold(1)).await;
     drop(waiter);
     until("it is gone", async || server.executor.counts().of("cancelled") == 1).await;
     server.shop.open(1);
@@ -88,12 +93,7 @@ async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(
 
 async fn b25_who_waited_and_took_over_runs_to_its_end_without_its_client(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
-    let mut owner = Client::connect(server.address).await;
-    owner.send(&Ask::order("k", "lamp").hold(1).answer("500").bytes()).await;
-    until("it runs", async || server.shop.count("lamp") == 1).await;
-    let mut waiter = Client::connect(server.address).await;
-    waiter.send(&Ask::order("k", "lamp").hold(2).bytes()).await;
-    until("the other waits", async || server.executor.counts().deliveries() == 2).await;
+    let (mut owner, waiter) = owner_and_waiter(&server, &Ask::order("k", "lamp").hold(2)).await;
     server.shop.open(1);
     assert_eq!(owner.answer().await.status, 500);
     until("the other runs", async || server.shop.count("lamp") == 2).await;

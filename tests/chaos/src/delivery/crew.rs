@@ -1,24 +1,19 @@
 //! The processes in their places: started, killed, stopped, replaced, each by its own id.
-use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::notes;
 use super::wire::{Role, Start};
 use crate::crew::PATIENCE;
+use crate::process::{self, was_killed};
 
 pub(super) struct Crew {
-    program: PathBuf,
     folder: PathBuf,
     start: Start,
     ends: mpsc::UnboundedSender<u32>,
@@ -34,22 +29,19 @@ pub(super) struct Crew {
 struct Process {
     id: u32,
     role: Role,
-    child: Child,
-    /// None once it was told to end.
-    stdin: Option<ChildStdin>,
+    process: process::Process,
     /// A producer that is done.
     over: bool,
 }
 
 impl Crew {
-    pub(super) async fn start(folder: &Path, start: Start, roles: &[Role]) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &Path, start: Start, roles: &[Role]) -> anyhow::Result<Self> {
         let (ends, ended) = mpsc::unbounded_channel();
-        let (program, folder) = (std::env::current_exe()?, folder.to_owned());
         let (places, stopped, by_themselves) = (Vec::new(), Vec::new(), Vec::new());
-        let mut crew =
-            Self { program, folder, start, ends, ended, places, stopped, kills: 0, pauses: 0, by_themselves };
+        let folder = folder.to_owned();
+        let mut crew = Self { folder, start, ends, ended, places, stopped, kills: 0, pauses: 0, by_themselves };
         for role in roles {
-            let process = crew.another(*role).await?;
+            let process = crew.another(*role)?;
             crew.places.push(process);
         }
         Ok(crew)
@@ -60,29 +52,23 @@ impl Crew {
         self.start.id
     }
 
-    async fn another(&mut self, role: Role) -> io::Result<Process> {
+    fn another(&mut self, role: Role) -> io::Result<Process> {
         self.start.id += 1;
         let id = self.start.id;
         (self.start.role, self.start.notes) = (role, notes::file(&self.folder, id));
-        let log = File::create(self.folder.join(format!("worker-{id}.log")))?;
-        let mut command = Command::new(&self.program);
-        command.arg("delivery-worker").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        let mut child = command.spawn()?;
-        if let Some(mut stdout) = child.stdout.take() {
-            let ends = self.ends.clone();
-            tokio::spawn(async move {
-                // It says nothing; it is gone when this ends.
-                let _ = stdout.read_to_end(&mut Vec::new()).await;
+        let ends = self.ends.clone();
+        let hear = move |said: Option<String>| {
+            // It says nothing; it is gone when this ends.
+            if said.is_none() {
                 let _ = ends.send(id);
-            });
-        }
-        let mut process = Process { id, role, stdin: child.stdin.take(), child, over: false };
-        process.tell(&crate::wire::line(&self.start)).await;
-        Ok(process)
+            }
+        };
+        let process = process::Process::start("delivery-worker", id, &self.folder, &self.start, hear)?;
+        Ok(Process { id, role, process, over: false })
     }
 
     pub(super) fn kill(&mut self, place: usize) -> io::Result<()> {
-        self.places[place].signal(Signal::KILL)
+        self.places[place].process.signal(Signal::KILL)
     }
 
     pub(super) fn pause(&mut self, place: usize, long: Duration) -> io::Result<()> {
@@ -90,7 +76,7 @@ impl Crew {
         if process.over || self.stopped.iter().any(|(_, id)| *id == process.id) {
             return Ok(());
         }
-        process.signal(Signal::STOP)?;
+        process.process.signal(Signal::STOP)?;
         self.stopped.push((Instant::now() + long, process.id));
         self.pauses += 1;
         Ok(())
@@ -100,7 +86,7 @@ impl Crew {
     pub(super) fn resume(&mut self, now: Instant) -> io::Result<()> {
         for (_, id) in self.stopped.extract_if(.., |(until, _)| *until <= now) {
             if let Some(process) = self.places.iter().find(|process| process.id == id) {
-                process.signal(Signal::CONT)?;
+                process.process.signal(Signal::CONT)?;
             }
         }
         Ok(())
@@ -122,26 +108,26 @@ impl Crew {
     pub(super) async fn replace(&mut self, id: u32) -> anyhow::Result<()> {
         let Some(place) = self.places.iter().position(|process| process.id == id) else { return Ok(()) };
         let process = &mut self.places[place];
-        let status = process.child.wait().await?;
+        let status = process.process.reap().await?;
         self.stopped.retain(|(_, stopped)| *stopped != id);
         if self.start.peace && process.role.is_producer() && status.success() {
             process.over = true;
             return Ok(());
         }
-        match status.signal() == Some(Signal::KILL.as_raw()) {
+        match was_killed(status) {
             true => self.kills += 1,
             false => self.by_themselves.push(id),
         }
         let role = process.role;
-        self.places[place] = self.another(role).await?;
+        self.places[place] = self.another(role)?;
         Ok(())
     }
 
     /// Nobody dies by its own hand any more, and producers come to an end.
-    pub(super) async fn peace(&mut self) {
+    pub(super) fn peace(&mut self) {
         self.start.peace = true;
-        for process in &mut self.places {
-            process.tell("peace\n").await;
+        for process in &self.places {
+            process.process.tell(&"peace");
         }
     }
 
@@ -154,27 +140,12 @@ impl Crew {
     pub(super) async fn dismiss(&mut self) -> anyhow::Result<Vec<u32>> {
         let mut stuck = Vec::new();
         for mut process in self.places.drain(..).filter(|process| !process.over) {
-            drop(process.stdin.take());
-            if timeout(PATIENCE / 3, process.child.wait()).await.is_err() {
+            if timeout(PATIENCE / 3, process.process.dismiss()).await.is_err() {
                 stuck.push(process.id);
-                process.child.kill().await?;
+                process.process.signal(Signal::KILL)?;
+                process.process.reap().await?;
             }
         }
         Ok(stuck)
-    }
-}
-
-impl Process {
-    async fn tell(&mut self, text: &str) {
-        if let Some(stdin) = &mut self.stdin {
-            // Where it is gone, that is heard on its stdout.
-            let _ = stdin.write_all(text.as_bytes()).await;
-        }
-    }
-
-    /// Not reaped before it is [replaced](Crew::replace), so the id is its own.
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        pid.map_or(Ok(()), |pid| Ok(kill_process(pid, signal)?))
     }
 }

@@ -72,7 +72,7 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
         peace: args.calm,
     };
     let queue = builder(&server.url(), None).connect().await?;
-    let crew = Crew::start(folder, start, &ROLES).await?;
+    let crew = Crew::start(folder, start, &ROLES)?;
     let mut stage = Stage::new(crew, vec![(server.clone(), proxy)]);
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.

@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idempotent::Micros;
 use serde::{Deserialize, Serialize};
-use tokio::io::{BufReader, Lines, Stdin};
 use tokio::sync::watch;
 
 use super::notes::Notes;
 use super::wire::Start;
 use crate::dice::Dice;
 use crate::mortal::die;
+use crate::process::Orders;
 
 /// Where a process kills itself.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -51,7 +51,7 @@ pub(super) type Stop = watch::Receiver<bool>;
 const DOOMED: u64 = 1;
 
 impl Hands {
-    pub(super) fn start(start: Start, mut lines: Lines<BufReader<Stdin>>) -> anyhow::Result<(Arc<Self>, Stop)> {
+    pub(super) fn start(start: Start, mut lines: Orders) -> anyhow::Result<(Arc<Self>, Stop)> {
         let peace = Arc::new(AtomicBool::new(start.peace));
         let notes = Notes::create(&start.notes)?;
         let dice = Dice::new(start.seed, 1_000 + u64::from(start.id));

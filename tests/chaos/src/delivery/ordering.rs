@@ -127,7 +127,7 @@ pub(super) async fn play(
     };
     let in_transaction = start.in_transaction;
     let queue = builder(&broker.url()).connect().await?;
-    let crew = Crew::start(folder, start, &ROLES).await?;
+    let crew = Crew::start(folder, start, &ROLES)?;
     let mut stage = Stage::new(crew, vec![(broker, proxy)]);
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.

@@ -152,7 +152,7 @@ async fn play_on<Db: Database>(
         flaw,
         peace: args.calm,
     };
-    let crew = Crew::start(folder, start, &ROLES).await?;
+    let crew = Crew::start(folder, start, &ROLES)?;
     let mut stage = Stage::new(crew, [server].into_iter().chain(site.server).collect());
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use crate::dice::Dice;
+use crate::plan::Schedule;
 
 /// Something that goes wrong, beside the processes that kill themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,26 +27,17 @@ pub(super) struct Targets {
 
 /// In the order of time. Servers are killed one after the other, in turn.
 pub(super) fn harms(seed: u64, targets: Targets, long: Duration) -> Vec<(Duration, Harm)> {
-    let mut harms = Vec::new();
-    let mut every = |name: u64, (from, to): (u64, u64), harm: &mut dyn FnMut(&Dice) -> Harm| {
-        let dice = Dice::new(seed, name);
-        let mut at = dice.ms(from / 2, to / 2);
-        while at < long {
-            harms.push((at, harm(&dice)));
-            at += dice.ms(from, to);
-        }
-    };
+    let mut plan = Schedule::new(seed, long);
     let below = |dice: &Dice, end: usize| usize::try_from(dice.below(end as u64)).unwrap_or_default();
-    every(301, (400, 1_000), &mut |dice| Harm::Kill(below(dice, targets.processes)));
-    every(302, (1_500, 3_000), &mut |dice| Harm::Pause(below(dice, targets.processes), dice.ms(1_000, 2_500)));
-    every(303, (800, 2_000), &mut |dice| Harm::Cut(below(dice, targets.servers)));
+    plan.every(301, (400, 1_000), |dice| Harm::Kill(below(dice, targets.processes)));
+    plan.every(302, (1_500, 3_000), |dice| Harm::Pause(below(dice, targets.processes), dice.ms(1_000, 2_500)));
+    plan.every(303, (800, 2_000), |dice| Harm::Cut(below(dice, targets.servers)));
     let mut turn = below(&Dice::new(seed, 305), targets.servers);
-    every(304, (3_000, 7_000), &mut |_| {
+    plan.every(304, (3_000, 7_000), |_| {
         turn = (turn + 1) % targets.servers;
         Harm::Crash(turn)
     });
-    harms.sort_by_key(|(at, _)| *at);
-    harms
+    plan.sorted()
 }
 
 #[cfg(test)]

@@ -5,31 +5,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use idempotent::delay_queue::DelayQueue;
 use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::{PostgresServer, RabbitServer, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::crew::Crew;
 use super::plan::{self, Harm, Targets};
 use crate::args::Args;
+use crate::server::Server;
 use crate::verdict::Harms;
-
-/// One that is killed, and comes back with what it had.
-pub(super) trait Server: Send + Sync {
-    fn crash(&self);
-}
-
-macro_rules! servers {
-    ($($server:ty),+) => {$(
-        impl Server for $server {
-            fn crash(&self) {
-                self.kill();
-                self.restart();
-            }
-        }
-    )+};
-}
-servers!(RedisServer, PostgresServer, RabbitServer);
 
 pub(super) struct Stage {
     pub(super) crew: Crew,
@@ -74,7 +57,7 @@ impl Stage {
         patience: Duration,
         mut left: impl AsyncFnMut() -> Option<u64>,
     ) -> anyhow::Result<bool> {
-        self.crew.peace().await;
+        self.crew.peace();
         let (mut least, mut since, mut sure) = (u64::MAX, Instant::now(), 0);
         while since.elapsed() < patience {
             self.pass(Instant::now() + LOOK).await?;

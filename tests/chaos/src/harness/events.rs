@@ -31,7 +31,7 @@ impl Harness {
                 let message = handed.message;
                 let chance = if message.is_long() { ROGUE_AT_LONG } else { ROGUE };
                 let rogue = !self.peace && dies.is_none() && self.dice.percent(chance);
-                self.crew.places[place].tell(Order::Deliver { delivery, message, altered, dies, rogue });
+                self.crew.places[place].tell(&Order::Deliver { delivery, message, altered, dies, rogue });
             }
         }
     }
@@ -51,11 +51,11 @@ impl Harness {
             Heard::News(News::Ready) => self.crew.places[place].ready = true,
             Heard::News(News::Write { effect, key, token, fence }) => {
                 let accepted = self.resource.write(key, token, fence);
-                self.crew.places[place].tell(Order::Wrote { effect, accepted });
+                self.crew.places[place].tell(&Order::Wrote { effect, accepted });
             }
             Heard::News(News::Bury { delivery }) => {
                 self.harms.dead_letters += 1;
-                self.crew.places[place].tell(Order::Buried { delivery });
+                self.crew.places[place].tell(&Order::Buried { delivery });
             }
             Heard::News(News::Ack { delivery }) => self.broker.ack(delivery, now),
             Heard::News(News::Nack { delivery, after_ms }) => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use idempotent_testkit::proxy::Fault;
 
 use crate::dice::Dice;
+use crate::plan::Schedule;
 
 /// Something that goes wrong, beside the workers that kill themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,24 +23,15 @@ pub(super) enum Harm {
 
 /// In the order of time.
 pub(super) fn harms(seed: u64, workers: usize, long: Duration) -> Vec<(Duration, Harm)> {
-    let mut harms = Vec::new();
-    let mut every = |name: u64, (from, to): (u64, u64), harm: &dyn Fn(&Dice) -> Harm| {
-        let dice = Dice::new(seed, name);
-        let mut at = dice.ms(from / 2, to / 2);
-        while at < long {
-            harms.push((at, harm(&dice)));
-            at += dice.ms(from, to);
-        }
-    };
+    let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
-    every(201, (300, 900), &|dice| Harm::Kill(place(dice)));
-    every(202, (2_000, 4_000), &|dice| Harm::Pause(place(dice), dice.ms(1_200, 2_500)));
+    plan.every(201, (300, 900), |dice| Harm::Kill(place(dice)));
+    plan.every(202, (2_000, 4_000), |dice| Harm::Pause(place(dice), dice.ms(1_200, 2_500)));
     let faults = [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpenAfterApply];
-    every(203, (50, 200), &|dice| Harm::Commit(dice.pick(&faults).unwrap_or(Fault::CutAfterApply)));
-    every(204, (1_000, 3_000), &|_| Harm::Cut);
-    every(205, (4_000, 9_000), &|_| Harm::Crash);
-    harms.sort_by_key(|(at, _)| *at);
-    harms
+    plan.every(203, (50, 200), |dice| Harm::Commit(dice.pick(&faults).unwrap_or(Fault::CutAfterApply)));
+    plan.every(204, (1_000, 3_000), |_| Harm::Cut);
+    plan.every(205, (4_000, 9_000), |_| Harm::Crash);
+    plan.sorted()
 }
 
 #[cfg(test)]

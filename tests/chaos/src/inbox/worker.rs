@@ -2,21 +2,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use idempotent::{
     Auto, Call, ClaimMode, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy,
-    PostgresStore, Rejection, Scene,
+    PostgresStore, Scene,
 };
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
 use super::InboxFlaw;
 use super::mortal::{Begins, Mortal, Tx};
 use super::wire::{Deliver, News, Point, Start};
 use crate::dice::Dice;
+use crate::failed::Failed;
 use crate::mortal::die;
-use crate::wire::line;
+use crate::process::{self, begin, next};
 
 /// What is kept of a value, in bytes.
 const KEPT: u64 = 64;
@@ -30,21 +29,6 @@ struct Worker {
     news: mpsc::UnboundedSender<News>,
 }
 
-#[derive(Debug)]
-struct Failed;
-
-impl From<Rejection> for Failed {
-    fn from(_: Rejection) -> Self {
-        Self
-    }
-}
-
-impl From<sqlx::Error> for Failed {
-    fn from(_: sqlx::Error) -> Self {
-        Self
-    }
-}
-
 /// Runs until stdin ends.
 ///
 /// # Errors
@@ -53,30 +37,15 @@ impl From<sqlx::Error> for Failed {
 /// # Cancellation
 /// Dropping it leaves its deliveries to the runtime.
 pub async fn run() -> anyhow::Result<()> {
-    // A stopped worker must not outlive a harness that was killed.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let mut orders = BufReader::new(tokio::io::stdin()).lines();
-    let Some(start) = orders.next_line().await? else { return Ok(()) };
-    let start: Start = serde_json::from_str(&start).context("its first line")?;
-    let (news, told) = mpsc::unbounded_channel();
-    tokio::spawn(tell(told));
+    let Some((start, mut orders)) = begin::<Start>().await? else { return Ok(()) };
+    let news = process::news();
     let worker = Arc::new(Worker::start(&start, news).await?);
     worker.tell(News::Ready);
-    while let Some(order) = orders.next_line().await? {
-        let order: Deliver = serde_json::from_str(&order).context(order)?;
+    while let Some(order) = next::<Deliver>(&mut orders).await? {
         let worker = worker.clone();
         tokio::spawn(async move { worker.deliver(&order).await });
     }
     Ok(())
-}
-
-async fn tell(mut told: mpsc::UnboundedReceiver<News>) {
-    let mut out = tokio::io::stdout();
-    while let Some(news) = told.recv().await {
-        if out.write_all(line(&news).as_bytes()).await.is_err() || out.flush().await.is_err() {
-            return;
-        }
-    }
 }
 
 fn policy() -> Policy {

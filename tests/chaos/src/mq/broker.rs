@@ -12,6 +12,7 @@ use super::copy::Copy;
 use super::rocket;
 use super::{rabbit, streams};
 use crate::plan::Harm;
+use crate::server::Server;
 
 /// The queue, or the stream.
 pub(crate) const QUEUE: &str = "orders";
@@ -87,14 +88,8 @@ pub(super) trait Broker: fmt::Debug + Send + Sync {
     /// What everybody but the judge goes through.
     fn proxy(&self) -> &Proxy;
 
-    /// Lets it stand still. Blocks.
-    fn pause(&self);
-
-    /// Lets it go on. Blocks.
-    fn resume(&self);
-
-    /// Kills it, and starts it again with all that it had confirmed. Blocks.
-    fn crash(&self);
+    /// What is harmed.
+    fn server(&self) -> &dyn Server;
 }
 
 /// Does it, and waits until it is done. Blocks.
@@ -109,11 +104,11 @@ pub(super) fn suffer(broker: &dyn Broker, harm: Harm) -> anyhow::Result<()> {
             broker.proxy().cut_all();
         }
         Harm::StopBroker(long) => {
-            broker.pause();
+            broker.server().pause();
             std::thread::sleep(long);
-            broker.resume();
+            broker.server().resume();
         }
-        Harm::CrashBroker => broker.crash(),
+        Harm::CrashBroker => broker.server().crash(),
         other => bail!("{other:?} is not for a broker"),
     }
     Ok(())

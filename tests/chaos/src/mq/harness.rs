@@ -238,12 +238,12 @@ impl Play {
                 let process = &mut self.crew.places[place];
                 process.ready = true;
                 if self.peace {
-                    process.tell(Order::Peace);
+                    process.tell(&Order::Peace);
                 }
             }
             Heard::News(News::Write { effect, key, token, fence }) => {
                 let accepted = self.resource.write(key, token, fence);
-                self.crew.places[place].tell(Order::Wrote { effect, accepted });
+                self.crew.places[place].tell(&Order::Wrote { effect, accepted });
             }
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}

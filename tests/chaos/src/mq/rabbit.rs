@@ -15,6 +15,7 @@ use lapin::{BasicProperties, Connection, ConnectionProperties};
 pub(crate) use super::broker::QUEUE;
 use super::broker::{Broker, Letter};
 use super::copy::Copy;
+use crate::server::Server;
 
 #[derive(Debug)]
 pub(super) struct Rabbit {
@@ -146,17 +147,8 @@ impl Broker for Rabbit {
         &self.proxy
     }
 
-    fn pause(&self) {
-        self.server.pause();
-    }
-
-    fn resume(&self) {
-        self.server.resume();
-    }
-
-    fn crash(&self) {
-        self.server.kill();
-        self.server.restart();
+    fn server(&self) -> &dyn Server {
+        &self.server
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};
 use super::copy::Copy;
+use crate::server::Server;
 
 #[derive(Debug)]
 pub(super) struct Rocket {
@@ -118,17 +119,8 @@ impl Broker for Rocket {
         &self.proxy
     }
 
-    fn pause(&self) {
-        self.server.pause();
-    }
-
-    fn resume(&self) {
-        self.server.resume();
-    }
-
-    fn crash(&self) {
-        self.server.kill();
-        self.server.restart();
+    fn server(&self) -> &dyn Server {
+        &self.server
     }
 }
 

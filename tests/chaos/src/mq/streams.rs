@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 
 use super::broker::{Broker, Letter, QUEUE};
 use super::copy::Copy;
+use crate::server::Server;
 
 pub(super) struct Streams {
     // Dropped in this order.
@@ -142,17 +143,8 @@ impl Broker for Streams {
         &self.proxy
     }
 
-    fn pause(&self) {
-        self.server.pause();
-    }
-
-    fn resume(&self) {
-        self.server.resume();
-    }
-
-    fn crash(&self) {
-        self.server.kill();
-        self.server.restart();
+    fn server(&self) -> &dyn Server {
+        &self.server
     }
 }
 

@@ -14,8 +14,9 @@ use super::rocket;
 use super::told::{Desk, Told};
 use super::{rabbit, streams};
 use crate::dice::Dice;
+use crate::process::{Orders, next};
 use crate::wire::{self, News, Order, Origin, Start};
-use crate::worker::{Hands, Orders, next, policy};
+use crate::worker::{Hands, policy};
 
 /// Short, so that a run of seconds sees many of them end.
 const LEASE: Duration = Duration::from_millis(1_500);

@@ -2,7 +2,8 @@
 use serde_json::{Value, json};
 
 use crate::browser::webdriver::{Element, WebDriver};
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 /// A service and somebody who looks at its page.
 pub(crate) struct Browser {

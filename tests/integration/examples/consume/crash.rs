@@ -1,5 +1,7 @@
 //! More than one process on a store, and one that dies.
-use crate::consume::support::{Job, until};
+use crate::consume::shared;
+use crate::consume::support::Job;
+use crate::wait::until;
 
 #[test]
 fn two_processes_share_the_work() {
@@ -15,30 +17,10 @@ fn two_processes_share_the_work() {
 
 #[test]
 fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker() {
-    const WORKERS: usize = 4;
-    let job = Job::new();
-    let workers = WORKERS.to_string();
-    // Slow, so that the kill meets workers in their handlers.
-    let running = job.spawn(&["--json", "--workers", &workers, "--slow-ms", "200"]);
-    until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
-    running.kill();
-    let before = job.effects();
-    assert!(before.len() < 287);
-
-    let second = job.run(&["--json", "--workers", &workers]).exits(0);
-    let held = second.stderr.lines().find_map(|line| line.split_once(" keys held by a dead worker, free in "));
-    let (held, free) = held.unwrap_or_else(|| panic!("nothing said of held keys: {}", second.stderr));
-    assert!((1..=WORKERS).contains(&held.parse().unwrap()), "{held}");
-    assert!(free.strip_suffix(" s").unwrap().parse::<u64>().unwrap() <= 5, "{free}");
-
-    let effects = job.effects();
-    assert_eq!(effects.len(), 287);
-    let twice = effects.values().filter(|rows| **rows > 1).count();
-    assert!(twice <= WORKERS, "{twice} keys with more than one effect");
-    assert!(effects.values().all(|rows| *rows <= 2));
+    let (second, effects) = shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&[]);
     // What the first one finished did not run again.
     let [executed, deferred] = second.counts(["executed", "deferred"]);
-    assert_eq!(executed, (effects.values().sum::<usize>() - before.values().sum::<usize>()) as u64);
+    assert_eq!(executed, effects as u64);
     assert!(deferred > 0, "it waited for the held keys");
 }
 

@@ -35,7 +35,7 @@ fn fleet(messages: u64) {
     // One fills the queue: the others are there before, so that each has its share.
     let others = (1..PROCESSES).map(|_| job.spawn(&on)).collect::<Vec<_>>();
     let consumed = || RABBIT.queues("/", "consumers").get(&queue).is_some_and(|count| *count == PROCESSES as u64 - 1);
-    crate::consume::support::until("the others consume", consumed);
+    crate::wait::until("the others consume", consumed);
     let fills = job.spawn(&[&on[..], &["--publish", "in.jsonl"]].concat());
     let ended: Vec<_> = others.into_iter().chain([fills]).map(|running| running.ended().exits(0)).collect();
     let took = began.elapsed();

@@ -88,7 +88,7 @@ fn an_interrupted_job_is_gone_on_with() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let job = Job::new();
         let running: Running = job.spawn(&["--json", "--slow-ms", "50"]);
-        crate::consume::support::until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 8));
+        crate::wait::until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 8));
         let sent = std::process::Command::new("kill").arg(format!("-{signal}")).arg(running.id().to_string()).status();
         assert!(sent.unwrap().success());
         let first = running.ended().exits(code);

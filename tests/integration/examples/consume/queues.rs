@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use idempotent_testkit::servers::{RabbitServer, RedisServer};
 
-use crate::consume::support::{Ended, Job, until};
+use crate::consume::support::{Ended, Job};
+use crate::wait::until;
 
 pub(crate) static RABBIT: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);

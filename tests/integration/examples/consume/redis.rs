@@ -2,7 +2,8 @@
 use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer, Value};
 
 use crate::consume::shared;
-use crate::consume::support::{Job, until};
+use crate::consume::support::Job;
+use crate::wait::until;
 
 fn known(server: &RedisServer) -> Vec<String> {
     let keys = server.command(&["KEYS", "*"]);
@@ -29,7 +30,7 @@ fn two_processes_share_the_work_and_a_restart_replays_all() {
 #[test]
 fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker() {
     let server = RedisServer::start();
-    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&server.url());
+    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&["--store", &server.url()]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What every store of a fleet must do for the job.
-use crate::consume::support::{Job, until};
+use crate::consume::support::{Ended, Job};
+use crate::wait::until;
 
 /// Two processes over one store; then it is killed and comes back, and knows every key.
 pub(crate) fn two_processes_share_the_work_and_a_restart_replays_all(
@@ -27,11 +28,11 @@ pub(crate) fn two_processes_share_the_work_and_a_restart_replays_all(
     }
 }
 
-/// A process is killed with its workers in their handlers.
-pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(url: &str) {
+/// Kills a process with its workers in their handlers. Returns what the next one came to, and how many effects it had.
+pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(store: &[&str]) -> (Ended, usize) {
     const WORKERS: usize = 4;
-    let job = Job::new();
-    let on = ["--store", url, "--json", "--workers", &WORKERS.to_string()];
+    let (job, workers) = (Job::new(), WORKERS.to_string());
+    let on = [store, &["--json", "--workers", &workers]].concat();
     // Slow, so that the kill meets workers in their handlers.
     let running = job.spawn(&[&on[..], &["--slow-ms", "200"]].concat());
     until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
@@ -46,7 +47,10 @@ pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(url
     assert!(free.strip_suffix(" s").unwrap().parse::<u64>().unwrap() <= 5, "{free}");
     let effects = job.effects();
     assert_eq!(effects.len(), 287);
-    assert!(effects.values().filter(|rows| **rows > 1).count() <= WORKERS && effects.values().all(|rows| *rows <= 2));
+    let twice = effects.values().filter(|rows| **rows > 1).count();
+    assert!(twice <= WORKERS, "{twice} keys with more than one effect");
+    assert!(effects.values().all(|rows| *rows <= 2));
+    (second, effects.values().sum::<usize>() - before.values().sum::<usize>())
 }
 
 /// A fresh start forgets the keys, and the job runs anew.

@@ -34,12 +34,12 @@ fn two_processes_share_the_work_on_mariadb_and_a_restart_replays_all() {
 
 #[test]
 fn a_killed_process_costs_a_lease_on_postgresql() {
-    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&POSTGRES.database("killed"));
+    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&["--store", &POSTGRES.database("killed")]);
 }
 
 #[test]
 fn a_killed_process_costs_a_lease_on_mariadb() {
-    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&MARIADB.database("killed"));
+    shared::a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(&["--store", &MARIADB.database("killed")]);
 }
 
 #[test]

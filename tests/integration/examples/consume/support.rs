@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::Connection;
@@ -190,14 +190,4 @@ impl Ended {
 #[track_caller]
 pub(crate) fn count(json: &Value, name: &str) -> u64 {
     json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json}"))
-}
-
-/// Waits for an event, not for a time.
-#[track_caller]
-pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < Duration::from_secs(120), "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -3,7 +3,8 @@ use idempotent::PostgresStore;
 use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 
-use crate::consume::support::{Job, Running, until};
+use crate::consume::support::{Job, Running};
+use crate::wait::until;
 
 /// How often a process is killed, at another moment each time.
 const KILLS: usize = 6;

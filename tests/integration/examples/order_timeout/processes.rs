@@ -1,17 +1,12 @@
 //! The example as it is run, and processes of it that are killed.
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::example;
+use crate::example::{self, Running};
 use crate::order_timeout::shop::Shop;
 
 fn run(args: &[&str]) -> String {
-    let run = Command::new(example::binary("order_timeout")).args(args).output().unwrap();
-    let (said, complained) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success(), "{said}\n{complained}");
-    said.into_owned()
+    example::run("order_timeout", args)
 }
 
 #[test]
@@ -25,17 +20,10 @@ fn s0_32_the_example_ends_with_one_effect_for_each_order() {
     assert!(ends("order-2", if in_time { "paid" } else { "cancelled" }), "{said}");
 }
 
-/// Places an order, and is killed at once. Whether that was before the order's time was over.
+/// Places an order, and kills the process at once. That may be after the order's time.
 fn placed_and_killed(file: &str, limit: &str) {
-    let mut child = Command::new(example::binary("order_timeout"))
-        .args(["--database", file, "--limit", limit, "place", "o"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let placed = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-    assert_eq!(placed, "o: placed");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut running = Running::start("order_timeout", &["--database", file, "--limit", limit, "place", "o"]);
+    assert_eq!(running.says(1), ["o: placed"]);
 }
 
 async fn shop(file: &str) -> Shop {

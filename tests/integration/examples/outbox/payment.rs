@@ -1,13 +1,9 @@
 //! The example `outbox_payment`, from outside [S3.1, S3.7, S3.10].
-use std::process::Command;
-
 use crate::example;
 
 #[test]
 fn b26_s3_1_whatever_goes_wrong_each_payment_has_its_points_once() {
-    let ran = Command::new(example::binary("outbox_payment")).output().unwrap();
-    let said = String::from_utf8(ran.stdout).unwrap();
-    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let said = example::run("outbox_payment", &[]);
     let mut rest = &*said;
     for line in [
         "1. a payment that is rolled back announces nothing",

@@ -1,10 +1,12 @@
-//! An outbox whose time is moved by hand, and who consumes what it sends.
+//! An outbox whose time the tests move, and a consumer of what it sends.
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages, Outbound, Publish, Source, Verdict};
+use idempotent::mq::{
+    Consumer, ConsumerBuilder, Counts, KeyFrom, Message, Messages, Outbound, Publish, Source, Verdict,
+};
 use idempotent::outbox::{Outbox, Relay, Resends, Round, Status, Stub};
 use idempotent::{Clock, Executor, Micros, Timer};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
@@ -32,7 +34,6 @@ pub(crate) struct World {
     pool: SqlitePool,
     outbox: Outbox<sqlx::Sqlite>,
     clock: Arc<Manual>,
-    runs: Arc<Mutex<BTreeMap<String, u32>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -43,7 +44,7 @@ impl World {
         let pool = SqlitePool::connect_with(options).await.unwrap();
         let clock = Arc::new(Manual(AtomicU64::new(1_750_000_000_000_000)));
         let outbox = Outbox::builder(pool.clone()).create(true).clock(clock.clone()).open().await.unwrap();
-        Self { pool, outbox, clock, runs: Arc::default(), _folder: folder }
+        Self { pool, outbox, clock, _folder: folder }
     }
 
     pub(crate) fn relay(&self, publisher: impl Publish) -> Relay<sqlx::Sqlite> {
@@ -52,8 +53,12 @@ impl World {
     }
 
     pub(crate) async fn put(&self, topic: &str, id: &str) {
+        self.enqueue(Outbound::new(topic, id, "{}")).await;
+    }
+
+    pub(crate) async fn enqueue(&self, message: Outbound) {
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        self.outbox.enqueue(&mut tx, &Outbound::new(topic, id, "{}").header("trace", "t")).await.unwrap();
+        self.outbox.enqueue(&mut tx, &message.header("trace", "t")).await.unwrap();
         tx.commit().await.unwrap();
     }
 
@@ -66,36 +71,64 @@ impl World {
         self.outbox.inspect(id).await.unwrap().unwrap().0
     }
 
-    /// Consumes until all of these are confirmed, and says how often each has run so far.
+    /// Runs as many rounds as it takes: a broker that was just started has its queues only after a while.
+    pub(crate) async fn until_sent(&self, relay: &Relay<sqlx::Sqlite>, id: &str) {
+        let end = Instant::now() + Duration::from_secs(300);
+        while self.stub(id).await.sent_at.is_none() {
+            assert!(Instant::now() < end, "{id} is not sent: {:?}", self.stub(id).await);
+            self.later();
+            if round(relay).await.sent == 0 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+
+    /// Consumes until all of these are confirmed, and returns how often each ran.
     pub(crate) async fn consume<S: Source>(
         &self,
         source: S,
         executor: &Executor,
         ids: &[&str],
     ) -> BTreeMap<String, u32> {
-        let counted = self.runs.clone();
-        let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
-            assert_eq!(message.delivery.headers.first("trace"), Some(&b"t"[..]));
-            let id = message.delivery.id.clone().unwrap();
-            *counted.lock().unwrap().entry(id).or_default() += 1;
-            async { Verdict::Done }
-        });
         let consumer = Consumer::builder(source, "billing", executor).log(Arc::new(self.outbox.clone()));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let consuming = tokio::spawn(consumer.build(handling).unwrap().run(async { drop(stopped.await) }));
-        for id in ids {
-            let confirmed = async {
-                while self.stub(id).await.status != Status::Confirmed {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+        consume_until(consumer, async |_| {
+            for id in ids {
+                if self.stub(id).await.status != Status::Confirmed {
+                    return false;
                 }
-            };
-            tokio::time::timeout(Duration::from_secs(60), confirmed).await.expect("confirmed within a minute");
-        }
-        drop(stop);
-        let counts = consuming.await.unwrap().unwrap();
-        assert_eq!(counts.unsettled, 0, "{counts:?}");
-        self.runs.lock().unwrap().clone()
+            }
+            true
+        })
+        .await
     }
+}
+
+/// Consumes until its counts are enough, and returns how often each message ran.
+pub(crate) async fn consume_until<S: Source>(
+    consumer: ConsumerBuilder<S>,
+    enough: impl AsyncFn(Counts) -> bool,
+) -> BTreeMap<String, u32> {
+    let runs: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let counted = runs.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
+        assert_eq!(message.delivery.headers.first("trace"), Some(&b"t"[..]));
+        let id = message.delivery.id.clone().unwrap();
+        *counted.lock().unwrap().entry(id).or_default() += 1;
+        async { Verdict::Done }
+    });
+    let consumer = consumer.build(handling).unwrap();
+    let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
+    let consuming = tokio::spawn(consumer.run(async { drop(stopped.await) }));
+    let done = async {
+        while !enough(counters.counts()).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), done).await.expect("all are done within two minutes");
+    drop(stop);
+    let counts = consuming.await.unwrap().unwrap();
+    assert_eq!(counts.unsettled, 0, "{counts:?}");
+    runs.lock().unwrap().clone()
 }
 
 pub(crate) async fn round(relay: &Relay<sqlx::Sqlite>) -> Round {

@@ -3,7 +3,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use crate::rest::client::ask;
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 const KEY: &[&str] = &["Idempotency-Key: k1"];
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;

@@ -1,5 +1,6 @@
 //! What fails, and what of it is remembered.
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 #[test]
 fn n116_a_failure_frees_the_key_and_a_retry_runs() {

@@ -2,7 +2,8 @@
 use idempotent_testkit::servers::RedisServer;
 
 use crate::rest::client::ask;
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 

@@ -1,6 +1,7 @@
 //! What a duplicate is answered.
 use crate::rest::client::{ask, curl};
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 

@@ -1,6 +1,7 @@
 //! Without an `Idempotency-Key`: tokens, and requests that say the same.
 use crate::rest::client::{Answer, ask, curl};
-use crate::rest::service::{Service, until};
+use crate::rest::service::Service;
+use crate::wait::until;
 
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 

@@ -3,23 +3,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use crate::example;
 use crate::rest::client::{Answer, curl};
-
-/// For what is sure to come, on a machine that is doing other things.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Looks until it is so.
-#[track_caller]
-pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// The service, not started.
 pub(crate) fn command(arguments: &[&str]) -> Command {

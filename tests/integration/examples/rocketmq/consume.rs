@@ -1,7 +1,7 @@
 //! `consume --source rocketmq://…`
 use idempotent_testkit::servers::RocketServer;
 
-use crate::rocketmq::support::Job;
+use crate::consume::support::Job;
 
 #[test]
 fn a_topic_s_messages_have_the_effects_that_the_file_has() {

@@ -118,10 +118,7 @@ async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: 
         async move { outer(&worker.executor, job, clock, runs).await }
     });
     world.clock.settle().await;
-    let drain = tokio::spawn({
-        let executor = worker.executor.clone();
-        async move { executor.drain(secs(30)).await }
-    });
+    let drain = worker.drain(secs(30));
     world.clock.advance(secs(6)).await;
     held.await.unwrap().unwrap();
     let (answer, outcome) = run.await.unwrap();

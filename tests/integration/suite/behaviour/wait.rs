@@ -220,10 +220,7 @@ async fn a_drain_lets_runs_finish_and_abandons_the_rest(world: World) {
     let one = worker.spawn("one", &short).await;
     let two = worker.spawn("two", &short).await;
     let three = worker.spawn("three", &long).await;
-    let drain = tokio::spawn({
-        let executor = worker.executor.clone();
-        async move { executor.drain(secs(5)).await }
-    });
+    let drain = worker.drain(secs(5));
     world.clock.settle().await;
     let refused = worker.outcome("four", &short).await;
     assert!(matches!(refused, Outcome::Draining { .. }), "{refused:?}");
@@ -246,10 +243,7 @@ async fn a_drain_gives_back_what_has_not_started(world: World) {
     worker.store.delay_reply(Verb::Claim, ms(500));
     let job = Job::takes(ms(0));
     let run = worker.spawn("k", &job).await;
-    let drain = tokio::spawn({
-        let executor = worker.executor.clone();
-        async move { executor.drain(secs(5)).await }
-    });
+    let drain = worker.drain(secs(5));
     world.clock.advance(ms(500)).await;
     assert!(matches!(run.await.unwrap().0, Outcome::Draining { .. }));
     drain.await.unwrap();

@@ -164,6 +164,17 @@ async fn a_predecessor_that_is_put_right_lets_go_of_what_was_held(world: World) 
     assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
 }
 
+/// Delivers the chain from its end, and then in its order.
+async fn assert_runs_in_order(worker: &Worker, job: &Arc<Job>) {
+    for (key, before) in [("4", "3"), ("3", "2")] {
+        assert_waiting(&deliver(worker, key, before, job).await);
+    }
+    assert_eq!(job.runs(), 0);
+    for (key, before) in CHAIN {
+        assert_eq!(deliver(worker, key, before, job).await, Outcome::Ran, "{key}");
+    }
+}
+
 async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
@@ -173,13 +184,7 @@ async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_co
     }
     // Nobody was delivered for long, and the last one comes back first.
     world.clock.advance(T * 5).await;
-    for (key, before) in [("4", "3"), ("3", "2")] {
-        assert_waiting(&deliver(&worker, key, before, &job).await);
-    }
-    assert_eq!(job.runs(), 0);
-    for (key, before) in CHAIN {
-        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
-    }
+    assert_runs_in_order(&worker, &job).await;
 }
 
 async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order(world: World) {
@@ -200,13 +205,7 @@ async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
         assert!(deliver(&worker, key, before, &job).await.is_deferral(), "{key}");
     }
     world.clock.advance(T / 3).await;
-    for (key, before) in [("4", "3"), ("3", "2")] {
-        assert_waiting(&deliver(&worker, key, before, &job).await);
-    }
-    assert_eq!(job.runs(), 0);
-    for (key, before) in CHAIN {
-        assert_eq!(deliver(&worker, key, before, &job).await, Outcome::Ran, "{key}");
-    }
+    assert_runs_in_order(&worker, &job).await;
 }
 
 async fn s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {

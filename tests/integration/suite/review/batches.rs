@@ -180,7 +180,7 @@ fn r21_max_run_forever_is_refused_or_works() {
 fn r22_drain_takes_any_grace() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let drain = tokio::spawn(async move { worker.executor.drain(Duration::MAX).await });
+        let drain = worker.drain(Duration::MAX);
         world.clock.settle().await;
         assert!(drain.await.is_ok(), "panicked");
     });

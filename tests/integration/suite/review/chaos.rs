@@ -156,10 +156,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
         if counts.ended() != counts.deliveries() {
             wrong.push(format!("{} of {} ended", counts.ended(), counts.deliveries()));
         }
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(1)).await }
-        });
+        let drain = worker.drain(secs(1));
         world.clock.advance(secs(2)).await;
         if !drain.is_finished() {
             wrong.push("a drain with nothing to drain hangs".into());

@@ -61,10 +61,7 @@ fn r81_a_completion_is_tried_again_within_the_second_behind_a_drains_grace() {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.hang(Verb::Complete, 1);
         let run = worker.spawn("k", &Job::takes(ms(0))).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(ms(500)).await }
-        });
+        let drain = worker.drain(ms(500));
         world.clock.advance(secs(2)).await;
         assert_eq!(run.await.unwrap().0, Outcome::Ran);
         assert_eq!(drain.await.unwrap().finished, 1);

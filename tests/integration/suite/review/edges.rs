@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{AppError, Job, id, key_of, ms, on_memory, retry_after, secs};
+use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, retry_after, secs};
 use async_trait::async_trait;
 use idempotent::{
     Abilities, Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Completion, Executor, Handler, Held, Json, Key,
@@ -32,10 +32,7 @@ fn r50_a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
             }
         });
         world.clock.advance(secs(1)).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(30)).await }
-        });
+        let drain = worker.drain(secs(30));
         world.clock.advance(secs(2)).await;
         assert_eq!(run.await.unwrap(), Outcome::Ran, "29 s of grace were left");
         drain.await.unwrap();
@@ -54,10 +51,7 @@ fn r51_a_takeover_that_was_given_back_unstarted_stays_known() {
             world.clock.advance(secs(3)).await;
             b.store.delay_reply(Verb::Claim, ms(500));
             let run = b.spawn(key, &Job::takes(ms(0))).await;
-            let drain = tokio::spawn({
-                let executor = b.executor.clone();
-                async move { executor.drain(secs(5)).await }
-            });
+            let drain = b.drain(secs(5));
             world.clock.advance(secs(1)).await;
             assert!(matches!(run.await.unwrap().0, Outcome::Draining { .. }));
             drain.await.unwrap();
@@ -117,10 +111,7 @@ fn r52_a_drain_drops_a_batch_whose_answers_are_still_streamed() {
             }
         });
         world.clock.advance(secs(1)).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = worker.drain(secs(5));
         world.clock.advance(secs(3600)).await;
         assert!(drain.is_finished(), "an hour after a grace of 5 s");
     });
@@ -131,19 +122,9 @@ fn r53_hints_grow_for_a_known_key_though_many_keys_are_in_flight() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let job = Job::takes(ms(0));
-        let held = |n: u32| ClaimRequest {
-            key: key_of(&n.to_string()),
-            owner: OwnerToken(7),
-            lease: secs(30),
-            fingerprint: None,
-            max_attempts: 0,
-            on_expiry: idempotent::OnExpiry::Takeover,
-            memory: secs(60),
-            display: None,
-        };
-        for n in 0..10_000 {
-            world.store.claim(&held(n)).await.unwrap();
-            worker.outcome(&n.to_string(), &job).await;
+        for key in (0..10_000).map(|n| n.to_string()) {
+            world.store.claim(&ask(key_of(&key), 7)).await.unwrap();
+            worker.outcome(&key, &job).await;
         }
         let again = retry_after(&worker.outcome("0", &job).await);
         assert_eq!(again, secs(2), "its second deferral");
@@ -155,11 +136,7 @@ fn r54_two_drains_agree_on_what_was_abandoned() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let _run = worker.spawn("k", &Job::takes(secs(600))).await;
-        let drain = |grace: Duration| {
-            let executor = worker.executor.clone();
-            tokio::spawn(async move { executor.drain(grace).await })
-        };
-        let (long, short) = (drain(secs(60)), drain(secs(1)));
+        let (long, short) = (worker.drain(secs(60)), worker.drain(secs(1)));
         world.clock.advance(secs(2)).await;
         short.await.unwrap();
         let long = long.await.unwrap();
@@ -216,17 +193,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
         let (clock, lease) = (world.clock.clone(), ms(300));
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let owner = Held::unanswered(key_of("k"), OwnerToken(1));
-        let request = ClaimRequest {
-            key: owner.key.clone(),
-            owner: owner.owner,
-            lease: secs(30),
-            fingerprint: None,
-            max_attempts: 0,
-            on_expiry: idempotent::OnExpiry::Takeover,
-            memory: secs(60),
-            display: None,
-        };
-        inner.claim(&request).await.unwrap();
+        inner.claim(&ask(key_of("k"), 1)).await.unwrap();
         // Asks go out at 0 (held up), 100+10 (in flight), then every 50 ms. The owner frees the key just after one of
         // them, and the straggler arrives just after that.
         let straggler =

@@ -110,10 +110,7 @@ fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
             }
         });
         world.clock.advance(secs(1)).await;
-        let drain = tokio::spawn({
-            let executor = a.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = a.drain(secs(5));
         world.clock.advance(secs(60)).await;
         assert_eq!(batch.await.unwrap(), 2);
         drain.await.unwrap();
@@ -217,10 +214,7 @@ fn r10_giving_back_what_a_drain_found_does_not_wait_for_ever() {
         worker.store.delay_reply(Verb::Claim, ms(500));
         worker.store.hang(Verb::Release, FOREVER);
         let run = worker.spawn("k", &Job::takes(ms(0))).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = worker.drain(secs(5));
         world.clock.advance(secs(3600)).await;
         assert!(run.is_finished() && drain.is_finished(), "run {} drain {}", run.is_finished(), drain.is_finished());
     });
@@ -235,10 +229,7 @@ fn r11_a_drain_drops_an_unprotected_handler_too() {
         let _run = worker.spawn("k", &job).await;
         world.clock.advance(secs(1)).await;
         assert_eq!(job.runs(), 1);
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = worker.drain(secs(5));
         world.clock.advance(secs(3600)).await;
         assert!(drain.is_finished(), "an hour after a grace of 5 s");
     });
@@ -251,10 +242,7 @@ fn r11_nothing_starts_unprotected_once_a_drain_began() {
         worker.store.hang(Verb::Claim, FOREVER);
         let job = Job::takes(ms(0));
         let _run = worker.spawn("k", &job).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = worker.drain(secs(5));
         world.clock.advance(secs(3600)).await;
         drain.await.unwrap();
         assert_eq!(job.runs(), 0, "started although draining");
@@ -269,10 +257,7 @@ fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
         worker.store.hang(Verb::Complete, FOREVER);
         let _run = worker.spawn("k", &Job::takes(ms(100))).await;
         world.clock.advance(ms(200)).await;
-        let drain = tokio::spawn({
-            let executor = worker.executor.clone();
-            async move { executor.drain(secs(5)).await }
-        });
+        let drain = worker.drain(secs(5));
         world.clock.advance(secs(6)).await;
         assert!(drain.is_finished(), "grace 5 s, and still not done after 6 s");
     });

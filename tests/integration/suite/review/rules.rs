@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::common::{AppError, Job, id, key_of, ms, on_memory, secs};
+use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnExpiry, OnInFlight,
-    Outcome, OwnerToken, Policy, Scene, SqliteStore, StateKind, Store,
+    Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome,
+    Policy, Scene, SqliteStore, StateKind, Store,
 };
 use idempotent_testkit::{FOREVER, Verb, VirtualClock};
 
@@ -86,16 +86,7 @@ fn r73_waiters_that_are_dropped_leave_nothing() {
 }
 
 fn request(key: &str, owner: u128) -> ClaimRequest {
-    ClaimRequest {
-        key: key_of(key),
-        owner: OwnerToken(owner),
-        lease: secs(30),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        memory: secs(60),
-        display: None,
-    }
+    ask(key_of(key), owner)
 }
 
 /// A batch that is dropped midway is applied as a whole or, where it was still waiting for its turn, not at all; and the

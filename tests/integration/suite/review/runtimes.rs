@@ -2,6 +2,7 @@
 //! call `block_on`), and stores that hang.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::bare::Bare;
@@ -28,6 +29,53 @@ async fn run(executor: &Executor, key: &str, takes: Duration, runs: &Arc<AtomicU
         Ok::<u32, AppError>(1)
     });
     Outcome::capture(executor.run(Call::new(id(key)), handler)).await.1.unwrap()
+}
+
+fn wait_for_a_run(runs: &AtomicU32) {
+    while runs.load(SeqCst) == 0 {
+        std::thread::sleep(ms(1));
+    }
+}
+
+/// Starts the first run of this executor, and with it its heartbeat task, on a runtime of its own.
+fn runtime_with_the_heartbeat_of(executor: &Executor) -> Runtime {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (executor, runs) = (executor.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = runs.clone();
+    runtime.spawn(async move { run(&executor, "elsewhere", secs(60), &counted).await });
+    wait_for_a_run(&runs);
+    runtime
+}
+
+/// Ends the runtime, delivers `k` to the other process two leases later, and returns how often it ran there.
+async fn delivered_again_after_the_end_of(runtime: Runtime, other_process: &Executor) -> u32 {
+    tokio::time::sleep(ms(50)).await;
+    runtime.shutdown_background();
+    tokio::time::sleep(ms(2100)).await;
+    let runs = Arc::new(AtomicU32::new(0));
+    run(other_process, "k", ms(0), &runs).await;
+    runs.load(SeqCst)
+}
+
+/// Starts a run that blocks its own thread, at once or after it stood by for a while.
+fn thread_that_a_run_blocks(executor: &Executor, stands_by: Option<Duration>) -> JoinHandle<bool> {
+    let (executor, runs) = (executor.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = runs.clone();
+    let blocking = std::thread::spawn(move || {
+        single().block_on(async {
+            let handler = Handler::<Auto, Json, _, _>::new(|| async {
+                if let Some(time) = stands_by {
+                    tokio::time::sleep(time).await;
+                }
+                counted.fetch_add(1, SeqCst);
+                std::thread::sleep(ms(4500));
+                Ok::<u32, AppError>(1)
+            });
+            executor.run(Call::new(id("blocks")), handler).await.is_ok()
+        })
+    });
+    wait_for_a_run(&runs);
+    blocking
 }
 
 /// In real time, with a log of its calls.
@@ -68,23 +116,8 @@ fn r30_a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
 fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
-    let (blocks, long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let blocking = std::thread::spawn({
-        let (here, blocks) = (here.clone(), blocks.clone());
-        move || {
-            single().block_on(async {
-                let handler = Handler::<Auto, Json, _, _>::new(|| async {
-                    blocks.fetch_add(1, SeqCst);
-                    std::thread::sleep(ms(4500));
-                    Ok::<u32, AppError>(1)
-                });
-                here.run(Call::new(id("blocks")), handler).await.is_ok()
-            })
-        }
-    });
-    while blocks.load(SeqCst) == 0 {
-        std::thread::sleep(ms(1));
-    }
+    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let blocking = thread_that_a_run_blocks(&here, None);
     let was_lost = Arc::new(AtomicU32::new(0));
     let (first, second) = single().block_on(async {
         let late = async {
@@ -112,31 +145,17 @@ fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats
 fn r32_a_batch_adopts_an_orphaned_heartbeat() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
-    let runs = Arc::new(AtomicU32::new(0));
-    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    first.spawn({
-        let (here, runs) = (here.clone(), runs.clone());
-        async move { run(&here, "elsewhere", secs(60), &runs).await }
-    });
-    while runs.load(SeqCst) == 0 {
-        std::thread::sleep(ms(1));
-    }
-    let twice = Arc::new(AtomicU32::new(0));
-    let outcomes = single().block_on(async {
+    let first = runtime_with_the_heartbeat_of(&here);
+    let (batch, twice) = single().block_on(async {
         let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
             tokio::time::sleep(ms(3600)).await;
             items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
         });
         let batch = here.run_batch(vec![(Call::new(id("k")), 1)], handler);
-        let late = async {
-            tokio::time::sleep(ms(50)).await;
-            first.shutdown_background();
-            tokio::time::sleep(ms(2100)).await;
-            run(&other_process, "k", ms(0), &twice).await
-        };
+        let late = delivered_again_after_the_end_of(first, &other_process);
         tokio::join!(batch, late)
     });
-    assert_eq!(twice.load(SeqCst), 0, "ran again while the batch was running: {:?}", outcomes.0[0].outcome);
+    assert_eq!(twice, 0, "ran again while the batch was running: {:?}", batch[0].outcome);
 }
 
 #[test]
@@ -219,26 +238,13 @@ fn r36_refused_renewals_do_not_starve_the_runtime() {
 fn r37_a_run_adopts_an_orphaned_heartbeat() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
-    let runs = Arc::new(AtomicU32::new(0));
-    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    first.spawn({
-        let (here, runs) = (here.clone(), runs.clone());
-        async move { run(&here, "elsewhere", secs(60), &runs).await }
-    });
-    while runs.load(SeqCst) == 0 {
-        std::thread::sleep(ms(1));
-    }
-    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    single().block_on(async {
-        let late = async {
-            tokio::time::sleep(ms(50)).await;
-            first.shutdown_background();
-            tokio::time::sleep(ms(2100)).await;
-            run(&other_process, "k", ms(0), &twice).await
-        };
+    let first = runtime_with_the_heartbeat_of(&here);
+    let long = Arc::new(AtomicU32::new(0));
+    let (outcome, twice) = single().block_on(async {
+        let late = delivered_again_after_the_end_of(first, &other_process);
         tokio::join!(run(&here, "k", ms(3600), &long), late)
     });
-    assert_eq!(twice.load(SeqCst), 0);
+    assert_eq!(twice, 0, "ran again while the first was running: {outcome:?}");
 }
 
 /// Of two runs that stand by, the one that is woken to adopt may itself be blocked.
@@ -246,44 +252,13 @@ fn r37_a_run_adopts_an_orphaned_heartbeat() {
 fn r38_an_orphaned_heartbeat_is_adopted_though_one_run_blocks() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
-    let runs = Arc::new(AtomicU32::new(0));
-    let first = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    first.spawn({
-        let (here, runs) = (here.clone(), runs.clone());
-        async move { run(&here, "elsewhere", secs(60), &runs).await }
-    });
-    while runs.load(SeqCst) == 0 {
-        std::thread::sleep(ms(1));
-    }
-    // Stands by first, then blocks its own thread.
-    let blocks = Arc::new(AtomicU32::new(0));
-    let blocking = std::thread::spawn({
-        let (here, blocks) = (here.clone(), blocks.clone());
-        move || {
-            single().block_on(async {
-                let handler = Handler::<Auto, Json, _, _>::new(|| async {
-                    tokio::time::sleep(ms(20)).await;
-                    blocks.fetch_add(1, SeqCst);
-                    std::thread::sleep(ms(4500));
-                    Ok::<u32, AppError>(1)
-                });
-                here.run(Call::new(id("blocks")), handler).await.is_ok()
-            })
-        }
-    });
-    while blocks.load(SeqCst) == 0 {
-        std::thread::sleep(ms(1));
-    }
-    let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let outcomes = single().block_on(async {
-        let late = async {
-            tokio::time::sleep(ms(50)).await;
-            first.shutdown_background();
-            tokio::time::sleep(ms(2100)).await;
-            run(&other_process, "k", ms(0), &twice).await
-        };
+    let first = runtime_with_the_heartbeat_of(&here);
+    let blocking = thread_that_a_run_blocks(&here, Some(ms(20)));
+    let long = Arc::new(AtomicU32::new(0));
+    let (outcome, twice) = single().block_on(async {
+        let late = delivered_again_after_the_end_of(first, &other_process);
         tokio::join!(run(&here, "k", ms(3000), &long), late)
     });
     let _ = blocking.join();
-    assert_eq!(twice.load(SeqCst), 0, "ran again while the first was running: {outcomes:?}");
+    assert_eq!(twice, 0, "ran again while the first was running: {outcome:?}");
 }

@@ -83,11 +83,29 @@ async fn opaque(e: &Executor, id: u8) -> impl Display {
     format!("<{id}>")
 }
 
+#[idempotent(key = id, with = e, reply = Text)]
+async fn named(e: &Executor, id: u8) -> u64 {
+    ran();
+    if id == 0 {
+        return 7;
+    }
+    u64::from(id)
+}
+
+/// The core's own path, where there is no facade.
+#[idempotent(key = id, with = e, reply = self::Text, crate = ::idempotent_core)]
+async fn core(e: &Executor, id: u8) -> u8 {
+    ran();
+    id
+}
+
 #[tokio::test]
 async fn a_reply_strategy_of_ones_own() {
     let e = executor();
     assert_eq!((opaque(&e, 1).await, opaque(&e, 1).await), ("<1>".into(), "<1> again".into()));
-    assert_runs(1);
+    assert_eq!((named(&e, 0).await, named(&e, 0).await), ("7".into(), "7 again".into()));
+    assert_eq!((core(&e, 1).await, core(&e, 1).await), ("1".into(), "1 again".into()));
+    assert_runs(3);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Handle for App {
 }
 
 #[tokio::test]
-async fn above_and_below_instrument() {
+async fn n17_above_and_below_instrument() {
     let (e, app) = (executor(), App { idem: executor() });
     once(2, || async { span_outside(&e, 1).await.unwrap() }).await;
     once(2, || async { span_inside(&e, 1).await.unwrap() }).await;
@@ -57,7 +57,7 @@ enum Bar {
 /// tokio-rs/tracing issue 3306.
 #[idempotent(key = ONE, with = e)]
 async fn shadowed(e: &Executor) -> Foo {
-    #[allow(unused_imports)]
+    #![allow(unused_imports)]
     use Bar::*;
     ran();
     Ok(1)

@@ -1,10 +1,13 @@
 //! Free functions.
+use std::pin::Pin;
+
 use super::*;
 
 #[idempotent(key = order.id)]
 async fn free(order: Order) -> anyhow::Result<u64> {
     ran();
-    Ok(moved(order) + 1)
+    let one: u64 = "1".parse()?;
+    Ok(moved(order) + one)
 }
 
 fn moved(order: Order) -> u64 {
@@ -17,7 +20,7 @@ async fn a_free_function_finds_the_executor_in_scope_and_may_move_what_the_key_w
     once(42, || async { e.scope(free(order("a"))).await.unwrap() }).await;
 }
 
-#[idempotent(key = id, with = executor, codec = Discard, scope = "generic")]
+#[idempotent(key = id, with = executor, codec = idempotent::Discard, scope = "generic")]
 async fn generic<K, T>(executor: Arc<Executor>, id: K, value: T) -> anyhow::Result<Option<T>>
 where
     K: KeyPart + Clone,
@@ -108,6 +111,21 @@ async fn borrowed<'a>(e: &'a Executor, text: &'a str) -> Result<usize, Rejection
 async fn named_lifetimes() {
     let e = executor();
     once(3, || async { borrowed(&e, &String::from("abc")).await.unwrap() }).await;
+}
+
+/// What `#[async_trait]` writes, without it.
+#[idempotent(key = id, with = e)]
+fn boxed(e: &Executor, id: u8) -> Pin<Box<dyn Future<Output = Result<u8, Rejection>> + Send + '_>> {
+    Box::pin(async move {
+        ran();
+        Ok(id)
+    })
+}
+
+#[tokio::test]
+async fn n17_a_function_that_returns_a_boxed_future() {
+    let e = executor();
+    once(1, || async { boxed(&e, 1).await.unwrap() }).await;
 }
 
 macro_rules! handlers {

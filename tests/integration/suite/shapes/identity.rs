@@ -67,12 +67,19 @@ async fn without_a_scope_each_function_is_a_handler_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_an_error_for_the_message_and_runs_nothing() {
+async fn n21_a_missing_key_is_an_error_for_the_message_and_runs_nothing() {
     #[idempotent(key = (id, part), with = e)]
     async fn charge(e: &Executor, id: Option<&str>, part: &str) -> Result<u32, AppError> {
         Ok(ran())
     }
+    #[idempotent(key = id, with = e)]
+    async fn charge_owned(e: &Executor, id: Option<String>) -> Result<u32, Rejection> {
+        Ok(ran())
+    }
     let e = executor();
+    let Err(Rejection::Key(error)) = charge_owned(&e, None).await else { panic!("ran without a key") };
+    assert!(error.to_string().contains("id"), "names the expression: {error}");
+    once(1, || async { charge_owned(&e, Some("a".into())).await.unwrap() }).await;
     for (id, part) in [(None, "p"), (Some(""), "p"), (Some("a"), "")] {
         let (answer, outcome) = Outcome::capture(charge(&e, id, part)).await;
         assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Key(KeyError::Empty { .. })))), "{answer:?}");

@@ -15,6 +15,7 @@ impl Service {
 
     /// Docs and visibility stay.
     #[allow(clippy::needless_lifetimes)] // named on purpose: it is the shape
+    #[must_use = "the answer may be a rejection"]
     #[idempotent(key = text, with = self.idem)]
     pub(crate) async fn by_mut<'a>(&mut self, text: &'a str) -> Result<u32, Rejection> {
         ran();
@@ -23,9 +24,9 @@ impl Service {
     }
 
     #[idempotent(key = (a, b.to_string()), with = self.idem)]
-    async fn by_arc(self: Arc<Self>, (a, _): (u8, u8), b: impl Display) -> Result<String, Rejection> {
+    async fn by_arc(self: Arc<Self>, (a, _): (u8, u8), b: impl Display + Send + Sync) -> Result<String, Rejection> {
         ran();
-        Ok(format!("{a}{b}"))
+        Ok(format!("{a}{b}{}", self.calls))
     }
 
     #[idempotent(key = ONE, with = self.idem)]
@@ -34,8 +35,9 @@ impl Service {
     }
 
     #[idempotent(key = self.calls, with = self.idem)]
-    async fn by_value(mut self, n: u32) -> Result<u32, Rejection> {
+    async fn by_value(mut self, mut n: u32) -> Result<u32, Rejection> {
         ran();
+        n += 1;
         self.calls += n;
         Ok(self.calls)
     }
@@ -52,13 +54,13 @@ fn service(e: &Executor) -> Service {
 }
 
 #[tokio::test]
-async fn every_kind_of_self() {
+async fn n17_every_kind_of_self() {
     let e = executor();
     once("1:a".to_owned(), || async { service(&e).by_ref(1, &order("a")).await.unwrap() }).await;
     once(1, || async { service(&e).by_mut("x").await.unwrap() }).await;
-    once("1z".to_owned(), || async { Arc::new(service(&e)).by_arc((1, 2), 'z').await.unwrap() }).await;
+    once("1z0".to_owned(), || async { Arc::new(service(&e)).by_arc((1, 2), 'z').await.unwrap() }).await;
     once(1, || async { Box::new(service(&e)).by_box().await.unwrap() }).await;
-    once(2, || async { service(&e).by_value(2).await.unwrap() }).await;
+    once(3, || async { service(&e).by_value(2).await.unwrap() }).await;
     once(3, || async { Service::associated(&e, 3).await.unwrap() }).await;
 }
 

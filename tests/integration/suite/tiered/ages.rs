@@ -6,7 +6,7 @@ use idempotent_testkit::{Verb, VirtualClock};
 
 use crate::common::{World, key_of, ms, secs};
 use crate::tiered::weak::Gate;
-use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, tier, worker};
+use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, spawn_completion, tier, worker};
 
 on_both_stores! {
     a_fact_does_not_outlive_the_retention
@@ -47,13 +47,10 @@ async fn a_fact_read_slowly_does_not_outlive_the_retention(world: World) {
     let (slow, store) = worker(&world, "a", tier(&world));
     slow.store.delay_reply(Verb::Peek, ms(50));
     store.claim(&ask("k", 1)).await.unwrap();
-    let completing = {
-        let store = store.clone();
-        tokio::spawn(async move { store.complete(&held("k", 1), &done(b"v", 10)).await })
-    };
+    let completing = spawn_completion(&store, 10);
     world.clock.settle().await;
     world.clock.advance(ms(9_999)).await;
-    completing.await.unwrap().unwrap();
+    completing.await.unwrap();
     assert_consumed(&store.claim(&ask("k", 2)).await.unwrap(), b"v");
     assert_eq!((store.counts().remembered, store.counts().hits), (1, 1));
     world.clock.advance(ms(1)).await;
@@ -65,13 +62,10 @@ async fn a_fact_written_late_does_not_outlive_the_retention(world: World) {
     let gate = Gate::before(tier(&world));
     let (_, store) = worker(&world, "a", gate.clone());
     store.claim(&ask("k", 1)).await.unwrap();
-    let completing = {
-        let store = store.clone();
-        tokio::spawn(async move { store.complete(&held("k", 1), &done(b"v", 10)).await })
-    };
+    let completing = spawn_completion(&store, 10);
     world.clock.settle().await;
     world.clock.advance(secs(9)).await;
-    completing.await.unwrap().unwrap();
+    completing.await.unwrap();
     gate.open();
     world.clock.settle().await;
     assert!(gate.inner.recall(&key_of("k")).await.unwrap().is_some(), "it is there now");

@@ -1,11 +1,11 @@
 //! An operator makes a key claimable again, and no fact read before brings it back.
-use idempotent::{Claim, FastTier, Fencing, Settled, Store, TieredStore};
+use idempotent::{Claim, FastTier, Fencing, MemoryTier, Settled, Store, TieredStore};
 use idempotent_testkit::Verb;
 use tokio::task::JoinHandle;
 
 use crate::common::{World, key_of, ms, secs};
 use crate::tiered::weak::{Gate, Mood, Weak};
-use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, tier, worker};
+use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, spawn_completion, tier, worker};
 
 on_both_stores! {
     a_forgotten_key_is_claimable_at_once
@@ -27,9 +27,29 @@ async fn forget(store: &TieredStore, fencing: Fencing) -> Settled {
     store.abilities().admin.unwrap().forget(&key_of("k"), fencing, false, secs(3_600)).await.unwrap()
 }
 
-fn spawn_claim(store: &TieredStore, owner: u128) -> JoinHandle<Claim> {
-    let store = store.clone();
-    tokio::spawn(async move { store.claim(&ask("k", owner)).await.unwrap() })
+/// A key that one process forgot while a fact of the other process was on its way to the fast tier.
+struct Forgotten {
+    fast: MemoryTier,
+    one: TieredStore,
+    gate: Gate,
+    other: TieredStore,
+    duplicate: JoinHandle<Claim>,
+}
+
+async fn forgotten_meanwhile(world: &World) -> Forgotten {
+    let fast = tier(world);
+    let (_, one) = worker(world, "a", fast.clone());
+    let gate = Gate::before(fast.clone());
+    let (_, other) = worker(world, "b", gate.clone());
+    let fencing = consumed(&one).await;
+    fast.flush();
+    let duplicate = tokio::spawn({
+        let other = other.clone();
+        async move { other.claim(&ask("k", 2)).await.unwrap() }
+    });
+    world.clock.settle().await;
+    assert_eq!(forget(&one, fencing).await, Settled::Done);
+    Forgotten { fast, one, gate, other, duplicate }
 }
 
 async fn a_forgotten_key_is_claimable_at_once(world: World) {
@@ -44,15 +64,7 @@ async fn a_forgotten_key_is_claimable_at_once(world: World) {
 
 /// The other process has read the record, and its write arrives after everything.
 async fn a_fact_on_its_way_does_not_bring_a_forgotten_key_back(world: World) {
-    let fast = tier(&world);
-    let (_, one) = worker(&world, "a", fast.clone());
-    let gate = Gate::before(fast.clone());
-    let (_, other) = worker(&world, "b", gate.clone());
-    let fencing = consumed(&one).await;
-    fast.flush();
-    let duplicate = spawn_claim(&other, 2);
-    world.clock.settle().await;
-    assert_eq!(forget(&one, fencing).await, Settled::Done);
+    let Forgotten { fast, gate, other, duplicate, .. } = forgotten_meanwhile(&world).await;
     // As late as anybody would believe it.
     world.clock.advance(ms(59_999)).await;
     gate.open();
@@ -89,10 +101,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
     let (other, second) = worker(&world, "b", fast.clone());
     let Claim::Acquired(grant) = one.claim(&ask("k", 1)).await.unwrap() else { panic!("not acquired") };
     slow.store.delay(Verb::Peek, ms(50));
-    let completing = {
-        let one = one.clone();
-        tokio::spawn(async move { one.complete(&held("k", 1), &done(b"v", 3_600)).await.unwrap() })
-    };
+    let completing = spawn_completion(&one, 3_600);
     world.clock.settle().await;
     let admin = other.store.abilities().admin.unwrap();
     assert_eq!(admin.forget(&key_of("k"), grant.fencing, false, secs(60)).await.unwrap(), Settled::Done);
@@ -133,15 +142,7 @@ async fn a_key_forgotten_while_the_fast_tier_was_down_is_answered_for_no_longer_
 
 /// The other bound: the bars were emptied out as well.
 async fn a_fact_on_its_way_past_a_flush_is_believed_no_longer_than_its_age(world: World) {
-    let fast = tier(&world);
-    let (_, one) = worker(&world, "a", fast.clone());
-    let gate = Gate::before(fast.clone());
-    let (_, other) = worker(&world, "b", gate.clone());
-    let fencing = consumed(&one).await;
-    fast.flush();
-    let duplicate = spawn_claim(&other, 2);
-    world.clock.settle().await;
-    assert_eq!(forget(&one, fencing).await, Settled::Done);
+    let Forgotten { fast, one, gate, duplicate, .. } = forgotten_meanwhile(&world).await;
     fast.flush();
     world.clock.advance(secs(30)).await;
     drop(duplicate.await.unwrap());

@@ -3,16 +3,24 @@ use std::time::Duration;
 
 use idempotent_sqlx::Work;
 
-use super::own::{ANALYSE, BY_INDEX, FILL, explain};
+use super::own::{ANALYZE, BY_INDEX, HEX, ID, NUMBERS, explain};
 use super::world::{Hand, World, id};
 use crate::delay::clock::Moved;
 
 #[tokio::test]
 async fn s0_34_among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index() {
     let world = World::new().await;
-    world.sql(&FILL.replace("ROWS", "100000").replace("FAR", &(Moved::START * 2).to_string())).await;
+    let (empty, far) = (HEX.replace("DIGITS", ""), Moved::START * 2);
+    let numbers = NUMBERS.replace("ROWS", "100000");
+    world
+        .sql(&format!(
+            "INSERT INTO delay (id,live,headers,body,scheduled_at,due_at,dead_at) \
+             SELECT {ID},CASE WHEN n%2=0 THEN {ID} END,{empty},{empty},1,\
+             CASE WHEN n%2=0 THEN {far}+n END,CASE WHEN n%2=1 THEN n END FROM {numbers}"
+        ))
+        .await;
     world.work.put(&Work::after("k", Duration::ZERO, "")).await.unwrap();
-    world.sql(ANALYSE).await;
+    world.sql(&format!("{ANALYZE} delay")).await;
     let now = Moved::START.to_string();
     for (plan, values) in
         world.work.__plans().into_iter().zip([vec![&*now, &*now, "3600000000", "1"], vec![&*now, "100"]])

@@ -6,26 +6,19 @@ use idempotent_sqlx::{DelayTable, Work};
 
 use super::own;
 use super::world::{Hand, World};
+use crate::tables::{is_made_on_request_only, refuses_bad_names};
 
 #[tokio::test]
 async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
-    let (pool, table, _kept) = own::place().await;
+    let (pool, table, _kept) = own::place("delay").await;
     let builder = || DelayTable::builder(pool.clone()).table(&table);
-    let refused = builder().open().await.unwrap_err();
-    assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
-    assert!(refused.to_string().contains("is missing"), "{refused}");
-    builder().create(true).open().await.unwrap();
-    builder().open().await.unwrap();
-    builder().create(true).open().await.unwrap();
+    is_made_on_request_only(async |create| builder().create(create).open().await).await;
 }
 
 #[tokio::test]
 async fn a_name_or_a_setting_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
-    let (pool, table, _kept) = own::place().await;
-    for name in ["", "Delay", "x; DROP TABLE mark", &"x".repeat(53)] {
-        let refused = DelayTable::builder(pool.clone()).table(name).create(true).open().await.unwrap_err();
-        assert!(refused.to_string().contains("table name"), "{refused}");
-    }
+    let (pool, table, _kept) = own::place("delay").await;
+    refuses_bad_names(async |name| DelayTable::builder(pool.clone()).table(name).create(true).open().await).await;
     let builder = || DelayTable::builder(pool.clone()).table(&table).create(true);
     for (set, words) in [
         (builder().visibility(Duration::ZERO), "visibility is 0ns: it has to be 1 ms to 7 days"),

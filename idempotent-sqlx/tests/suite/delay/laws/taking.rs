@@ -163,7 +163,7 @@ async fn s0_35_what_an_open_transaction_has_called_off_holds_up_nobody() {
     for key in ["a", "b"] {
         world.work.put(&Work::at(key, Micros(0), "")).await.unwrap();
     }
-    let Some(mut paying) = super::own::beside(&world.pool).await else {
+    let Some(mut paying) = super::own::other_transaction(&world.pool).await else {
         // One writer at a time: others wait until it ends, or are told that it is busy.
         return;
     };

@@ -1,9 +1,7 @@
 //! What is particular to it.
 use std::time::Duration;
 
-use idempotent_core::{
-    Claim, ClaimRequest, Identity, InFlight, Key, Lent, Outcome, Rejection, Scene, Store, StoreErrorKind, step_in,
-};
+use idempotent_core::{Claim, InFlight, Outcome, Store, StoreErrorKind};
 use idempotent_sqlx::Inbox;
 use idempotent_testkit::servers::MariaDbServer;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -11,9 +9,8 @@ use sqlx::{AssertSqlSafe, Executor as _, MySql};
 
 use super::commits::run;
 use super::place::Place;
-use super::steps;
 use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call, released};
+use crate::inbox::{Failure, call, request};
 
 pub(super) const EFFECTS: &str = "CREATE TABLE effects (name varchar(100) NOT NULL) ENGINE=InnoDB";
 pub(super) const INSERT: &str = "INSERT INTO effects(name) VALUES (?)";
@@ -43,17 +40,9 @@ pub(super) async fn end_connection(tx: &mut Tx, other: &MySqlPool) {
     other.execute(AssertSqlSafe(format!("KILL CONNECTION {own}"))).await.unwrap();
 }
 
-fn key(part: &str) -> Key {
-    Identity::new(Scene::Named("inbox".into()), "tests", part).key("idempotent").unwrap()
-}
-
-fn request(part: &str) -> ClaimRequest {
-    ClaimRequest::new(key(part)).unwrap()
-}
-
-/// Meets a deadlock on purpose, as its victim: whatever this transaction did before is rolled back, and what it does from
-/// here on is committed at once.
-async fn deadlock(world: &World, tx: &mut Tx) {
+/// Meets a deadlock on purpose, as its victim: the server rolls back what this transaction did before, and commits at once
+/// what it does from here on.
+pub(super) async fn spoil(world: &World, tx: &mut Tx) {
     let sql = |text: &str| AssertSqlSafe(text.replace("rows", &format!("rows_{}", world.place.table)));
     let make =
         "CREATE TABLE IF NOT EXISTS rows (id int PRIMARY KEY) ENGINE=InnoDB; INSERT IGNORE INTO rows VALUES (1), (2)";
@@ -70,35 +59,6 @@ async fn deadlock(world: &World, tx: &mut Tx) {
     let died = died.unwrap_err();
     assert!(died.to_string().contains("1213"), "{died}");
     other.rollback().await.unwrap();
-}
-
-/// The server commits what follows one by one, and answers the COMMIT behind it by success.
-#[tokio::test]
-async fn a_handler_that_hides_a_deadlock_is_not_taken_for_done() {
-    let world = World::new().await;
-    for (leased, value) in [(false, false), (false, true), (true, false), (true, true)] {
-        let inbox = if leased { &world.leased } else { &world.inbox };
-        let name = format!("{leased}{value}");
-        let hide = async |mut tx: Own| {
-            world.effect(&mut tx, &name).await?;
-            deadlock(&world, &mut tx).await;
-            Ok::<_, Failure>(())
-        };
-        let run = async {
-            match value {
-                true => inbox.run(call(&name), async |tx: Own| hide(tx).await.map(|()| 17)).await.map(drop),
-                false => inbox.run(call(&name), hide).await,
-            }
-        };
-        let (answer, outcome) = Outcome::capture(run).await;
-        assert!(matches!(answer, Err(Failure::Rejected(Rejection::RolledBack { .. }))), "{name}: {answer:?}");
-        released(outcome);
-        assert_eq!(world.effects(&name).await, 0);
-        assert!(world.store.peek(&key(&name)).await.unwrap().is_none(), "{name}: nothing says that it is done");
-        let again = inbox.run(call(&name), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, &name).await?));
-        assert_eq!(Outcome::capture(again).await.1, Some(Outcome::Ran));
-        assert_eq!(world.effects(&name).await, 1);
-    }
 }
 
 #[tokio::test]
@@ -192,28 +152,5 @@ async fn a_run_costs_one_statement_more_than_its_transaction_and_two_with_a_valu
         let ran: Vec<_> = count().await.iter().zip(before).map(|(after, before)| after - before).collect();
         // The claim and the effect; and the value, in the trip of the commit.
         assert_eq!(ran, [2, updates, 0, 1, 1]);
-    }
-}
-
-#[tokio::test]
-async fn a_step_that_hides_a_deadlock_is_not_noted() {
-    let world = World::new().await;
-    for hides in [true, false] {
-        let (answer, outcome) = steps::run(&world, "a", async || {
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
-                world.effect(&mut tx, "a").await?;
-                if hides {
-                    deadlock(&world, &mut tx).await;
-                }
-                Ok::<_, Failure>(())
-            });
-            charge.await
-        })
-        .await;
-        assert_eq!(answer.is_err(), hides, "{answer:?}");
-        if hides {
-            released(outcome);
-        }
-        assert_eq!(world.effects("a").await, i64::from(!hides));
     }
 }

@@ -1,6 +1,8 @@
 //! On PostgreSQL.
 #[path = "../server/commits.rs"]
 mod commits;
+#[path = "../server/hidden.rs"]
+mod hidden;
 #[path = "../server/isolation.rs"]
 mod isolation;
 #[path = "../laws.rs"]

@@ -1,14 +1,14 @@
 //! What is particular to it.
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Identity, Key, Scene, StoreErrorKind};
+use idempotent_core::{Claim, StoreErrorKind};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::commits::{proxied, run};
 use super::place::Place;
 use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call};
+use crate::inbox::{Failure, call, request};
 
 /// One that is there twice fails at the commit, and not before.
 pub(super) const EFFECTS: &str =
@@ -34,13 +34,9 @@ pub(super) async fn end_connection(tx: &mut Tx, other: &PgPool) {
     sqlx::query("SELECT pg_terminate_backend($1)").bind(own).execute(other).await.unwrap();
 }
 
-/// A statement that the database refuses.
-pub(super) async fn mistake(tx: &mut Tx) {
+/// Sends a statement that fails: from here on the server answers a COMMIT by a rollback.
+pub(super) async fn spoil(_: &World, tx: &mut Tx) {
     sqlx::query("SELECT 1 / 0").execute(&mut **tx).await.unwrap_err();
-}
-
-fn call_key() -> Key {
-    Identity::new(Scene::Named("inbox".into()), "tests", "a").key("idempotent").unwrap()
 }
 
 #[tokio::test]
@@ -56,12 +52,12 @@ async fn a_claim_that_could_not_see_a_grant_asks_for_the_transaction_to_be_run_a
             .run(call("a"), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, "a").await?))
             .await
             .unwrap();
-        let error = world.store.claim_in(&mut late, &ClaimRequest::new(call_key()).unwrap(), RETAIN).await.unwrap_err();
+        let error = world.store.claim_in(&mut late, &request("a"), RETAIN).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::RolledBack, "{error}");
         assert!(error.to_string().contains("run the whole of it again"), "{error}");
         late.rollback().await.unwrap();
         let mut again = pool.begin().await.unwrap();
-        let claim = world.store.claim_in(&mut again, &ClaimRequest::new(call_key()).unwrap(), RETAIN).await.unwrap();
+        let claim = world.store.claim_in(&mut again, &request("a"), RETAIN).await.unwrap();
         assert!(matches!(claim, Claim::Consumed(_)));
     }
 }

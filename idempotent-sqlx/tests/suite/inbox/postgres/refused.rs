@@ -1,15 +1,13 @@
 //! What a commit comes to that this database refuses, or does not make.
 use std::time::Duration;
 
-use idempotent_core::{Identity, Lent, Outcome, Rejection, Scene, Store, step_in};
+use idempotent_core::{Outcome, Rejection, Store};
 use idempotent_testkit::proxy::Fault;
 
 use super::commits::{proxied, run};
-use super::own::mistake;
 use super::place::server;
-use super::steps;
-use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call, released};
+use super::world::{Own, World};
+use crate::inbox::{Failure, call, key, released};
 
 #[tokio::test]
 async fn a_commit_that_is_refused_is_a_failure_of_the_run_and_worth_a_retry() {
@@ -24,42 +22,12 @@ async fn a_commit_that_is_refused_is_a_failure_of_the_run_and_worth_a_retry() {
         assert!(rejection.to_string().contains("23505"), "{rejection}");
         released(outcome);
         assert_eq!(world.effects("a").await, 1);
-        let key = Identity::new(Scene::Named("inbox".into()), "tests", "a").key("idempotent").unwrap();
-        assert!(world.store.peek(&key).await.unwrap().is_none(), "nothing is left of it");
+        assert!(world.store.peek(&key("a")).await.unwrap().is_none(), "nothing is left of it");
         sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM effects_{}", world.place.table)))
             .execute(&world.other)
             .await
             .unwrap();
         assert_eq!(run(&world, leased, "a").await.1, Some(Outcome::Ran));
-    }
-}
-
-/// The server answers the COMMIT of a transaction in which a statement failed by a rollback, and calls that success.
-#[tokio::test]
-async fn a_handler_that_hides_a_failed_statement_is_not_taken_for_done() {
-    let world = World::new().await;
-    for (leased, value) in [(false, false), (false, true), (true, false)] {
-        let inbox = if leased { &world.leased } else { &world.inbox };
-        let name = format!("{leased}{value}");
-        let hide = async |mut tx: Own| {
-            world.effect(&mut tx, &name).await?;
-            mistake(&mut tx).await;
-            Ok::<_, Failure>(())
-        };
-        let (refused, outcome) = if value {
-            let (answer, outcome) = Outcome::capture(inbox.run(call(&name), async |tx: Own| {
-                hide(tx).await?;
-                Ok::<_, Failure>(17)
-            }))
-            .await;
-            (answer.map(drop), outcome)
-        } else {
-            Outcome::capture(inbox.run(call(&name), hide)).await
-        };
-        assert!(matches!(refused, Err(Failure::Rejected(Rejection::RolledBack { .. }))), "{refused:?}");
-        released(outcome);
-        assert_eq!(world.effects(&name).await, 0);
-        assert_eq!(run(&world, leased, &name).await.1, Some(Outcome::Ran));
     }
 }
 
@@ -85,28 +53,5 @@ async fn a_run_that_is_dropped_while_it_begins_leaves_no_connection_in_a_transac
             world.place.table
         );
         assert_eq!(server().psql("postgres", &open), "0", "leased: {leased}");
-    }
-}
-
-#[tokio::test]
-async fn a_step_that_hides_a_failed_statement_is_not_noted() {
-    let world = World::new().await;
-    for hides in [true, false] {
-        let (answer, outcome) = steps::run(&world, "a", async || {
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
-                world.effect(&mut tx, "a").await?;
-                if hides {
-                    mistake(&mut tx).await;
-                }
-                Ok::<_, Failure>(())
-            });
-            charge.await
-        })
-        .await;
-        assert_eq!(answer.is_err(), hides, "{answer:?}");
-        if hides {
-            released(outcome);
-        }
-        assert_eq!(world.effects("a").await, i64::from(!hides));
     }
 }

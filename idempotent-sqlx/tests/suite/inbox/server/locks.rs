@@ -2,24 +2,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Held, Identity, InFlight, Key, Outcome, Rejection, Scene, Settled, Store};
+use idempotent_core::{Claim, ClaimRequest, Held, InFlight, Outcome, Rejection, Settled, Store};
 use tokio::sync::oneshot;
 
 use super::own::begin;
 use super::place::Db;
 use super::world::{Own, World};
-use crate::inbox::{Failure, call};
+use crate::inbox::{Failure, call, key, request};
 use crate::support::done;
 
 const RETAIN: Duration = Duration::from_secs(3600);
-
-fn key(part: &str) -> Key {
-    Identity::new(Scene::Named("inbox".into()), "tests", part).key("idempotent").unwrap()
-}
-
-fn request(part: &str) -> ClaimRequest {
-    ClaimRequest::new(key(part)).unwrap()
-}
 
 #[tokio::test]
 async fn a_second_claim_is_busy_at_once_at_every_isolation_level_and_its_transaction_goes_on() {

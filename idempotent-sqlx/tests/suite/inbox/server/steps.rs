@@ -1,14 +1,14 @@
 //! Steps in transactions of their own whose connection, or whose key, is lost.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use idempotent_core::{Identity, JournalError, Lent, Outcome, Rejection, Scene, StoreErrorKind, step_in};
+use idempotent_core::{JournalError, Lent, Outcome, Rejection, StoreErrorKind, step_in};
 use idempotent_testkit::proxy::Fault;
 
 use super::commits::proxied;
 use super::own::end_connection;
 use super::steps::run;
 use super::world::{Tx, World};
-use crate::inbox::{Failure, released};
+use crate::inbox::{Failure, key, released};
 
 #[track_caller]
 fn rolled_back(answer: Result<(), Failure>) {
@@ -76,11 +76,10 @@ async fn a_step_whose_connection_ends_before_its_note_leaves_nothing_and_runs_ag
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_overtaken_commits_no_step() {
     let world = World::new().await;
-    let key = Identity::new(Scene::Named("inbox".into()), "tests", "a").key("idempotent").unwrap();
     let (answer, outcome) = run(&world, "a", async || {
         let charge = step_in("charge", async |mut tx: Lent<Tx>| {
             world.effect(&mut tx, "a").await?;
-            world.steal(&key).await;
+            world.steal(&key("a")).await;
             Ok::<_, Failure>(())
         });
         charge.await

@@ -1,5 +1,6 @@
 //! Steps whose commit nobody tells about, or whose note is refused.
 use std::any::Any;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -100,6 +101,15 @@ impl Silent {
     }
 }
 
+/// A compensation that counts its calls.
+fn counted(undone: &Arc<AtomicU32>) -> impl FnOnce() -> Ready<Result<(), Failure>> + use<> {
+    let undone = undone.clone();
+    move || {
+        undone.fetch_add(1, SeqCst);
+        ready(Ok(()))
+    }
+}
+
 #[tokio::test]
 async fn the_next_run_finds_what_became_of_it() {
     let world = World::new().await;
@@ -122,18 +132,12 @@ async fn the_next_run_finds_what_became_of_it() {
 #[tokio::test]
 async fn a_run_without_another_one_takes_back_what_is_there_and_nothing_else() {
     for commits in [true, false] {
-        let (world, undone) = (World::new().await, AtomicU32::new(0).into());
+        let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
         let executor = Executor::new(Silent { store: world.store.clone(), commits });
         let charge = || async {
-            let undone: Arc<AtomicU32> = Arc::clone(&undone);
             let charge =
                 step_in("charge", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
-            charge
-                .compensate(move || async move {
-                    undone.fetch_add(1, SeqCst);
-                    Ok::<(), Failure>(())
-                })
-                .await
+            charge.compensate(counted(&undone)).await
         };
         let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
         let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;
@@ -148,14 +152,8 @@ async fn what_a_step_did_is_taken_back_whatever_became_of_its_note() {
     let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
     let executor = Executor::new(Silent { store: world.store.clone(), commits: true });
     let charge = || async {
-        let undone = undone.clone();
         let charge = step("charge", async || Ok::<_, Failure>(()));
-        charge
-            .compensate(move || async move {
-                undone.fetch_add(1, SeqCst);
-                Ok::<(), Failure>(())
-            })
-            .await
+        charge.compensate(counted(&undone)).await
     };
     let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
     let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;

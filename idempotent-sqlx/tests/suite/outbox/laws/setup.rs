@@ -4,26 +4,19 @@ use idempotent_sqlx::Outbox;
 
 use super::own;
 use super::world::{World, message};
+use crate::tables::{is_made_on_request_only, refuses_bad_names};
 
 #[tokio::test]
 async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
-    let (pool, table, _kept) = own::place().await;
+    let (pool, table, _kept) = own::place("outbox").await;
     let builder = || Outbox::builder(pool.clone()).table(&table);
-    let refused = builder().open().await.unwrap_err();
-    assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
-    assert!(refused.to_string().contains("is missing"), "{refused}");
-    builder().create(true).open().await.unwrap();
-    builder().open().await.unwrap();
-    builder().create(true).open().await.unwrap();
+    is_made_on_request_only(async |create| builder().create(create).open().await).await;
 }
 
 #[tokio::test]
 async fn s3_2_a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
-    let (pool, table, _kept) = own::place().await;
-    for name in ["", "Outbox", "x; DROP TABLE mark", &"x".repeat(53)] {
-        let refused = Outbox::builder(pool.clone()).table(name).create(true).open().await.unwrap_err();
-        assert!(refused.to_string().contains("table name"), "{refused}");
-    }
+    let (pool, table, _kept) = own::place("outbox").await;
+    refuses_bad_names(async |name| Outbox::builder(pool.clone()).table(name).create(true).open().await).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();
     let refused = Outbox::builder(pool).table(&table).create(true).open().await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Foreign, "{refused}");

@@ -39,7 +39,7 @@ impl World {
 
     /// Whose statements are changed: as if somebody else had done something between two of them.
     pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
-        let (pool, table, kept) = own::place().await;
+        let (pool, table, kept) = own::place("outbox").await;
         let clock = Manual::new();
         let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let counted = statements.clone();

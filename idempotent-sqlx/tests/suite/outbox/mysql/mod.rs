@@ -1,4 +1,5 @@
 //! On MariaDB.
+#[path = "../server/away.rs"]
 mod away;
 #[path = "../laws/mod.rs"]
 mod laws;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent::delay_queue::{Back, DelayQueue, DelaySource, RolledBack, Taken};
 use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
-use idempotent::{Executor, Policy, Rejection, Scene, SqliteStore, idempotent};
+use idempotent::{Executor, Policy, Scene, SqliteStore, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 use tokio::time::sleep;
 
@@ -12,6 +12,7 @@ use super::seen::{Body, Note, Topic};
 use super::{RETRIES, topics};
 use crate::delivery::hands::{Hands, Point, Stop, now, stopped};
 use crate::delivery::{DeliveryFlaw, effects};
+use crate::failed::Failed;
 
 /// Taken at once by a taker.
 const ROOM: usize = 6;
@@ -23,21 +24,6 @@ const LEASE: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(50);
 /// For handlers, once they are told to end.
 const GRACE: Duration = Duration::from_secs(5);
-
-#[derive(Debug)]
-struct Failed;
-
-impl From<Rejection> for Failed {
-    fn from(_: Rejection) -> Self {
-        Self
-    }
-}
-
-impl From<sqlx::Error> for Failed {
-    fn from(_: sqlx::Error) -> Self {
-        Self
-    }
-}
 
 struct Worker {
     hands: Arc<Hands>,

@@ -10,7 +10,8 @@ use idempotent_testkit::servers::{RabbitServer, RedisServer};
 use tokio::time::sleep;
 
 use super::rabbit;
-use crate::delivery::stage::{Server, unsettled};
+use crate::delivery::stage::unsettled;
+use crate::server::Server;
 
 /// What an outbox's messages go through.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

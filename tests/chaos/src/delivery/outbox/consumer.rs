@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
 use idempotent::mq::{Consumer, Message, Messages, Schedule, Source, Verdict};
-use idempotent::{Executor, Policy, Rejection, Scene, idempotent};
+use idempotent::{Executor, Policy, Scene, idempotent};
 use sqlx::{Pool, Postgres, Sqlite, Transaction};
 use tokio::time::sleep;
 
@@ -13,24 +13,10 @@ use super::database::{Database, Home, OutboxStore};
 use super::{Body, Note, RETRIES, rabbit};
 use crate::delivery::DeliveryFlaw;
 use crate::delivery::hands::{Hands, Point, Stop, stopped};
+use crate::failed::Failed;
 
 const GRACE: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(1);
-
-#[derive(Debug)]
-struct Failed;
-
-impl From<Rejection> for Failed {
-    fn from(_: Rejection) -> Self {
-        Self
-    }
-}
-
-impl From<sqlx::Error> for Failed {
-    fn from(_: sqlx::Error) -> Self {
-        Self
-    }
-}
 
 /// A database whose transactions annotated handlers run in.
 trait Books: Database {

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::UNWANTED;
 use super::statements::Statements;
-use crate::delivery::stage::Server;
+use crate::server::Server;
 
 /// What an outbox can lie in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,6 +1,6 @@
 //! What the page shows, to whom, and what it may not do.
 use crate::browser::chromium::Browser;
-use crate::rest::service::until;
+use crate::wait::until;
 
 #[test]
 fn the_code_tab_shows_the_code_by_mouse_by_keyboard_and_by_the_way_back() {

@@ -1,6 +1,6 @@
 //! Orders that are sent more than once, in the ways people do it.
 use crate::browser::chromium::{Browser, Counted};
-use crate::rest::service::until;
+use crate::wait::until;
 
 /// As long as the form lets a handler take: its process ends before it.
 const LONG: u64 = 60_000;

@@ -1,4 +1,5 @@
-//! Servers that say what a test wants.
+//! Servers that say what a test wants: a node that has all slots and does not do what scripts are sent for, and a
+//! sentinel.
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,19 +7,22 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::words::command;
 
 #[derive(Default)]
 pub(crate) struct Says {
-    pub(crate) primary: AtomicU16,
-    pub(crate) epoch: AtomicU64,
+    port: u16,
+    to_script: String,
+    primary: AtomicU16,
+    epoch: AtomicU64,
     /// Before the first word on a new connection, ms.
-    pub(crate) hesitates: AtomicU64,
+    hesitates: AtomicU64,
     pub(crate) holds_role: AtomicBool,
     pub(crate) role_asked: AtomicUsize,
     pub(crate) role_said: Notify,
-    pub(crate) scripts: AtomicUsize,
+    scripts: AtomicUsize,
     pub(crate) is_replica: AtomicBool,
     pub(crate) connections: Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>,
 }
@@ -26,31 +30,44 @@ pub(crate) struct Says {
 pub(crate) struct Fake {
     pub(crate) port: u16,
     pub(crate) says: Arc<Says>,
+    serves: JoinHandle<()>,
 }
 
 impl Fake {
+    /// A primary that grants each claim.
     pub(crate) async fn start() -> Self {
+        Self::answering(|_| "*1\r\n:1795187175068457\r\n".to_owned()).await
+    }
+
+    /// `answer` is that to a script, by the node's port.
+    pub(crate) async fn answering(answer: impl FnOnce(u16) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let says = Arc::<Says>::default();
+        let says = Arc::new(Says { port, to_script: answer(port), ..Says::default() });
         let kept = says.clone();
-        tokio::spawn(async move {
+        let serves = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, kept.clone()));
             }
         });
-        Self { port, says }
+        Self { port, says, serves }
     }
 
-    pub(crate) async fn sentinel(primary: &Fake, epoch: u64) -> Self {
+    /// Names the server at this port.
+    pub(crate) async fn sentinel(primary: u16, epoch: u64) -> Self {
         let fake = Self::start().await;
         fake.names(primary, epoch);
         fake
     }
 
-    pub(crate) fn names(&self, primary: &Fake, epoch: u64) {
-        self.says.primary.store(primary.port, Ordering::SeqCst);
+    pub(crate) fn names(&self, primary: u16, epoch: u64) {
+        self.says.primary.store(primary, Ordering::SeqCst);
         self.says.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// Says nothing for so long on each new connection.
+    pub(crate) fn hesitate(&self, millis: u64) {
+        self.says.hesitates.store(millis, Ordering::SeqCst);
     }
 
     /// To all that listen, as a sentinel tells it.
@@ -68,11 +85,23 @@ impl Fake {
         }
     }
 
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// How often a script was asked for.
     pub(crate) fn scripts(&self) -> usize {
         self.says.scripts.load(Ordering::SeqCst)
     }
 }
 
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.serves.abort();
+    }
+}
+
+/// What a store looks at before it uses a server.
 const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
 
 async fn serve(stream: TcpStream, says: Arc<Says>) {
@@ -110,12 +139,16 @@ async fn serve(stream: TcpStream, says: Arc<Says>) {
             }
             ("GET", _) => "$1\r\n1\r\n".to_owned(),
             ("INFO", _) => format!("${}\r\n{INFO}\r\n", INFO.len()),
+            ("CLUSTER", Some("INFO")) => "$16\r\ncluster_state:ok\r\n".to_owned(),
+            ("CLUSTER", _) => {
+                format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{}\r\n$2\r\nid\r\n", says.port)
+            }
             ("EVALSHA", _) => {
                 says.scripts.fetch_add(1, Ordering::SeqCst);
                 if says.is_replica.load(Ordering::SeqCst) {
                     "-READONLY You can't write against a read only replica.\r\n".to_owned()
                 } else {
-                    "*1\r\n:1795187175068457\r\n".to_owned()
+                    says.to_script.clone()
                 }
             }
             _ => "+PONG\r\n".to_owned(),
@@ -124,13 +157,4 @@ async fn serve(stream: TcpStream, says: Arc<Says>) {
             return;
         }
     }
-}
-
-pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
-    let looks = async {
-        while !so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), looks).await.unwrap_or_else(|_| panic!("still not: {what}"));
 }

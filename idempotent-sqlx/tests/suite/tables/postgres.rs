@@ -1,0 +1,23 @@
+//! On PostgreSQL.
+#[path = "server.rs"]
+mod server;
+
+use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Row};
+
+pub(crate) use self::server::{BEGIN, Lines, other_transaction, place};
+
+pub(crate) type Db = sqlx::Postgres;
+pub(crate) type Server = idempotent_testkit::servers::PostgresServer;
+
+pub(crate) const ANALYZE: &str = "ANALYZE";
+pub(crate) const HEX: &str = "decode('DIGITS','hex')";
+/// Where the numbers `n` come from, and an id made of each.
+pub(crate) const NUMBERS: &str = "generate_series(1,ROWS) AS n";
+pub(crate) const ID: &str = "decode(md5(n::text),'hex')";
+
+/// Explains what a statement reads, and by which index.
+pub(crate) async fn explain(pool: &PgPool, sql: &str) -> String {
+    let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(pool).await.unwrap();
+    rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+}
