@@ -35,6 +35,8 @@ chains of messages, by `after` and by `sequence`, of which some links always fai
                their records are, a Redis of its own (the default) or an SQLite file. Of `outbox`: where it lies,
                PostgreSQL (the default) or an SQLite file, which cannot be killed
   --broker     of `outbox`: what its messages go through, the delay queue on Redis (the default) or RabbitMQ
+  --enough     what has to have happened is that of a run of so many seconds, S unless you say otherwise: for a busy
+               machine, on which less happens in a second
   --calm       no faults at all; such a run proves nothing, and says so
   --weakness   a guard is taken out of a script, or a worker is wrong on purpose: such a run has to be violated
 
@@ -100,6 +102,8 @@ pub enum Subject {
 pub struct Args {
     /// Faults happen for so long.
     pub long: Duration,
+    /// As much has to happen as in a run of this length; by default `long`.
+    pub enough: Option<Duration>,
     /// What happens.
     pub seed: u64,
     /// The history goes here.
@@ -110,7 +114,8 @@ pub struct Args {
     pub subject: Subject,
 }
 
-const OPTIONS: [&str; 7] = ["--seconds", "--seed", "--history", "--store", "--broker", "--topology", "--weakness"];
+const OPTIONS: [&str; 8] =
+    ["--seconds", "--enough", "--seed", "--history", "--store", "--broker", "--topology", "--weakness"];
 
 impl Args {
     /// Reads the arguments behind `chaos`.
@@ -120,7 +125,8 @@ impl Args {
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut rest = arguments.iter().map(String::as_str);
         let subject = subject(rest.next())?;
-        let mut args = Self { long: Duration::from_secs(60), seed: 0, history: None, calm: false, subject };
+        let mut args =
+            Self { long: Duration::from_secs(60), enough: None, seed: 0, history: None, calm: false, subject };
         while let Some(name) = rest.next() {
             if name == "--calm" {
                 args.calm = true;
@@ -138,7 +144,8 @@ impl Args {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let subject = self.name();
         match (name, &mut self.subject) {
-            ("--seconds", _) => self.long = seconds(value)?,
+            ("--seconds", _) => self.long = seconds(name, value)?,
+            ("--enough", _) => self.enough = Some(seconds(name, value)?),
             ("--seed", _) => self.seed = number(name, value)?,
             ("--history", Subject::Delivery { play, .. }) => {
                 return Err(format!(
@@ -171,6 +178,11 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    /// The seconds by which the counts of a run are judged.
+    pub(crate) fn enough(&self) -> u64 {
+        self.enough.unwrap_or(self.long).as_secs()
     }
 
     /// What is tested, in a word.
@@ -276,12 +288,12 @@ fn number(name: &str, value: &str) -> Result<u64, String> {
         .map_err(|_| format!("`{name} {value}`: {value:?} is not a whole number from 0 on; write it in digits"))
 }
 
-fn seconds(value: &str) -> Result<Duration, String> {
-    match number("--seconds", value)? {
-        0 => Err("`--seconds 0`: nothing happens in no time; give 1 or more".to_owned()),
+fn seconds(name: &str, value: &str) -> Result<Duration, String> {
+    match number(name, value)? {
+        0 => Err(format!("`{name} 0`: nothing happens in no time; give 1 or more")),
         // A day: what runs for longer is no test.
         seconds @ 1..=86_400 => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("`--seconds {value}` is more than a day; give 86400 or less")),
+        _ => Err(format!("`{name} {value}` is more than a day; give 86400 or less")),
     }
 }
 
@@ -318,6 +330,7 @@ mod tests {
             (&["redis", "--seed", "x"], "not a whole number"),
             (&["redis", "--seconds", "0"], "give 1 or more"),
             (&["redis", "--seconds", "86401"], "more than a day"),
+            (&["redis", "--enough", "0"], "`--enough 0`"),
         ] {
             assert!(parse(arguments).unwrap_err().contains(told), "{arguments:?}");
         }
@@ -326,7 +339,8 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_read() {
         let args = parse(&["redis", "--seconds", "5", "--seed", "7", "--history", "f", "--calm"]).unwrap();
-        assert_eq!((args.long.as_secs(), args.seed, args.calm), (5, 7, true));
+        assert_eq!((args.long.as_secs(), args.enough(), args.seed, args.calm), (5, 5, 7, true));
+        assert_eq!(parse(&["redis", "--enough", "3", "--seconds", "5"]).unwrap().enough(), 3);
         assert_eq!(args.history.unwrap().to_str(), Some("f"));
     }
 }

@@ -83,7 +83,7 @@ impl Verdict {
             .memory(MEMORY)
             .max_attempts(RUNS);
         let report = judge.check(history);
-        let missing = missing(args.long, faults, &harms, &report);
+        let missing = missing(args.enough(), faults, &harms, &report);
         let (name, seconds, found, told) = (args.name(), took.as_secs_f64(), Vec::new(), Vec::new());
         Self { name, seed: args.seed, seconds, harms, report, found, told, missing }
     }
@@ -203,8 +203,8 @@ impl Verdict {
 }
 
 /// What a run of this length has to have seen.
-fn missing(long: Duration, faults: Faults, harms: &Harms, report: &Report) -> Vec<String> {
-    let (seconds, counts) = (long.as_secs(), &report.counts);
+fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<String> {
+    let counts = &report.counts;
     let some = (seconds / 5).max(1);
     let whole = seconds >= 30;
     let wanted = [

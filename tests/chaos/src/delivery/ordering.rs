@@ -144,7 +144,7 @@ pub(super) async fn play(
     verdict
         .find(stage.crew.by_themselves.iter().map(|id| format!("R7: process {id} ended by itself; its log says why")));
     verdict.find(stuck.iter().map(|id| format!("R7: process {id} did not end when it was told to")));
-    tally.tell(&mut verdict, args.long.as_secs(), &stage);
+    tally.tell(&mut verdict, args.enough(), &stage);
     Ok(verdict)
 }
 

@@ -258,7 +258,7 @@ impl Play {
         keep(args, &History::new(std::mem::take(&mut self.lines)))?;
         self.harms.unsettled = (self.queue.len() + self.out.len()) as u64;
         let found = judge::rows(&self.server.url(), self.keys).await?;
-        let (unknowns, seconds) = (self.proxy.met(), args.long.as_secs());
+        let (unknowns, seconds) = (self.proxy.met(), args.enough());
         let mut verdict = Verdict::of_rows(args, self.harms, (self.kills, self.taken_over, unknowns, self.keys), took);
         verdict.find(found);
         let some = (seconds / 5).max(1);

@@ -276,7 +276,7 @@ impl Play {
         let unheard = ledger.copies.iter().filter(|(_, (_, confirmed))| !confirmed);
         verdict.find(unheard.map(|(name, _)| format!("D8: {name} could not be published")));
         verdict.find(self.ended.iter().map(|id| format!("D7: worker {id} ended by itself; its log says why")));
-        tell(&mut verdict, &history, letters.len() as u64, ledger.resent, args.long.as_secs());
+        tell(&mut verdict, &history, letters.len() as u64, ledger.resent, args.enough());
         Ok(verdict)
     }
 }

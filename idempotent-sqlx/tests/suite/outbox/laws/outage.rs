@@ -88,7 +88,8 @@ impl Outage {
     /// Ends the relay, which has sent these, in alphabetical order, and nothing else.
     pub(crate) async fn ends_with(self, sent: &[&str]) {
         self.stop.send(()).unwrap();
-        assert!(self.relay.await.unwrap().sent >= sent.len() as u64);
+        // Its counts say less: a server that is killed may have written down what it does not answer.
+        self.relay.await.unwrap();
         let mut ids = self.broker.ids();
         ids.sort();
         ids.dedup();

@@ -75,6 +75,10 @@ pub(super) enum Note {
         at: Time,
         whole: bool,
     },
+    /// A run has claimed its key.
+    Runs {
+        name: String,
+    },
     /// It was rolled back, by its delivery.
     Back {
         topic: Topic,

@@ -82,6 +82,7 @@ async fn effect(
     (n, fails): (u64, bool),
     tx: &mut Transaction<'_, Sqlite>,
 ) -> Result<(), Failed> {
+    hands.notes.write(&Note::Runs { name: name.to_owned() });
     let insert = sqlx::query(effects::INSERT);
     insert.bind(name).bind(n.cast_signed()).execute(&mut **tx).await?;
     hands.may_die(Point::InTransaction);
