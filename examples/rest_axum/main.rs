@@ -30,7 +30,7 @@ mod shop;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -39,7 +39,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use clap::Parser;
-use idempotent::{Executor, Http, IdempotencyKey, IdempotencyLayer, Problem, Scene, Tokens, Tracing, idempotent};
+use idempotent::{
+    ConnectError, Executor, Http, IdempotencyKey, IdempotencyLayer, Problem, Scene, Tokens, Tracing, idempotent,
+};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -135,7 +137,12 @@ async fn numbers(State(shop): State<Shop>, User(caller): User, key: IdempotencyK
 
 async fn run(args: &Args) -> anyhow::Result<()> {
     let numbers = Numbers::default();
-    let store = idempotent::connect(&args.store()?).await?;
+    let store = idempotent::connect(&args.store()?).await.map_err(|error| match error {
+        ConnectError::FeatureOff { scheme, .. } => {
+            anyhow!("--store: this build has no client for {scheme}://; run it with `--features redis`")
+        }
+        error => error.into(),
+    })?;
     let executor =
         Executor::builder(store).policy(Scene::Rest, args.policy()).observer((Tracing, numbers.clone())).build()?;
     let shop = Shop::new(executor.clone(), Tokens::new(&executor).scope("submit"), numbers);

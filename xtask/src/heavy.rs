@@ -28,6 +28,16 @@ pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
 }
 
+/// Returns cargo's arguments for the packages that users depend on, with all other features.
+pub(crate) fn published() -> Result<Vec<String>, Box<dyn Error>> {
+    let packages = packages()?;
+    let published = |package: &&Value| package["publish"].is_null() && package["name"] != PACKAGE;
+    let features = packages.iter().filter(published).flat_map(features_of).collect::<Vec<_>>().join(",");
+    let names = packages.iter().filter(published).filter_map(|package| package["name"].as_str());
+    let names = names.flat_map(|name| ["--package".to_owned(), name.to_owned()]);
+    Ok(names.chain(["--features".to_owned(), features]).collect())
+}
+
 /// As cargo describes them.
 pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
     let output = cargo(&["metadata", "--locked", "--no-deps", "--format-version", "1"])?.output()?;

@@ -9,14 +9,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::fleet::{Fleet, Heard, Process};
+use crate::patience::PATIENCE;
 use crate::plan::Harm;
 use crate::wire::Order;
 use crate::{journal, resource, time};
 
 /// How many places there are.
 pub(crate) const WORKERS: usize = 4;
-/// Far longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Who writes the harness's own lines.
 pub(crate) fn own() -> Label {

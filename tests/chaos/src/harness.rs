@@ -15,10 +15,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::args::{Args, Subject, Topology};
 use crate::broker::Broker;
-use crate::crew::{Crew, PATIENCE, WORKERS, own};
+use crate::crew::{Crew, WORKERS, own};
 use crate::dice::Dice;
 use crate::fleet::{Fleet, Template};
 use crate::jobs::Jobs;
+use crate::patience::{PATIENCE, Progress};
 use crate::plan::{self, Harm};
 use crate::resource::Fenced;
 use crate::target::Target;
@@ -155,13 +156,14 @@ impl Harness {
         Ok(())
     }
 
-    /// Peace, until there is nothing left to do or nobody could still be patient.
+    /// Ends the harm and waits until nothing is left to do, or the wait is in vain.
     async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.peace = true;
         self.jobs.forget();
-        let until = Instant::now() + patience;
-        while self.is_busy() && Instant::now() < until {
-            self.turn(until).await?;
+        let mut progress = Progress::new(patience);
+        while self.is_busy() && !progress.is_in_vain() {
+            progress.note(Some(self.broker.left() as u64));
+            self.turn(Instant::now() + Duration::from_secs(1)).await?;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ mod jobs;
 mod journal;
 mod mortal;
 pub mod mq;
+mod patience;
 mod plan;
 mod process;
 mod resource;

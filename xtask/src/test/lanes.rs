@@ -28,7 +28,7 @@ pub(super) struct Ended {
 
 /// How many run at a time. Most tests wait for servers and workers most of the time, so there are more of them than
 /// cores.
-pub(super) const LANES: usize = 3;
+pub(super) const LANES: usize = 4;
 
 /// Begins them in their order, `lanes` at a time, and shows each as it ends.
 pub(super) fn run(jobs: Vec<Job>, lanes: usize, mut see: impl FnMut(Ended)) {

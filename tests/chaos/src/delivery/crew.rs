@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::notes;
 use super::wire::{Role, Start};
-use crate::crew::PATIENCE;
+use crate::patience::PATIENCE;
 use crate::process::{self, was_killed};
 
 pub(super) struct Crew {

@@ -36,7 +36,7 @@ use super::stage::{Stage, unsettled};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::Args;
-use crate::crew::PATIENCE;
+use crate::patience::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] = [

@@ -52,7 +52,7 @@ use super::stage::Stage;
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, notes};
 use crate::args::Args;
-use crate::crew::PATIENCE;
+use crate::patience::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] =

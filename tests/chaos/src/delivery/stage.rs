@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::crew::Crew;
 use super::plan::{self, Harm, Targets};
 use crate::args::Args;
+use crate::patience::Progress;
 use crate::server::Server;
 use crate::verdict::Harms;
 
@@ -58,8 +59,8 @@ impl Stage {
         mut left: impl AsyncFnMut() -> Option<u64>,
     ) -> anyhow::Result<bool> {
         self.crew.peace();
-        let (mut least, mut since, mut sure) = (u64::MAX, Instant::now(), 0);
-        while since.elapsed() < patience {
+        let (mut progress, mut sure) = (Progress::new(patience), 0);
+        while !progress.is_in_vain() {
             self.pass(Instant::now() + LOOK).await?;
             let quiet = self.crew.all_is_sent() && !self.crew.any_stopped();
             let quiet = quiet && self.crashing.iter().all(JoinSet::is_empty);
@@ -68,9 +69,7 @@ impl Stage {
             if sure == SURE {
                 return Ok(true);
             }
-            if let Some(left) = left.filter(|left| *left < least) {
-                (least, since) = (left, Instant::now());
-            }
+            progress.note(left);
         }
         // Whatever is left is read from servers that are there.
         for crashing in &mut self.crashing {

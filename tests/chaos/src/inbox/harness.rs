@@ -19,9 +19,10 @@ use super::plan::{self, Harm};
 use super::wire::{Deliver, News, Point, Start};
 use super::{InboxFlaw, judge};
 use crate::args::Args;
-use crate::crew::{PATIENCE, WORKERS, own};
+use crate::crew::{WORKERS, own};
 use crate::dice::Dice;
 use crate::harness::keep;
+use crate::patience::{PATIENCE, Progress};
 use crate::time;
 use crate::verdict::{Harms, Verdict};
 
@@ -124,12 +125,13 @@ impl Play {
         Ok(())
     }
 
-    /// Peace, until there is nothing left to do or nobody could still be patient.
+    /// Ends the harm and waits until nothing is left to do, or the wait is in vain.
     async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.peace = true;
         self.proxy.disarm();
-        let until = Instant::now() + patience;
-        while Instant::now() < until && !(self.queue.is_empty() && self.out.is_empty()) {
+        let mut progress = Progress::new(patience);
+        while !progress.is_in_vain() && !(self.queue.is_empty() && self.out.is_empty()) {
+            progress.note(Some((self.queue.len() + self.out.len()) as u64));
             self.turn(Instant::now() + Duration::from_millis(10)).await?;
         }
         Ok(())

@@ -4,12 +4,6 @@ use idempotent_testkit::history::{History, Kind};
 
 use crate::command::{holds, violated};
 
-#[test]
-fn no_message_of_rabbitmq_is_lost_whatever_is_killed_stopped_and_cut() {
-    let closing = holds(&["rabbitmq", "--seconds", "8", "--seed", "5"]);
-    assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
-}
-
 /// `cargo xtask test rocketmq` runs this test.
 #[cfg(feature = "rocketmq")]
 #[test]
@@ -20,6 +14,12 @@ fn no_message_of_rocketmq_is_lost_whatever_is_killed_stopped_and_cut() {
 
 mod extras {
     use super::*;
+
+    #[test]
+    fn no_message_of_rabbitmq_is_lost_whatever_is_killed_stopped_and_cut() {
+        let closing = holds(&["rabbitmq", "--seconds", "8", "--seed", "5"]);
+        assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
+    }
 
     #[test]
     fn no_entry_of_a_stream_is_lost_whatever_is_killed_stopped_cut_and_locked() {

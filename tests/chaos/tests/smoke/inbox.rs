@@ -4,14 +4,14 @@ use idempotent_testkit::history::{History, Kind};
 
 use crate::command::{holds, violated};
 
-#[test]
-fn a_claim_outside_of_the_transaction_is_found() {
-    let found = violated(&["postgres", "--seconds", "6", "--seed", "1", "--weakness", "claim-outside"]);
-    assert!(found.contains("I0"), "{found:?}");
-}
-
 mod extras {
     use super::*;
+
+    #[test]
+    fn a_claim_outside_of_the_transaction_is_found() {
+        let found = violated(&["postgres", "--seconds", "6", "--seed", "1", "--weakness", "claim-outside"]);
+        assert!(found.contains("I0"), "{found:?}");
+    }
 
     #[test]
     fn each_key_has_its_effect_once_whoever_is_killed_where_and_whatever_becomes_of_a_commit() {
