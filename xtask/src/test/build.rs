@@ -49,13 +49,13 @@ pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
 
 /// The packages whose tests take longest, the longest first: a long binary that begins last has a core for itself.
 const LONGEST: [&str; 8] = [
-    "idempotent-redis",
     "idempotent-sqlx",
-    "idempotent-chaos",
-    "idempotent-tests",
     "idempotent-rabbitmq",
+    "idempotent-tests",
+    "idempotent-redis",
     "idempotent-testkit",
-    "idempotent-ui-tests",
+    "idempotent-chaos",
+    "idempotent-redis-streams",
     "idempotent-tower",
 ];
 
