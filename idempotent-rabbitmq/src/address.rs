@@ -15,7 +15,7 @@ pub(crate) struct Address(AMQPUri);
 /// proposes: a minute.
 const HEARTBEAT_S: u16 = 10;
 /// From the first packet to the open connection.
-const CONNECTING: Duration = Duration::from_secs(10);
+pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 
 impl Address {
     /// # Errors

@@ -26,6 +26,7 @@ mod via;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idempotent_core::{Clock, Key, Micros, OwnerToken, Record, StoreError};
 use sqlx::error::DatabaseError;
@@ -52,6 +53,9 @@ pub(crate) use self::tls::Tls;
 pub(crate) use self::via::Via;
 use crate::inbox::Last;
 use crate::row::{self, COLUMNS, Cells, signed};
+
+/// Longer than any statement of ours runs.
+const LONGEST_STATEMENT: Duration = Duration::from_secs(60);
 
 /// What a database supplies.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
@@ -175,8 +179,9 @@ impl<D: Dialect> Plan<D> {
         let record = row::record(row)?;
         let now = Micros(self.number(row, COLUMNS.len())?.unsigned_abs());
         let granted = self.number(row, COLUMNS.len() + 1)? != 0;
-        // A statement reads its clock when it begins, and may see a write that began later.
-        Ok(Seen { now: now.max(record.updated_at), record, granted })
+        // A statement reads its clock when it begins, and may see a write that began a moment later.
+        let is_a_moment = record.updated_at - now <= LONGEST_STATEMENT;
+        Ok(Seen { now: if is_a_moment { now.max(record.updated_at) } else { now }, record, granted })
     }
 
     /// A whole number that a statement of ours tells.

@@ -19,6 +19,8 @@ pub(super) struct Attempt<'a> {
 pub(super) enum End {
     Confirmed,
     Unsent(Unsent),
+    /// There is no connection.
+    Unconnected(lapin::Error),
     /// No answer in time.
     Silent {
         sent: bool,
@@ -30,7 +32,7 @@ impl Inner {
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection.get()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return End::Unsent(Unsent::Broken { error, before: true }),
+            Ok(Err(error)) => return End::Unconnected(error),
             Err(_) => return End::Silent { sent: false },
         };
         let Attempt { to, properties, body } = attempt;
@@ -69,6 +71,10 @@ impl Knowledge {
             End::Unsent(Unsent::Unroutable) => {
                 return Some(Err(self.definite(PublishErrorKind::Unroutable, "no queue takes it", None)));
             }
+            End::Unconnected(error) if is_final(&error) && !self.unsure => {
+                return Some(Err(PublishError::unconnected(error)));
+            }
+            End::Unconnected(error) => ("the connection failed", Some(error), true),
             End::Unsent(Unsent::Nacked) => ("the broker could not keep it", None, true),
             End::Unsent(Unsent::Broken { error, .. }) if is_final(&error) => {
                 return Some(Err(self.definite(PublishErrorKind::Refused, "the broker refuses it", Some(error))));

@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use crate::address::Address;
+use crate::address::{Address, CONNECTING};
 use crate::confirm::Confirming;
 
 /// A connection that is made when it is first needed, and made again when it breaks.
@@ -23,7 +24,20 @@ struct Held {
     opening: Option<Opening>,
 }
 
-type Opening = JoinHandle<lapin::Result<lapin::Connection>>;
+struct Opening {
+    handshake: Handshake,
+    /// By the clock of the call that waits: the runtime that began the handshake may be at rest.
+    limit: Instant,
+}
+
+/// A task that is aborted when it is dropped.
+struct Handshake(JoinHandle<lapin::Result<lapin::Connection>>);
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 impl SharedConnection {
     pub(super) fn new(address: Address, in_flight: usize) -> Self {
@@ -41,14 +55,16 @@ impl SharedConnection {
         }
         let opened = loop {
             let earlier = held.opening.is_some();
-            let opened = held.opening.get_or_insert_with(|| self.open()).await;
+            let Opening { handshake, limit } = held.opening.get_or_insert_with(|| self.open());
+            let opened = timeout_at(*limit, &mut handshake.0).await;
             held.opening = None;
             match opened {
-                Ok(Ok(opened)) => break opened,
-                // An earlier call's handshake failed, or ended with that call's runtime: this call makes its own.
+                Ok(Ok(Ok(opened))) if opened.status().connected() => break opened,
+                // An earlier call's handshake failed, or stands still with that call's runtime: this call makes its own.
                 _ if earlier => {}
-                Ok(Err(error)) => return Err(error),
-                Err(error) => return Err(std::io::Error::other(error).into()),
+                Ok(Ok(Ok(_))) | Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+                Ok(Ok(Err(error))) => return Err(error),
+                Ok(Err(error)) => return Err(std::io::Error::other(error).into()),
             }
         };
         debug!(target: "idempotent", broker = %self.address, "connected");
@@ -57,7 +73,8 @@ impl SharedConnection {
 
     fn open(&self) -> Opening {
         let address = self.address.clone();
-        tokio::spawn(async move { address.connect("idempotent: publisher").await })
+        let handshake = tokio::spawn(async move { address.connect("idempotent: publisher").await });
+        Opening { handshake: Handshake(handshake), limit: Instant::now() + CONNECTING }
     }
 
     /// Forgets a connection that did not answer.

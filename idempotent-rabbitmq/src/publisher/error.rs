@@ -8,6 +8,8 @@ pub struct PublishError {
     kind: PublishErrorKind,
     text: &'static str,
     cause: Option<lapin::Error>,
+    /// The broker refused the connection, and saw no message.
+    unconnected: bool,
 }
 
 /// What is known of the message.
@@ -26,7 +28,16 @@ pub enum PublishErrorKind {
 
 impl PublishError {
     pub(super) fn new(kind: PublishErrorKind, text: &'static str, cause: Option<lapin::Error>) -> Self {
-        Self { kind, text, cause }
+        Self { kind, text, cause, unconnected: false }
+    }
+
+    pub(super) fn unconnected(cause: lapin::Error) -> Self {
+        let text = "the broker refuses the connection";
+        Self { unconnected: true, ..Self::new(PublishErrorKind::Refused, text, Some(cause)) }
+    }
+
+    pub(super) fn is_unconnected(&self) -> bool {
+        self.unconnected
     }
 
     pub(super) fn refused(text: &'static str) -> Self {

@@ -64,7 +64,7 @@ pub struct Round {
     pub sent: usize,
     /// Not confirmed: they are sent again.
     pub failed: usize,
-    /// Messages among `failed` that the broker refused, so it can be reached.
+    /// Messages among `failed` that were refused, not for want of a broker.
     pub refused: usize,
     /// Given up.
     pub given_up: usize,

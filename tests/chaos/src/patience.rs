@@ -6,17 +6,21 @@ use tokio::time::Instant;
 /// Far longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How many times its patience a wait may take in all: what only creeps is broken, too.
+const IN_ALL: u32 = 5;
+
 /// A wait until nothing is left to do. The wait is in vain once what is left has not become less for some time.
 #[derive(Debug)]
 pub(crate) struct Progress {
     patience: Duration,
+    began: Instant,
     least: u64,
     since: Instant,
 }
 
 impl Progress {
     pub(crate) fn new(patience: Duration) -> Self {
-        Self { patience, least: u64::MAX, since: Instant::now() }
+        Self { patience, began: Instant::now(), least: u64::MAX, since: Instant::now() }
     }
 
     /// Notes how much is left; `None` where that is not known.
@@ -27,7 +31,7 @@ impl Progress {
     }
 
     pub(crate) fn is_in_vain(&self) -> bool {
-        self.since.elapsed() >= self.patience
+        self.since.elapsed() >= self.patience || self.began.elapsed() >= self.patience * IN_ALL
     }
 }
 
@@ -44,5 +48,8 @@ mod tests {
             progress.note(left);
             assert_eq!(progress.is_in_vain(), is_in_vain, "{left:?}");
         }
+        tokio::time::advance(Duration::from_secs(20)).await;
+        progress.note(Some(2));
+        assert!(progress.is_in_vain(), "it creeps");
     }
 }

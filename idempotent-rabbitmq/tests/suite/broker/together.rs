@@ -125,3 +125,12 @@ async fn b29_while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of
     let told = within("all answers", Publish::publish(&publisher, &messages)).await;
     assert_eq!(kinds(&told), vec![Some(PublishErrorKind::Unsent); 100]);
 }
+
+/// A password that is wrong for a while must not use the sendings of an outbox up.
+#[tokio::test]
+async fn b29_where_the_connection_is_refused_all_of_many_are_unsent() {
+    let url = SERVER.url().replace("guest:guest@", "guest:wrong@");
+    let messages: Vec<_> = (0..2).map(|n| Outbound::new("refused", format!("m{n}"), "{}")).collect();
+    let answers = within("all answers", Publish::publish(&publisher(&url).build().unwrap(), &messages)).await;
+    assert_eq!(kinds(&answers), vec![Some(PublishErrorKind::Unsent); 2]);
+}

@@ -141,10 +141,13 @@ impl<Db: OutboxDb> Relay<Db> {
         };
         self.back(pace);
         // Each of them is tried again in its own time; but where the broker is away there is no use in trying all others, too.
-        if round.failed > 0 && round.sent == 0 && round.refused == 0 {
+        if round.sent == 0 && round.failed > round.refused {
             return self.failed(pace);
         }
         pace.failures = 0;
+        if round.sent == 0 && round.refused > 0 {
+            return self.at(FIRST_REST.min(self.poll));
+        }
         Look::Now
     }
 

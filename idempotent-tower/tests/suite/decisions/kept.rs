@@ -322,15 +322,17 @@ fn streamed(pieces: &'static [&'static [u8]]) -> Body {
 
 #[tokio::test]
 async fn n118_d17_a_body_of_unknown_length_passes_as_it_comes_and_is_not_kept() {
-    let world = World::new();
-    let (shop, runs) = answering(world.layer(), || {
-        let response = Response::builder().status(202).header("content-type", "text/event-stream");
-        response.header("location", "/jobs/7").body(streamed(&[b"a", b"b"])).unwrap()
-    });
-    let (first, second) = twice(&shop).await;
-    assert_eq!((first.status, &first.body[..]), (202, &b"ab"[..]));
-    assert_eq!(second.problem(409, "response-not-retained").header("location"), Some("/jobs/7"));
-    assert_eq!(runs.load(SeqCst), 1, "never a second execution");
+    for content in ["text/plain", "text/event-stream"] {
+        let world = World::new();
+        let (shop, runs) = answering(world.layer(), move || {
+            let response = Response::builder().status(202).header("content-type", content);
+            response.header("location", "/jobs/7").body(streamed(&[b"a", b"b"])).unwrap()
+        });
+        let (first, second) = twice(&shop).await;
+        assert_eq!((first.status, &first.body[..]), (202, &b"ab"[..]), "{content}");
+        assert_eq!(second.problem(409, "response-not-retained").header("location"), Some("/jobs/7"), "{content}");
+        assert_eq!(runs.load(SeqCst), 1, "{content}: never a second execution");
+    }
 }
 
 #[tokio::test]

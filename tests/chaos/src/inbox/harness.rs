@@ -130,7 +130,7 @@ impl Play {
         self.peace = true;
         self.proxy.disarm();
         let mut progress = Progress::new(patience);
-        while !progress.is_in_vain() && !(self.queue.is_empty() && self.out.is_empty()) {
+        while !(progress.is_in_vain() || self.queue.is_empty() && self.out.is_empty()) {
             progress.note(Some((self.queue.len() + self.out.len()) as u64));
             self.turn(Instant::now() + Duration::from_millis(10)).await?;
         }

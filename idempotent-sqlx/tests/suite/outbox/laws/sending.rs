@@ -1,9 +1,10 @@
 //! Who sends, when, and what is left where it stops.
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use idempotent_core::{Clock, Micros, Timer};
 use idempotent_mq::{Outbound, PublishErrorKind};
 use idempotent_sqlx::{Alarm, Alert, Outbox, Relay};
 use idempotent_testkit::VirtualClock;
@@ -294,22 +295,49 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
     assert_eq!((counts.sent, counts.failed), (26, 0));
 }
 
-/// The clock of its rests does not move: a relay that took a refusal for an outage would rest for ever.
+/// A clock on which each rest ends at once; keeps the longest of them.
+#[derive(Debug)]
+struct Restless(VirtualClock, Mutex<Duration>);
+
+impl Clock for Restless {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Micros {
+        self.0.wall()
+    }
+
+    fn sleep_until(&self, end: Instant) -> Timer {
+        let rest = end.saturating_duration_since(self.now());
+        let mut longest = self.1.lock().unwrap();
+        *longest = rest.max(*longest);
+        self.0.jump(rest);
+        Box::pin(tokio::task::yield_now())
+    }
+}
+
 #[tokio::test]
 async fn messages_that_the_broker_refuses_delay_no_other_message() {
     let world = World::new().await;
-    world.put(&["a", "b", "c", "sent"].map(message)).await;
-    for id in ["a", "b", "c"] {
+    let refused: Vec<_> = (0..8).map(|n| format!("refused {n}")).collect();
+    for id in &refused {
         world.broker.say_of(id, Says::Fails(PublishErrorKind::Refused));
     }
-    let relay = world.relay().batch(1).poll(Duration::from_secs(3_600)).clock(Arc::new(VirtualClock::new()));
+    world.put(&refused.iter().map(|id| message(id)).collect::<Vec<_>>()).await;
+    world.put(&[message("sent")]).await;
+    let clock = Arc::new(Restless(VirtualClock::new(), Mutex::default()));
+    let poll = Duration::from_secs(1);
+    let relay = world.relay().batch(1).poll(poll).clock(clock.clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let sent = async {
-        tokio::time::timeout(LEASE, world.broker.called(4)).await.expect("each is sent at once");
+        world.broker.called(9).await;
         stop.send(()).unwrap();
     };
     let (counts, ()) = tokio::join!(relay.run(async { drop(stopped.await) }), sent);
-    assert_eq!((counts.sent, counts.failed), (1, 3));
+    assert_eq!((counts.sent, counts.failed), (1, 8));
+    let longest = *clock.1.lock().unwrap();
+    assert!(longest <= poll * 6 / 5, "it rested for {longest:?}");
 }
 
 /// Told only when so many are told of at a time.

@@ -183,7 +183,7 @@ impl Book {
         }
         for (place, n) in &self.kept {
             let poison = n.and_then(|n| self.intended.get(&n)).is_some_and(|intended| intended.poison);
-            let name = format!("{}/{}", place.0.name(), place.1);
+            let name = name_of(place.0, &place.1);
             if !poison && !self.off.contains(place) && !counts.contains_key(name.as_str()) {
                 self.found.push(format!("Q1: {name} was accepted, and has no effect"));
             }
@@ -206,19 +206,23 @@ impl Book {
             }
             let all = RETRIES + 1;
             let deliveries = self.began.iter().filter(|(place, ..)| (place.0, &place.1) == (*topic, id)).count();
+            let runs = self.runs.get(&name_of(*topic, id)).copied().unwrap_or_default();
             let right = match topic {
                 Topic::Bare => *attempts == all,
                 // Where the record cannot be read in time, the letter counts deliveries, also those that ran nothing.
-                Topic::Work => (1..=all.max(u32::try_from(deliveries).unwrap_or(u32::MAX))).contains(attempts),
+                Topic::Work => {
+                    let idle = u32::try_from(deliveries).unwrap_or(u32::MAX).saturating_sub(runs);
+                    (1..=all.saturating_add(idle)).contains(attempts)
+                }
             };
             if !right {
                 self.found.push(format!("Q4: {id} is dead after {attempts} attempts, not {all}"));
             }
         }
-        for (place, n) in &self.kept {
-            let name = format!("{}/{}", place.0.name(), place.1);
-            let runs = self.runs.get(&name).copied().unwrap_or_default();
-            if runs > RETRIES + 1 && n.is_none_or(|n| !self.again.contains(&n)) {
+        let again = self.began.iter().filter(|(_, n, ..)| self.again.contains(n));
+        let again: BTreeSet<_> = again.map(|((topic, id), ..)| name_of(*topic, id)).collect();
+        for (name, runs) in self.runs.iter().filter(|(name, _)| !again.contains(*name)) {
+            if *runs > RETRIES + 1 {
                 self.found.push(format!("Q4: {name} ran {runs} times, and may {} times", RETRIES + 1));
             }
         }
@@ -234,6 +238,11 @@ impl Book {
             }
         }
     }
+}
+
+/// The name of a message's effects.
+pub(super) fn name_of(topic: Topic, id: &str) -> String {
+    format!("{}/{id}", topic.name())
 }
 
 impl Tally {
