@@ -18,10 +18,16 @@ const FILE: &str = "IDEMPOTENT_SQLX_TEST_LOCKED_FILE";
 async fn child() {
     let Ok(file) = std::env::var(FILE) else { return };
     let locking = pool(SqliteConnectOptions::new().filename(file)).await;
-    // It is due all the time, however often it has failed so far.
-    let due = "UPDATE idempotent_outbox SET failures = 0, due_at = 1 WHERE sent_at IS NULL";
-    sqlx::query(due).execute(&locking).await.unwrap();
-    let _locked = locking.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+    // No relay holds it: it becomes due under the lock, and stays due.
+    let free = "SELECT count(*) FROM idempotent_outbox WHERE sent_at IS NULL AND lease_until = 0";
+    let _locked = loop {
+        let mut locked = locking.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+        if sqlx::query_scalar::<_, i64>(free).fetch_one(&mut *locked).await.unwrap() == 1 {
+            break locked;
+        }
+        locked.rollback().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
     println!("locked");
     // Until it is killed.
     std::future::pending::<()>().await;
