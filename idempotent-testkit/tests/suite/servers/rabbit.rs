@@ -40,7 +40,8 @@ fn vhosts(server: &RabbitServer) -> String {
 #[test]
 fn a_rabbitmq_is_private_answers_its_tools_and_leaves_nothing_behind() {
     let server = RabbitServer::start();
-    assert!(speaks(&server) && server.is_running());
+    eventually("it speaks", || speaks(&server));
+    assert!(server.is_running());
     assert!(server.url().starts_with("amqp://guest:guest@127.0.0.1:") && server.url().ends_with("/%2f"));
     server.add_vhost("of this test");
     assert!(server.ctl(&["list_vhosts", "name"]).contains("of this test"));
@@ -50,14 +51,15 @@ fn a_rabbitmq_is_private_answers_its_tools_and_leaves_nothing_behind() {
     server.pause();
     assert!(!speaks(&server) && server.is_running());
     server.resume();
-    assert!(speaks(&server));
+    eventually("it speaks again", || speaks(&server));
 
     let (pid, address) = (server.pid(), server.address());
     server.sync();
     server.kill();
     assert!(!speaks(&server) && !server.is_running());
     server.restart();
-    assert!(speaks(&server) && server.address() == address && server.pid() != pid);
+    eventually("it speaks after its restart", || speaks(&server));
+    assert!(server.address() == address && server.pid() != pid);
     assert_eq!(server.queues("of this test", "messages"), BTreeMap::new());
     assert!(vhosts(&server).contains("of this test"), "what is durable outlives a kill");
 
