@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
 
+use crate::servers::eventually;
+
 /// What it says first to a client, after this greeting.
 fn answers(address: &str, greeting: &[u8]) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else { return false };
@@ -27,7 +29,8 @@ macro_rules! is_private {
         fn $name() {
             let server = $server::start();
             let speaks = |server: &$server| answers(&server.address(), $greeting);
-            assert!(speaks(&server) && server.is_running());
+            eventually("it speaks", || speaks(&server));
+            assert!(server.is_running());
             assert!(server.url().contains(&server.address()));
             assert_eq!(server.database("of this test"), server.url_of("of this test"));
             server.$sql("of this test", "CREATE TABLE kept AS SELECT 17 AS number, 'seventeen' AS name");
@@ -38,14 +41,15 @@ macro_rules! is_private {
             server.pause();
             assert!(!speaks(&server) && server.is_running());
             server.resume();
-            assert!(speaks(&server));
+            eventually("it speaks again", || speaks(&server));
 
             let (pid, address) = (server.pid(), server.address());
             server.kill();
             assert!(!speaks(&server) && !server.is_running());
             assert_eq!(processes(folder), 0);
             server.restart();
-            assert!(speaks(&server) && server.address() == address && server.pid() != pid);
+            eventually("it speaks after its restart", || speaks(&server));
+            assert!(server.address() == address && server.pid() != pid);
             let kept = server.$sql("of this test", "SELECT * FROM kept");
             assert_eq!(kept, $row, "what was committed outlives a kill");
 
