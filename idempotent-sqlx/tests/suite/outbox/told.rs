@@ -55,8 +55,14 @@ impl Told {
         (self.warnings.load(Ordering::SeqCst), self.recoveries.load(Ordering::SeqCst))
     }
 
-    pub(crate) async fn comes_to(&self, counts: (usize, usize)) {
-        until(async || self.counts() == counts, &format!("{counts:?}")).await;
+    /// Waits for at least so many outages, of which as many have not ended. A connection that breaks late is one more outage,
+    /// with an end of its own.
+    pub(crate) async fn comes_to(&self, wanted: (usize, usize)) {
+        let so = || {
+            let (outages, ends) = self.counts();
+            outages >= wanted.0 && outages == ends + (wanted.0 - wanted.1)
+        };
+        until(async || so(), &format!("{wanted:?}")).await;
     }
 }
 
