@@ -9,7 +9,7 @@ use tracing::debug;
 use crate::address::{Address, CONNECTING};
 use crate::confirm::Confirming;
 
-/// A connection that is made when it is first needed, and made again when it breaks.
+/// A connection that opens on first use, and opens again after it breaks.
 pub(super) struct SharedConnection {
     pub(super) address: Address,
     in_flight: usize,
@@ -19,14 +19,14 @@ pub(super) struct SharedConnection {
 #[derive(Default)]
 struct Held {
     open: Option<Arc<Confirming>>,
-    /// A handshake outlives the call that began it: where a broker needs longer for it than a call may take, the next call
-    /// goes on waiting instead of beginning again.
+    /// The handshake, which outlives the call that began it. Where a broker needs longer for a handshake than a call may take,
+    /// the next call waits for the same one.
     opening: Option<Opening>,
 }
 
 struct Opening {
     handshake: Handshake,
-    /// By the clock of the call that waits: the runtime that began the handshake may be at rest.
+    /// The end of the wait by the waiting call's timer: the runtime that began the handshake may be idle.
     limit: Instant,
 }
 
@@ -44,7 +44,7 @@ impl SharedConnection {
         Self { address, in_flight, held: Mutex::default() }
     }
 
-    /// Returns the open connection. Callers that arrive while it is being made wait for the same one.
+    /// Returns the open connection. Calls during a handshake wait for that handshake.
     ///
     /// # Cancellation
     /// The handshake goes on, and the next call waits for it.

@@ -89,7 +89,7 @@ impl Fake {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// How often a script was asked for.
+    /// Returns the number of requests for a script.
     pub(crate) fn scripts(&self) -> usize {
         self.says.scripts.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What a review found, sequence by sequence.
+//! Findings of a review, one sequence of calls each.
 mod durability;
 mod others;
 mod refusals;

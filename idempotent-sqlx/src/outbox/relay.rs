@@ -64,7 +64,7 @@ pub struct Round {
     pub sent: usize,
     /// Not confirmed: they are sent again.
     pub failed: usize,
-    /// Messages among `failed` that were refused, not for want of a broker.
+    /// Messages among `failed` that were refused, by the broker or by the publisher itself.
     pub refused: usize,
     /// Given up.
     pub given_up: usize,

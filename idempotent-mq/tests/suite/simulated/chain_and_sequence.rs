@@ -1,4 +1,4 @@
-//! What `after = …` and `sequence = …` both promise of a user's numbers, over several consumers.
+//! Promises that `after = …` and `sequence = …` share about a user's numbers, over several consumers.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn credit(points: Points, log: Log) -> Result<(), Failed> {
     log.credit(&points).await
 }
 
-/// How a handler orders the numbers of a user.
+/// The option by which a handler orders the numbers of a user.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Chain,

@@ -61,7 +61,8 @@ impl<Db: OutboxDb> Relay<Db> {
     /// those before them are sent and written down; those behind one of their aggregate wait until that is done. A look beside
     /// a sending that finds nothing is followed by a rest of twenty times what it took, a [poll](Self::poll) at most. A database
     /// or a broker that is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the
-    /// log has one warning, and a line once it is back.
+    /// log has one warning, and a line once it is back. After a round in which messages were refused and none was sent, the relay
+    /// rests for 100 ms, or for a [poll](Self::poll) if that is shorter.
     ///
     /// # Cancellation
     /// Dropped, it leaves what it was just sending to its lease: others send it again then.

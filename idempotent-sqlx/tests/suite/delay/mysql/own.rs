@@ -1,7 +1,7 @@
-//! What is particular to it.
+//! The parts of the delay tests that differ on MariaDB.
 pub(super) use crate::tables::mysql::{ANALYZE, BEGIN, Db, HEX, ID, Lines, NUMBERS, explain, other_transaction, place};
 
-/// What a plan must say, one of these, and must not.
+/// Words of which a plan has at least one, and words that a plan never has.
 pub(super) const BY_INDEX: (&[&str], &[&str]) =
     (&["delay by by_due (range)"], &["delay by  (ALL)", "delay by by_due (index)"]);
 

@@ -1,9 +1,9 @@
-//! What is particular to it.
+//! The parts of the delay tests that differ on PostgreSQL.
 pub(super) use crate::tables::postgres::{
     ANALYZE, BEGIN, Db, HEX, ID, Lines, NUMBERS, explain, other_transaction, place,
 };
 
-/// What a plan must say, one of these, and must not.
+/// Words of which a plan has at least one, and words that a plan never has.
 pub(super) const BY_INDEX: (&[&str], &[&str]) = (&["Index Cond: (due_at <="], &["Seq Scan on delay"]);
 
 macro_rules! hold {

@@ -1,4 +1,4 @@
-//! What is particular to it.
+//! The parts of the inbox tests that differ on PostgreSQL.
 use std::time::Duration;
 
 use idempotent_core::{Claim, StoreErrorKind};

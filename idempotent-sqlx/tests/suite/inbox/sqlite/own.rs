@@ -1,4 +1,4 @@
-//! What is particular to it.
+//! The parts of the inbox tests that differ on SQLite.
 use std::time::Duration;
 
 use idempotent_core::{Executor, Lent, Outcome, Rejection, StoreErrorKind, step_in};

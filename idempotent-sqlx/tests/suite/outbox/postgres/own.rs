@@ -1,4 +1,4 @@
-//! What is particular to it.
+//! The parts of the outbox tests that differ on PostgreSQL.
 pub(super) use crate::tables::postgres::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, Server, explain, place};
 
 /// Whether one statement can settle many.

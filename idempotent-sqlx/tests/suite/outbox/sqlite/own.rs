@@ -1,4 +1,4 @@
-//! What is particular to it.
+//! The parts of the outbox tests that differ on SQLite.
 pub(super) use crate::tables::sqlite::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, explain, place};
 
 /// Whether one statement can settle many.
