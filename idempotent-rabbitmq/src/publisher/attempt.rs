@@ -71,8 +71,10 @@ impl Knowledge {
             End::Unsent(Unsent::Unroutable) => {
                 return Some(Err(self.definite(PublishErrorKind::Unroutable, "no queue takes it", None)));
             }
-            End::Unconnected(error) if is_final(&error) && !self.unsure => {
-                return Some(Err(PublishError::unconnected(error)));
+            End::Unconnected(error) if is_final(&error) => {
+                let refused = "the broker refuses the connection";
+                let answer = self.definite(PublishErrorKind::Refused, refused, Some(error));
+                return Some(Err(answer.without_connection()));
             }
             End::Unconnected(error) => ("the connection failed", Some(error), true),
             End::Unsent(Unsent::Nacked) => ("the broker could not keep it", None, true),
@@ -121,6 +123,8 @@ impl Knowledge {
 
 #[cfg(test)]
 mod tests {
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
+
     use super::*;
 
     fn kind(answer: Option<Result<(), PublishError>>) -> Option<PublishErrorKind> {
@@ -135,6 +139,16 @@ mod tests {
         assert!(known.learn(End::Silent { sent: true }).is_none());
         assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unconfirmed));
         assert_eq!(known.given_up().kind(), PublishErrorKind::Unconfirmed);
+    }
+
+    #[test]
+    fn b29_a_refused_connection_after_an_unanswered_try_leaves_the_message_unconfirmed() {
+        let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
+        let refused = || End::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
+        assert_eq!(kind(Knowledge::default().learn(refused())), Some(PublishErrorKind::Refused));
+        let mut known = Knowledge::default();
+        assert!(known.learn(End::Silent { sent: true }).is_none());
+        assert_eq!(kind(known.learn(refused())), Some(PublishErrorKind::Unconfirmed));
     }
 
     #[test]

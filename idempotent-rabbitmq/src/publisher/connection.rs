@@ -62,7 +62,8 @@ impl SharedConnection {
                 Ok(Ok(Ok(opened))) if opened.status().connected() => break opened,
                 // An earlier call's handshake failed, or stands still with that call's runtime: this call makes its own.
                 _ if earlier => {}
-                Ok(Ok(Ok(_))) | Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+                Ok(Ok(Ok(_))) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
+                Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
                 Ok(Ok(Err(error))) => return Err(error),
                 Ok(Err(error)) => return Err(std::io::Error::other(error).into()),
             }

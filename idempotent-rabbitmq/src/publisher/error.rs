@@ -8,7 +8,7 @@ pub struct PublishError {
     kind: PublishErrorKind,
     text: &'static str,
     cause: Option<lapin::Error>,
-    /// The broker refused the connection, and saw no message.
+    /// The broker refused the connection; the last try did not reach it.
     unconnected: bool,
 }
 
@@ -31,9 +31,9 @@ impl PublishError {
         Self { kind, text, cause, unconnected: false }
     }
 
-    pub(super) fn unconnected(cause: lapin::Error) -> Self {
-        let text = "the broker refuses the connection";
-        Self { unconnected: true, ..Self::new(PublishErrorKind::Refused, text, Some(cause)) }
+    /// Marks the error as one of a connection that the broker refused.
+    pub(super) fn without_connection(self) -> Self {
+        Self { unconnected: true, ..self }
     }
 
     pub(super) fn is_unconnected(&self) -> bool {

@@ -48,8 +48,8 @@ pub(super) fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
 
 pub(super) fn told(error: PublishError) -> Untold {
     let kind = match error.kind() {
-        // Rights that are wrong for a while must not use the sendings of all messages up.
-        _ if error.is_unconnected() => idempotent_mq::PublishErrorKind::Unsent,
+        // A wrong password must not use up the attempts of every message.
+        PublishErrorKind::Refused if error.is_unconnected() => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unroutable | PublishErrorKind::Refused => idempotent_mq::PublishErrorKind::Refused,
         PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,

@@ -56,18 +56,4 @@ mod soak {
             }
         }
     }
-
-    #[test]
-    #[ignore = "takes minutes"]
-    fn a_minute_on_each_broker_over_each_store_loses_nothing() {
-        for broker in Broker::ALL {
-            for store in ["redis", "sqlite"] {
-                println!(
-                    "{} over {store}: {}",
-                    broker.name(),
-                    holds(&[broker.name(), "--store", store, "--seed", "11"])
-                );
-            }
-        }
-    }
 }

@@ -94,18 +94,4 @@ mod soak {
             }
         }
     }
-
-    #[test]
-    #[ignore = "takes minutes"]
-    fn a_minute_of_each_play_of_delivery_breaks_nothing() {
-        for play in Play::ALL {
-            println!("{}: {}", play.name(), holds(&[play.name(), "--seed", "11"]));
-        }
-        println!("ordering over SQLite: {}", holds(&["ordering", "--store", "sqlite", "--seed", "11"]));
-        // On PostgreSQL by the delay queue it was played above.
-        for (store, broker) in [("postgres", "rabbitmq"), ("sqlite", "delay"), ("sqlite", "rabbitmq")] {
-            let closing = holds(&["outbox", "--store", store, "--broker", broker, "--seed", "11"]);
-            println!("outbox on {store} by {broker}: {closing}");
-        }
-    }
 }

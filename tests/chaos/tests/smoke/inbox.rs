@@ -41,10 +41,4 @@ mod soak {
             }
         }
     }
-
-    #[test]
-    #[ignore = "takes minutes"]
-    fn two_minutes_of_it_break_nothing() {
-        println!("{}", holds(&["postgres", "--seconds", "120", "--seed", "11"]));
-    }
 }
