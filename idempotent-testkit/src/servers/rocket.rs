@@ -246,6 +246,10 @@ impl RocketServer {
     }
 }
 
+/// The bytes of a file of the commit log. The broker creates the first one with the first message: with its default of 1 GiB
+/// that message waited for 3 s on a busy machine.
+const COMMIT_LOG: u32 = 64 << 20;
+
 impl Ports {
     fn configure(self, folder: &Folder, levels: &str) -> std::io::Result<()> {
         let Self { names, broker, replicas, told, makes_topics } = self;
@@ -261,6 +265,7 @@ impl Ports {
                  [broker.brokerIdentity]\nbrokerName = \"broker-a\"\nbrokerClusterName = \"DefaultCluster\"\n\
                  brokerId = 0\n\n\
                  [store]\nstoreType = \"LocalFile\"\nbrokerRole = \"ASYNC_MASTER\"\nstorePathRootDir = \"{store}\"\n\
+                 mappedFileSizeCommitLog = {COMMIT_LOG}\n\
                  haListenAddress = \"127.0.0.1\"\nhaListenPort = {replicas}\nmessageDelayLevel = \"{levels}\"\n"
             ),
         )
