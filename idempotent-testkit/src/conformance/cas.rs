@@ -35,7 +35,9 @@ fn hold_cas_named<B, Form: ?Sized>(
 {
     let law = async {
         let subject = build().subject().await;
-        clock::blamed(Box::pin(law(&subject)), async || clock::of_backend(&subject).await).await;
+        if let Err(broken) = clock::caught(Box::pin(law(&subject))).await {
+            clock::blame(broken, async || clock::of_backend(&subject).await).await;
+        }
     };
     limit::run(name, threads, Box::pin(law));
 }

@@ -1,5 +1,6 @@
 //! Whether a store lives by the clock that its subject names: if not, laws break in ways that do not say why.
 #![allow(clippy::panic, reason = "this is the body of a test")]
+use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -13,18 +14,24 @@ use super::{CasSubject, Subject};
 /// Of the hour that is advanced: above what passes in real time, and below an hour told in ms.
 const LITTLE: Duration = Duration::from_secs(1);
 
-/// The law; if it is broken, and the clock is why, says that instead.
-pub(super) async fn blamed(mut law: Law<'_>, wrong: impl AsyncFnOnce() -> Option<String>) {
-    let ended = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| law.as_mut().poll(cx))) {
+/// The panic of a law that is broken.
+pub(super) type Broken = Box<dyn Any + Send>;
+
+/// Runs a law.
+pub(super) async fn caught(mut law: Law<'_>) -> Result<(), Broken> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| law.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Ok),
         Err(panic) => Err(panic).into(),
-    });
-    if let Err(panic) = ended.await {
-        // A store that is broken may not answer any more.
-        match tokio::time::timeout(Duration::from_secs(5), wrong()).await {
-            Ok(Some(text)) => panic!("{text}"),
-            _ => resume_unwind(panic),
-        }
+    })
+    .await
+}
+
+/// Panics as the law did, or, if the clock is why, with a text that says so.
+pub(super) async fn blame(broken: Broken, wrong: impl AsyncFnOnce() -> Option<String>) {
+    // A store that is broken may not answer any more.
+    match tokio::time::timeout(Duration::from_secs(5), wrong()).await {
+        Ok(Some(text)) => panic!("{text}"),
+        _ => resume_unwind(broken),
     }
 }
 

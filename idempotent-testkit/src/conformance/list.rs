@@ -206,7 +206,7 @@ impl Law {
     ///
     /// # Panics
     /// If the law is broken or does not end, or the subject does not offer what it needs.
-    pub fn hold<B>(&self, build: impl FnOnce() -> B)
+    pub fn hold<B>(&self, build: impl Fn() -> B)
     where
         B: IntoFuture<Output = Subject>,
     {

@@ -14,6 +14,7 @@ use idempotent_core::{
 use super::damage::{Damage, Plant};
 use super::lose::Loses;
 use super::need::Need;
+use super::pace::{LEASES, Pace};
 use crate::VirtualClock;
 
 /// A store under test, with the clock it reads, what else its builder can offer to the laws, and what has to be cleaned
@@ -32,6 +33,7 @@ pub struct Subject {
     pub(crate) losing: Option<Box<dyn Loses>>,
     planting: Option<Box<dyn Plant>>,
     rounds: u32,
+    pace: Arc<Pace>,
     _guard: Box<dyn Any + Send>,
 }
 
@@ -49,7 +51,8 @@ impl Subject {
 
     fn of(store: Arc<dyn Store>) -> Self {
         let (second, clients, clock, losing, planting) = (None, None, None, None, None);
-        Self { store, second, clients, clock, losing, planting, rounds: 1_000, _guard: Box::new(()) }
+        let pace = Arc::new(Pace::new(LEASES[0]));
+        Self { store, second, clients, clock, losing, planting, rounds: 1_000, pace, _guard: Box::new(()) }
     }
 
     /// Says that the store reads its time from this clock: laws about time are then exact and take no time.
@@ -209,7 +212,7 @@ impl Subject {
     }
 
     fn over(&self, store: &Arc<dyn Store>) -> Self {
-        Self { clock: self.clock.clone(), rounds: self.rounds, ..Self::of(store.clone()) }
+        Self { clock: self.clock.clone(), rounds: self.rounds, pace: self.pace.clone(), ..Self::of(store.clone()) }
     }
 
     /// Rounds of each race.
@@ -217,16 +220,26 @@ impl Subject {
         self.rounds
     }
 
+    /// Begins a law in real time, with this lease.
+    pub(crate) fn begin(&mut self, lease: Duration) {
+        self.pace = Arc::new(Pace::new(lease));
+    }
+
+    /// Returns whether a law in real time has shown nothing, since its own steps took too long.
+    pub(crate) fn was_too_slow(&self) -> bool {
+        self.clock.is_none() && self.pace.was_too_slow()
+    }
+
     /// What laws lease for: short where it has to be waited for.
     pub(crate) fn lease(&self) -> Duration {
-        if self.clock.is_some() { Duration::from_secs(30) } else { Duration::from_secs(1) }
+        if self.clock.is_some() { Duration::from_secs(30) } else { self.pace.lease }
     }
 
     /// Lets time pass for the store: exactly `by`, or a little more where it is real.
     pub(crate) async fn pass(&self, by: Duration) {
         match &self.clock {
             Some(clock) => clock.pass(by).await,
-            None => tokio::time::sleep(by + 20 * MS).await,
+            None => self.pace.pass(by + 20 * MS).await,
         }
     }
 

@@ -3,7 +3,7 @@ mod expected;
 mod matrix;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use idempotent_testkit::conformance::{Need, Threads, hold, laws, not_on_offer};
 use idempotent_testkit::mutants::{Bug, Mutant};
@@ -28,9 +28,10 @@ fn a_difference_from_the_protocol_is_told_as_a_short_story() {
 #[test]
 fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
     let told = |seed| {
-        let clock = VirtualClock::new();
-        let store = Mutant::new(Some(Bug::RenewalShortens), Arc::new(clock.clone()));
-        let build = || Subject::new(store).on_clock(clock);
+        let build = || {
+            let clock = VirtualClock::new();
+            Subject::new(Mutant::new(Some(Bug::RenewalShortens), Arc::new(clock.clone()))).on_clock(clock)
+        };
         let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, seed, 100).await;
         let panic = catch_unwind(AssertUnwindSafe(|| hold(Threads::One, build, law))).expect_err("not caught");
         panic.downcast_ref::<String>().unwrap().clone()
@@ -82,9 +83,9 @@ fn what_is_left_out_though_it_is_there_is_told() {
 
 #[test]
 fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
-    let guard = Arc::new(());
-    let watched = Arc::downgrade(&guard);
-    let build = || Mutant::subject(None).guarded_by(guard);
+    let guard = Mutex::new(Some(Arc::new(())));
+    let watched = guard.lock().unwrap().as_ref().map(Arc::downgrade).unwrap();
+    let build = || Mutant::subject(None).guarded_by(guard.lock().unwrap().take());
     let held = AssertUnwindSafe(|| hold(Threads::One, build, async |_: &Subject| panic!("broken")));
     assert!(catch_unwind(held).is_err());
     assert!(watched.upgrade().is_none());

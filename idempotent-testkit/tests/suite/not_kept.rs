@@ -1,14 +1,15 @@
 //! A store that knows the owner of a consumed record by its grant's number keeps every law, and no store may know less.
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, OwnerToken, Record, Release, Settled, State,
-    Store, StoreError,
+    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, MemoryStore, Micros, OwnerToken, Record, Release,
+    Settled, State, Store, StoreError,
 };
 use idempotent_testkit::conformance::{Threads, hold, laws};
 use idempotent_testkit::{Subject, VirtualClock, conformance};
@@ -109,11 +110,33 @@ fn scripts_whose_owners_tell_their_numbers_are_played_too() {
     let build = || {
         let clock = VirtualClock::new();
         let inner = Drops { always: false, clock: clock.clone(), records: Mutex::default() };
-        Subject::new(Listens(inner, seen)).on_clock(clock)
+        Subject::new(Listens(inner, seen.clone())).on_clock(clock)
     };
     hold(Threads::One, build, law);
     let [told, untold] = *counts.lock().unwrap();
     assert!(told > 500 && untold > 500, "completions with a granted number {told}, without {untold}");
+}
+
+/// A stall makes leases end that a law relies on. A law that is broken without one is told at once.
+#[test]
+fn a_law_in_real_time_that_a_busy_machine_has_broken_is_held_again_with_longer_leases() {
+    let tries = |threads, stall: Duration, holds_from: usize, builds: fn() -> Subject| {
+        let tries = AtomicUsize::new(0);
+        let law = async |_: &Subject| {
+            // The machine stands still, not the law.
+            std::thread::sleep(stall);
+            assert!(tries.fetch_add(1, Ordering::SeqCst) >= holds_from, "broken");
+        };
+        let broken = catch_unwind(AssertUnwindSafe(|| hold(threads, builds, law))).is_err();
+        (tries.into_inner(), broken)
+    };
+    let real = || Subject::new(MemoryStore::new());
+    let half = Duration::from_millis(500);
+    assert_eq!(tries(Threads::One, half, 1, real), (2, false));
+    assert_eq!(tries(Threads::One, half, 2, real), (2, true), "half a second is no stall to a lease of 5 s");
+    assert_eq!(tries(Threads::Many, half, 1, real), (1, true), "a race is not held again");
+    let exact = || Subject::new(MemoryStore::new()).on_clock(VirtualClock::new());
+    assert_eq!(tries(Threads::One, half, 1, exact), (1, true), "its clock stands still, too");
 }
 
 /// Counts completions by whether they tell a number that was granted.
