@@ -72,18 +72,28 @@ fn is_slow(law: &Law) -> bool {
 
 /// On a server that is swept first: damage is planted by the system's clock, all else goes by the test's.
 fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option<String> {
-    server.command(&["FLUSHALL"]);
-    let server = server.clone();
+    let swept = || {
+        server.command(&["FLUSHALL"]);
+        (server.clone(), edit.clone())
+    };
     if !law.needs().iter().any(|need| matches!(need, Need::Planting | Need::Foreign)) {
-        return quietly(|| law.hold(async move || exact::subject(server, false, edit).await.rounds(4)));
+        return quietly(|| {
+            law.hold(|| {
+                let (server, edit) = swept();
+                async { exact::subject(server, false, edit).await.rounds(4) }
+            });
+        });
     }
     quietly(|| {
-        law.hold(async move || {
-            let open = async || {
-                RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap()
-            };
-            let (store, second) = (open().await, open().await);
-            Subject::new(store).second(second).planting(Values(server.clone())).rounds(4).guarded_by(server)
+        law.hold(|| {
+            let (server, edit) = swept();
+            async move {
+                let open = async || {
+                    RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap()
+                };
+                let (store, second) = (open().await, open().await);
+                Subject::new(store).second(second).planting(Values(server.clone())).rounds(4).guarded_by(server)
+            }
         });
     })
 }
