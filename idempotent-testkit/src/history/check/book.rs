@@ -67,7 +67,7 @@ pub(super) struct Consumption<'a> {
     pub(super) undone_from: u64,
 }
 
-fn ms(ms: u64) -> u64 {
+pub(super) fn ms(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 

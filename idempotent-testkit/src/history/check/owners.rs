@@ -1,5 +1,5 @@
 //! I2, I3, I4's part of them, and I14: only an owner settles, and an owner in its lease is heard.
-use super::book::{Key, is_given_back, is_undone};
+use super::book::{Key, is_given_back, is_undone, ms};
 use super::{Court, Invariant};
 use crate::history::{Kind, Line};
 
@@ -85,13 +85,18 @@ fn refused(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line:
     if grant.lease.is_none() {
         return court.pass(Invariant::I14);
     }
-    // A copy of a completion that was applied is no reason: asked again, it is done.
+    // A copy of a completion that was applied is no reason while its record is kept: asked again, it is done.
+    let may_be_forgotten = |completed: &Line| {
+        completed.retain_ms.map(ms).is_none_or(|retain| {
+            completed.t0.saturating_add(retain).saturating_sub(court.judge.doubt(retain)) <= line.t
+        })
+    };
     let ends = |other: &Line| {
         let own = other.token == line.token && other.fence.is_none_or(|fence| fence == grant.fence);
         let given = is_given_back(other.event) || other.event == Kind::ReleaseUnknown;
         let completed = matches!(other.event, Kind::CompleteOk | Kind::CompleteUnknown);
         (is_undone(other.event) && other.t >= grant.from)
-            || (own && (given || (completed && line.event == Kind::RenewLost)))
+            || (own && (given || (completed && (line.event == Kind::RenewLost || may_be_forgotten(other)))))
     };
     let end_from = key.lines.iter().filter(|(_, other)| ends(other)).map(|(_, other)| other.t0).min();
     let kept = end_from.is_none_or(|end| end > line.t);
