@@ -108,7 +108,7 @@ where
 
 /// One line makes a module of named tests, one for each law, over a store of yours.
 ///
-/// The expression is evaluated anew for each test, inside a tokio runtime, and gives a [`Subject`] or a future of
+/// The expression is evaluated for each test, and again for each further try of a law in real time, inside a tokio runtime, and gives a [`Subject`] or a future of
 /// one: the store, and what guards it, cleans it up, and lets more be shown. With a
 /// [`VirtualClock`](crate::VirtualClock) that the store reads, laws about time are exact and take no time; without
 /// one they wait for real, and times are compared with some slack. tokio's macros are not needed.

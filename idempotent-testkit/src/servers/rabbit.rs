@@ -267,7 +267,7 @@ impl Ports {
     /// One of the package's scripts, with nothing of the system's own node.
     fn tool(self, folder: &Folder, sbin: &Path, name: &str) -> Command {
         let mut command = Command::new(sbin.join(name));
-        command.env("HOME", folder.path());
+        command.env("HOME", folder.path()).env("ERL_CRASH_DUMP", folder.file("erl_crash.dump"));
         command.env("RABBITMQ_CONF_ENV_FILE", "/dev/null");
         command.env("RABBITMQ_NODENAME", format!("idempotent{}@localhost", self.amqp));
         command.env("ERL_EPMD_PORT", self.mapper.to_string());

@@ -133,7 +133,8 @@ fn a_law_in_real_time_that_a_busy_machine_has_broken_is_held_again_with_longer_l
     let real = || Subject::new(MemoryStore::new());
     let half = Duration::from_millis(500);
     assert_eq!(tries(Threads::One, half, 1, real), (2, false));
-    assert_eq!(tries(Threads::One, half, 2, real), (2, true), "half a second is no stall to a lease of 5 s");
+    let (held, broken) = tries(Threads::One, half, usize::MAX, real);
+    assert!(broken && (2..=3).contains(&held), "held {held} times, as often as the machine stalls");
     assert_eq!(tries(Threads::Many, half, 1, real), (1, true), "a race is not held again");
     let exact = || Subject::new(MemoryStore::new()).on_clock(VirtualClock::new());
     assert_eq!(tries(Threads::One, half, 1, exact), (1, true), "its clock stands still, too");

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 /// Far longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How many times its patience a wait may take in all: what only creeps is broken, too.
+/// The longest wait, in multiples of its patience. A play that only creeps is broken, too.
 const IN_ALL: u32 = 5;
 
 /// A wait until nothing is left to do. The wait is in vain once what is left has not become less for some time.
