@@ -94,6 +94,12 @@ struct Inner {
     places: Semaphore,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.wheel.close();
+    }
+}
+
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")

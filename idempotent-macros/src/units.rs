@@ -86,7 +86,8 @@ fn explain(text: &str, error: &DurationError) -> String {
 fn overflows(text: &str) -> bool {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while let Some(unit) = rest.find(char::is_alphabetic) {
-        let end = rest[unit..].find(|char: char| char.is_ascii_digit()).map_or(rest.len(), |next| unit + next);
+        let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
+        let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
         let (part, tail) = rest.split_at(end);
         // What is no duration at all is told of by its place, further on.
         let Ok(time) = humantime::parse_duration(part) else { return false };
@@ -132,6 +133,7 @@ mod tests {
             ("\"\"", "the duration is empty"),
             ("\"99999999999y\"", "out of range"),
             ("\"18446744073709551615s 1000ms\"", "out of range"),
+            ("\"18446744073709551615s 1000ms é\"", "out of range"),
             ("\"0s\"", "`lease` must be > 0"),
             ("0", "`lease` must be > 0"),
             ("-1", "`lease` must be > 0"),

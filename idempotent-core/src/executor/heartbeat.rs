@@ -35,6 +35,8 @@ struct Turns {
     /// Which driver is at it, if one is. A driver that finds another number has been replaced.
     driver: Option<u64>,
     drivers: u64,
+    /// Whether the executor was dropped: no lease comes any more.
+    closed: bool,
 }
 
 struct Turn {
@@ -109,6 +111,12 @@ impl Wheel {
         turns.driver.is_none() || turns.next.is_some_and(|next| next + slack <= now)
     }
 
+    /// Ends the driver, which would keep the store and its connections for another second.
+    pub(super) fn close(&self) {
+        self.turns().closed = true;
+        self.nudge.notify_one();
+    }
+
     /// Takes the wheel, also from another driver.
     fn drive(self: &Arc<Self>) {
         let mut turns = self.turns();
@@ -146,7 +154,7 @@ impl Wheel {
             next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
         }
         // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
-        if std::mem::take(&mut turns.used) && next.is_none() {
+        if std::mem::take(&mut turns.used) && !turns.closed && next.is_none() {
             next = Some(now + IDLE);
         }
         turns.next = next;

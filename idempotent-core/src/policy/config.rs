@@ -106,7 +106,8 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 fn overflows(text: &str) -> bool {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while let Some(unit) = rest.find(char::is_alphabetic) {
-        let end = rest[unit..].find(|char: char| char.is_ascii_digit()).map_or(rest.len(), |next| unit + next);
+        let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
+        let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
         let (part, tail) = rest.split_at(end);
         // What is no duration at all is told of by its place, further on.
         let Ok(time) = humantime::parse_duration(part) else { return false };

@@ -1,6 +1,7 @@
 //! What a delivery is made of.
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
 use idempotent_rocketmq::{Outgoing, PublishErrorKind, Publisher};
+use idempotent_testkit::proxy::Proxy;
 
 use crate::world::{Hand, World};
 
@@ -59,10 +60,10 @@ async fn a_prefetch_that_needs_more_threads_than_there_are_is_refused_and_larger
 
 #[tokio::test]
 async fn b29_a_message_for_which_there_is_no_name_server_is_known_not_to_be_sent() {
-    // Nobody listens there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nothing = Proxy::start("127.0.0.1:1").await;
+    nothing.refuse();
     let second = std::time::Duration::from_secs(1);
-    let publisher = Publisher::builder(free.to_string()).give_up_after(second).build().unwrap();
+    let publisher = Publisher::builder(nothing.address()).give_up_after(second).build().unwrap();
     let error = publisher.publish("orders", &Outgoing::new("m", "b")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::NotSent, "{error}");
 }

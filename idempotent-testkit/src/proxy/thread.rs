@@ -1,9 +1,10 @@
 //! The proxy's thread: it accepts, and does what it is told.
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener as Blocking};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener as Blocking};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc as blocking};
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -68,7 +69,8 @@ impl Task {
         loop {
             tokio::select! {
                 order = self.inbox.recv() => match order {
-                    None => return,
+                    // It cannot fail for a socket that listens, and nobody is left to hear of it.
+                    None => return listener.as_ref().map(close).map_or((), drop),
                     Some(Order::Hello(done)) => drop(done.send(())),
                     Some(Order::Cut(done)) => {
                         // Who connected before the order is cut, too.
@@ -80,8 +82,8 @@ impl Task {
                         drop(done.send(Ok(())));
                     }
                     Some(Order::Refuse(done)) => {
-                        listener = None;
-                        drop(done.send(Ok(())));
+                        let closed = listener.take().map_or(Ok(()), |listener| close(&listener));
+                        drop(done.send(closed.map_err(|e| e.to_string())));
                     }
                     Some(Order::Listen(done)) if listener.is_some() => drop(done.send(Ok(()))),
                     Some(Order::Listen(done)) => {
@@ -107,6 +109,12 @@ fn adopt(listener: Blocking) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
+/// Ends the socket itself. A process that another test starts at this moment holds a copy of the descriptor until it
+/// executes its program; a dropped listener would accept connections as long as that copy is open.
+fn close(listener: &TcpListener) -> io::Result<()> {
+    SockRef::from(listener).shutdown(Shutdown::Both)
+}
+
 /// The next connection; never, where nobody listens.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     loop {
@@ -127,5 +135,24 @@ fn waiting(listener: Option<&TcpListener>) -> Option<io::Result<TcpStream>> {
     match accepted.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
         std::task::Poll::Ready(accepted) => Some(accepted.map(|(client, _)| client)),
         std::task::Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_listener_refuses_although_a_copy_of_its_descriptor_is_open() {
+        let (listener, at) = bind().unwrap();
+        let copy = listener.try_clone().unwrap();
+        let listener = adopt(listener).unwrap();
+        drop(TcpStream::connect(at).await.unwrap());
+        close(&listener).unwrap();
+        drop(listener);
+        assert_eq!(TcpStream::connect(at).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let again = Blocking::bind(at).unwrap();
+        drop((copy, again));
     }
 }

@@ -110,6 +110,7 @@ fn n11_n41_n42_n43_n129_what_is_written_wrong_is_named_with_its_place_and_remedy
         (r#"{"lease": "abc"}"#, &["`lease`", "\"abc\"", "at 0"][..]),
         (r#"{"lease": "1e9"}"#, &["`lease`", "1e9"]),
         (r#"{"lease": "18446744073709551615s 1000ms"}"#, &["`lease`", "too long a time", "30s"]),
+        (r#"{"lease": "18446744073709551615s 1000ms é"}"#, &["`lease`", "too long a time", "30s"]),
         (r#"{"lease": "5"}"#, &["`lease`", "no unit", "ms, s, m, h, d"]),
         (r#"{"lease": 5}"#, &["`lease`", "`5` has no unit", "\"5s\""]),
         (r#"{"lease": "5 minuts"}"#, &["`lease`", "minuts", "at 2", "ms, s, m, h, d"]),

@@ -3,6 +3,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
+use idempotent_testkit::proxy::Proxy;
 
 use super::place::{self, Place, Store as ServerStore, server, sql};
 use crate::support::{key, request};
@@ -170,11 +171,11 @@ async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
 
 #[tokio::test]
 async fn n56_a_server_that_is_not_there_is_named() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let nothing = Proxy::start("127.0.0.1:1").await;
+    nothing.refuse();
+    let address = nothing.address();
     let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", place::SCHEME)).await;
-    refused(open, StoreErrorKind::NotApplied, &[&address.to_string(), "refused", &format!("is {} there", place::NAME)]);
+    refused(open, StoreErrorKind::NotApplied, &[&address, "refused", &format!("is {} there", place::NAME)]);
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use crate::common::{End, Job, World, assert_in_flight, id, key_of, ms, secs};
 use idempotent::{
-    Call, Clock, Disposition, Held, OnLeaseLost, Outcome, OwnerToken, Policy, Rejection, Settled, StateKind, Store,
+    Auto, Call, Clock, Disposition, Executor, Handler, Held, Identity, Json, MemoryStore, OnLeaseLost, Outcome,
+    OwnerToken, Policy, Rejection, Scene, Settled, StateKind, Store,
 };
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, Verb, VirtualClock};
 
 on_all_stores! {
     b1_a_consumed_key_is_remembered_for_its_retention
@@ -333,4 +334,27 @@ async fn a_claim_that_took_too_long_is_given_back(world: World) {
     world.clock.settle().await;
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran, "the key was given back");
     assert_eq!(job.attempts(), [1], "and no attempt counted");
+}
+
+/// The clock does not move: nothing but the drop can end the task.
+#[tokio::test]
+async fn a_dropped_executor_ends_its_task_and_releases_its_store_at_once() {
+    let clock = Arc::new(VirtualClock::new());
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let executor = Executor::builder(store).clock(clock).build().unwrap();
+    for order in ["o-17", "o-18"] {
+        let call = Call::new(Identity::new(Scene::Mq, "orders", order));
+        let handler = async || {
+            tokio::task::yield_now().await;
+            Ok::<_, Rejection>(42)
+        };
+        executor.run(call, Handler::<Auto, Json, _, _>::new(handler)).await.unwrap();
+    }
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks(), 1, "the task that renews leases");
+    drop(executor);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), 0);
 }
