@@ -184,8 +184,14 @@ impl<'a> Key<'a> {
         let last = of.iter().map(|grant| grant.by).max()?;
         self.grants.iter().find(|other| {
             let another = !of.iter().any(|grant| (grant.token, grant.fence) == (other.token, other.fence));
-            another && other.from > last && other.by < line.t0
+            another && other.from > last && other.by < line.t0 && !self.is_rolled_back(other, line)
         })
+    }
+
+    /// Whether a loss may have taken this grant away before the end of `line`: the record of an earlier one may be there again.
+    fn is_rolled_back(&self, grant: &Grant<'a>, line: &Line) -> bool {
+        let lost = |other: &Line| other.event == Kind::RecordLost && other.t >= grant.from && other.t0 <= line.t;
+        self.lines.iter().any(|(_, other)| lost(other))
     }
 
     /// When an operator or a loss may first have taken away what stood at `from`.

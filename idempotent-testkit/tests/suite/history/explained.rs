@@ -71,6 +71,19 @@ fn what_an_operator_or_a_loss_took_away_may_be_granted_again() {
 }
 
 #[test]
+fn an_owner_may_be_back_when_the_takeover_was_lost() {
+    let lost = says(11_500, 11_501, "record_lost", 0, 0);
+    let after = [says(12_000, 12_001, "renew_ok", 1, 1), says(13_000, 13_001, "claim_inflight", 3, 0)];
+    let lines = |lost: Option<Line>| [gets(0, 1), gets(11_000, 2)].into_iter().chain(lost).chain(after.clone());
+    fine(&Judge::new(), lines(Some(lost)));
+    assert!(!judged(&Judge::new(), lines(None)).held());
+    // A loss before the takeover says nothing about it.
+    let before = says(5_000, 5_001, "record_lost", 0, 0);
+    let lines = [gets(0, 1), before, gets(11_000, 2)].into_iter().chain(after);
+    assert!(!judged(&Judge::new(), lines).held());
+}
+
+#[test]
 fn a_crashed_worker_may_have_had_a_call_on_the_wire() {
     let crash = || says(3, 3, "crash", 1, 0);
     let lines = || [gets(0, 1), crash(), gets(5_000, 2)];
