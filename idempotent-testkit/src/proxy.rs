@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use self::plan::Plan;
 use self::thread::{Order, Task};
+use crate::servers::port::Reserved;
 
 /// What happens to one request.
 ///
@@ -65,6 +66,8 @@ pub struct Proxy {
     /// None only while it is dropped.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
+    /// Its port, also while it refuses connections; none where the port was given.
+    reserved: Option<Reserved>,
 }
 
 impl Proxy {
@@ -77,8 +80,10 @@ impl Proxy {
     /// # Cancellation
     /// A drop leaves nothing behind.
     pub async fn start(target: &str) -> Self {
-        let (listener, at) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
-        Self::listening(listener, at, target).await
+        let (listener, at, reserved) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
+        let mut proxy = Self::listening(listener, at, target).await;
+        proxy.reserved = Some(reserved);
+        proxy
     }
 
     /// One at this address, for a server that tells its clients where to connect to.
@@ -98,7 +103,8 @@ impl Proxy {
         let (orders, inbox) = mpsc::unbounded_channel();
         let task = Task::new(target.to_owned(), at, Arc::clone(&plan), listener, inbox);
         let thread = std::thread::spawn(move || task.run());
-        let proxy = Self { target: target.to_owned(), at, plan, orders: Some(orders), thread: Some(thread) };
+        let proxy =
+            Self { target: target.to_owned(), at, plan, orders: Some(orders), thread: Some(thread), reserved: None };
         let (done, heard) = tokio::sync::oneshot::channel();
         proxy.send(Order::Hello(done));
         assert!(heard.await.is_ok(), "the proxy's thread ended");

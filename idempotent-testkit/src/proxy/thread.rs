@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::line;
 use super::plan::Plan;
-use crate::servers::port;
+use crate::servers::port::{self, Reserved};
 
 /// Ports tried: each was free a moment before.
 const TRIES: usize = 20;
@@ -35,11 +35,12 @@ pub(super) struct Task {
 
 /// # Errors
 /// Where no port is free.
-pub(super) fn bind() -> Result<(Blocking, SocketAddr), String> {
+pub(super) fn bind() -> Result<(Blocking, SocketAddr, Reserved), String> {
     for _ in 0..TRIES {
-        let at = (Ipv4Addr::LOCALHOST, port::free(false)?).into();
+        let reserved = port::free(false)?;
+        let at = (Ipv4Addr::LOCALHOST, reserved.number).into();
         if let Ok(listener) = Blocking::bind(at) {
-            return Ok((listener, at));
+            return Ok((listener, at, reserved));
         }
     }
     Err(format!("{TRIES} ports were free and then taken"))
@@ -145,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_listener_refuses_although_a_copy_of_its_descriptor_is_open() {
-        let (listener, at) = bind().unwrap();
+        let (listener, at, _reserved) = bind().unwrap();
         let copy = listener.try_clone().unwrap();
         let listener = adopt(listener).unwrap();
         drop(TcpStream::connect(at).await.unwrap());

@@ -8,9 +8,10 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::files::Folder;
+use super::port::{self, Reserved};
 use super::process::Process;
 use super::tls::Certificates;
-use super::{port, until};
+use super::until;
 
 /// Ports tried: each was free a moment before.
 const TRIES: usize = 20;
@@ -52,6 +53,7 @@ pub(super) struct Daemon<K: Kind> {
     // Dropped in this order: a process does not outlive its folder.
     server: Mutex<Process>,
     port: u16,
+    _reserved: Reserved,
     pub(super) kind: K,
     pub(super) place: Place,
 }
@@ -67,10 +69,11 @@ impl<K: Kind> Daemon<K> {
         let place = Place { folder, run_as };
         kind.init(&place)?;
         for _ in 0..TRIES {
-            let port = port::free(false)?;
+            let reserved = port::free(false)?;
+            let port = reserved.number;
             let mut server = launch(&kind, &place, port)?;
             match ready::<K>(&mut server, port, &place.folder) {
-                Ok(()) => return Ok(Self { server: Mutex::new(server), port, kind, place }),
+                Ok(()) => return Ok(Self { server: Mutex::new(server), port, _reserved: reserved, kind, place }),
                 // Somebody else took the port first. What the log says of it must not be read a second time.
                 Err(why) if why.contains(K::TAKEN) => {
                     fs::remove_file(place.folder.log()).map_err(|e| e.to_string())?;

@@ -12,31 +12,63 @@ const PORTS: u16 = 8_000;
 /// How far a cluster node's second port is above the first.
 const BUS: u16 = 10_000;
 
-/// One that is free now, on which a server may still lose the race.
+/// A port for one server. No other server of a test gets it, also while this server is stopped: a client that comes then is
+/// refused, and does not meet a stranger.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) number: u16,
+    _sockets: Vec<Socket>,
+}
+
+/// Reserves a free port, on which a server of another program may still come first.
 ///
 /// # Errors
 /// Where all of those that were tried are taken.
-pub(crate) fn free(with_bus: bool) -> Result<u16, String> {
-    let is_free = |port| bind(port).is_ok();
+pub(crate) fn free(with_bus: bool) -> Result<Reserved, String> {
+    let reserved = |number: u16| {
+        let bus = with_bus.then_some(number + BUS);
+        let sockets = [Some(number), bus].into_iter().flatten().map(reserve).collect::<io::Result<_>>().ok()?;
+        Some(Reserved { number, _sockets: sockets })
+    };
     (0..1_000)
         .map(|_| FIRST + u16::try_from(random() % u64::from(PORTS)).unwrap_or_default())
-        .find(|port| is_free(*port) && (!with_bus || is_free(port + BUS)))
+        .find_map(reserved)
         .ok_or_else(|| format!("no free port from {FIRST} to {}", FIRST + PORTS))
 }
 
-/// Whether somebody listens there now.
+/// Whether somebody has it now.
 pub(crate) fn is_taken(port: u16) -> bool {
-    bind(port).is_err()
+    reserve(port).is_err()
 }
 
-/// Without listening: a client that connects meanwhile is refused, as by a port without a server.
-fn bind(port: u16) -> io::Result<()> {
+/// Binds a socket that never listens. The bind fails if any other socket has the port. Afterwards the address may be
+/// reused, so that a server can listen there beside this socket; all servers of the kit ask for that, too.
+fn reserve(port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
     socket.set_reuse_address(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())
+    Ok(socket)
 }
 
 /// Each new state of the standard library's hasher differs.
 fn random() -> u64 {
     RandomState::new().hash_one(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_takes_its_own_server_and_is_given_to_no_other_one() {
+        let reserved = free(true).unwrap();
+        assert!(is_taken(reserved.number) && is_taken(reserved.number + BUS));
+        for port in [reserved.number, reserved.number + BUS] {
+            drop(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap());
+            assert!(is_taken(port), "also when its server is gone");
+        }
+    }
 }

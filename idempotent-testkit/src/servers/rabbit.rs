@@ -10,8 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::files::Folder;
+use super::port::{self, Reserved};
 use super::process::Process;
-use super::{or_panic, port, until};
+use super::{or_panic, until};
 
 /// The environment variable that names the folder with `rabbitmq-server` and `rabbitmqctl` to use instead of Debian's.
 pub const RABBITMQ_SBIN: &str = "IDEMPOTENT_RABBITMQ_SBIN";
@@ -34,6 +35,7 @@ pub struct RabbitServer {
     node: Mutex<Process>,
     _port_mapper: Process,
     ports: Ports,
+    _reserved: [Reserved; 3],
     sbin: PathBuf,
     folder: Folder,
 }
@@ -60,12 +62,22 @@ impl RabbitServer {
         let folder = Folder::new("rabbitmq")?;
         write_config(&folder).map_err(|e| format!("no configuration: {e}"))?;
         for _ in 0..TRIES {
-            let ports =
-                Ports { amqp: port::free(false)?, distribution: port::free(false)?, mapper: port::free(false)? };
+            let reserved = [port::free(false)?, port::free(false)?, port::free(false)?];
+            let [amqp, distribution, mapper] = reserved.each_ref().map(|reserved| reserved.number);
+            let ports = Ports { amqp, distribution, mapper };
             let mapper = Process::start(ports.port_mapper(), folder.path(), &folder.file("epmd.log"))?;
             let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
             match ready(&mut node, ports.amqp, &folder) {
-                Ok(()) => return Ok(Self { node: Mutex::new(node), _port_mapper: mapper, ports, sbin, folder }),
+                Ok(()) => {
+                    return Ok(Self {
+                        node: Mutex::new(node),
+                        _port_mapper: mapper,
+                        ports,
+                        _reserved: reserved,
+                        sbin,
+                        folder,
+                    });
+                }
                 // Somebody else took a port first. What the log says of it must not be read a second time.
                 Err(why) if why.contains("eaddrinuse") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;

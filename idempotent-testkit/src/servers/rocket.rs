@@ -9,8 +9,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use self::asked::{Ask, CONSUMED, PUBLISHED, ROUTE, STATISTICS};
 use super::files::Folder;
+use super::port::{self, Reserved};
 use super::process::Process;
-use super::{or_panic, port, until};
+use super::{or_panic, until};
 
 /// The environment variable that names the folder with `rocketmq-namesrv-rust` and `rocketmq-broker-rust`, instead of
 /// `brokers/bin` in the target folder, where `cargo xtask setup --brokers` puts them.
@@ -41,6 +42,7 @@ pub struct RocketServer {
     broker: Mutex<Process>,
     _name_server: Process,
     ports: Ports,
+    _reserved: [Reserved; 3],
     bin: PathBuf,
     folder: Folder,
 }
@@ -117,7 +119,8 @@ impl RocketServer {
         let folder = Folder::new_in(place(), "rocketmq")?;
         let mut why = "no port is free".to_owned();
         for _ in 0..TRIES {
-            let [names, broker, replicas] = [port::free(false)?, port::free(false)?, port::free(false)?];
+            let reserved = [port::free(false)?, port::free(false)?, port::free(false)?];
+            let [names, broker, replicas] = reserved.each_ref().map(|reserved| reserved.number);
             let ports = Ports { names, broker, replicas, told, makes_topics };
             if port::is_taken(ports.broker - FAST) {
                 continue;
@@ -131,7 +134,16 @@ impl RocketServer {
                 Err(why) => return Err(why),
             };
             match ready(&mut broker, 0, ports, &folder) {
-                Ok(()) => return Ok(Self { broker: Mutex::new(broker), _name_server: names, ports, bin, folder }),
+                Ok(()) => {
+                    return Ok(Self {
+                        broker: Mutex::new(broker),
+                        _name_server: names,
+                        ports,
+                        _reserved: reserved,
+                        bin,
+                        folder,
+                    });
+                }
                 // Somebody else took a port first, or the machine was too busy: it gives itself little time.
                 Err(last) => why = last,
             }

@@ -7,10 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::builder::{RedisBuilder, name};
 use super::clock;
 use super::files::Folder;
+use super::port::{self, Reserved};
 use super::process::Process;
 use super::resp::{Connection, Value};
 use super::tls::Certificates;
-use super::{missing, or_panic, port, until};
+use super::{missing, or_panic, until};
 
 /// Ports tried: each was free a moment before.
 const TRIES: usize = 20;
@@ -23,6 +24,7 @@ pub struct RedisServer {
     builder: RedisBuilder,
     certificates: Option<Certificates>,
     port: u16,
+    _reserved: Reserved,
     folder: Folder,
 }
 
@@ -46,11 +48,21 @@ impl RedisServer {
         let certificates = if builder.has_tls() { Some(Certificates::make(folder.path())?) } else { None };
         builder.write_config(&folder)?;
         for _ in 0..TRIES {
-            let port = port::free(builder.needs_bus())?;
+            let reserved = port::free(builder.needs_bus())?;
+            let port = reserved.number;
             let command = builder.command(&folder, port, certificates.as_ref())?;
             let mut process = Process::start(command, folder.path(), &folder.log())?;
             match ready(&mut process, &folder) {
-                Ok(()) => return Ok(Self { process: Mutex::new(process), builder, certificates, port, folder }),
+                Ok(()) => {
+                    return Ok(Self {
+                        process: Mutex::new(process),
+                        builder,
+                        certificates,
+                        port,
+                        _reserved: reserved,
+                        folder,
+                    });
+                }
                 // Somebody else took the port first. What the log says of it must not be read a second time.
                 Err(why) if why.contains("Address already in use") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
