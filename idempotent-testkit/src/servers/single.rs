@@ -24,7 +24,7 @@ pub struct RedisServer {
     builder: RedisBuilder,
     certificates: Option<Certificates>,
     port: u16,
-    _reserved: Reserved,
+    _reserved: Box<Reserved>,
     folder: Folder,
 }
 
@@ -59,7 +59,7 @@ impl RedisServer {
                         builder,
                         certificates,
                         port,
-                        _reserved: reserved,
+                        _reserved: Box::new(reserved),
                         folder,
                     });
                 }
