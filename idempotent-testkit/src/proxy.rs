@@ -66,7 +66,7 @@ pub struct Proxy {
     /// None only while it is dropped.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
-    /// Its port, also while it refuses connections; none where the port was given.
+    /// The reservation of the port, kept while connections are refused; `None` if the caller chose the port.
     reserved: Option<Reserved>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn all() -> Done {
         docs.env("RUSTDOCFLAGS", "-D warnings");
         report.command(name, docs);
     }
-    // Each TLS feature concerns the crate of one client: these cannot lean on each other, and one build shows all.
+    // Each TLS feature belongs to the crate of one client, so one build covers all of them.
     let (tls, others): (Vec<_>, Vec<_>) = features()?.into_iter().partition(|name| name.ends_with("-tls"));
     for features in others.into_iter().chain([tls.join(",")]) {
         let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &features];

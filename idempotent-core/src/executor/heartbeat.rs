@@ -35,7 +35,7 @@ struct Turns {
     /// Which driver is at it, if one is. A driver that finds another number has been replaced.
     driver: Option<u64>,
     drivers: u64,
-    /// Whether the executor was dropped: no lease comes any more.
+    /// True once the executor is dropped, so that no lease is added any more.
     closed: bool,
 }
 
@@ -111,7 +111,7 @@ impl Wheel {
         turns.driver.is_none() || turns.next.is_some_and(|next| next + slack <= now)
     }
 
-    /// Ends the driver, which would keep the store and its connections for another second.
+    /// Ends the driver once no renewal is under way. Left alone, the driver would keep the store for another second.
     pub(super) fn close(&self) {
         self.turns().closed = true;
         self.nudge.notify_one();

@@ -70,7 +70,7 @@ impl Task {
         loop {
             tokio::select! {
                 order = self.inbox.recv() => match order {
-                    // It cannot fail for a socket that listens, and nobody is left to hear of it.
+                    // A shutdown of a listening socket does not fail on Linux, and no caller waits for the result.
                     None => return listener.as_ref().map(close).map_or((), drop),
                     Some(Order::Hello(done)) => drop(done.send(())),
                     Some(Order::Cut(done)) => {

@@ -36,7 +36,7 @@ pub(crate) fn free(with_bus: bool) -> Result<Reserved, String> {
         .ok_or_else(|| format!("no free port from {FIRST} to {}", FIRST + PORTS))
 }
 
-/// Whether somebody has it now.
+/// Returns true if another socket has the port now.
 pub(crate) fn is_taken(port: u16) -> bool {
     reserve(port).is_err()
 }

@@ -188,7 +188,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Whether a loss may have taken this grant away before the end of `line`: the record of an earlier one may be there again.
+    /// Returns true if a failover may have lost this grant before the end of `line`, and restored the record of an earlier one.
     fn is_rolled_back(&self, grant: &Grant<'a>, line: &Line) -> bool {
         let lost = |other: &Line| other.event == Kind::RecordLost && other.t >= grant.from && other.t0 <= line.t;
         self.lines.iter().any(|(_, other)| lost(other))

@@ -74,7 +74,7 @@ async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_to
     let receipts = ["a", "b", "c", "d"].map(|id| receipt(id, 1));
     let [mut one, mut two, mut three, mut four] =
         receipts.each_ref().map(|receipt| Box::pin(world.outbox.concluded(receipt, Concluded::Done)));
-    // Whoever writes waits for these, however fast the server is.
+    // These locks keep both writers waiting, however fast the server is.
     let mut locks = world.begin().await;
     for id in ["a", "b"] {
         world.outbox.void(&mut locks, id, "anna", "why").await.unwrap();
