@@ -32,13 +32,28 @@ pub(crate) struct Rules {
     pub(crate) schedule: Option<Schedule>,
     /// For attempts that no claim counts.
     pub(crate) max_runs: Option<u32>,
-    /// A duplicate of a run in flight is acknowledged: somebody sends the message again if that run dies.
+    /// A duplicate of a run in flight is acknowledged if its sender resends the message should that run die.
     pub(crate) acks_in_flight: bool,
 }
 
+/// The circumstances of a decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// This consumer takes no more deliveries.
+    pub(crate) stopping: bool,
+    /// The sender sends the message again if its run dies.
+    pub(crate) resent: bool,
+}
+
 impl Rules {
-    /// `stopping`: this consumer takes no more deliveries. `bits` are random.
-    pub(crate) fn decide(&self, ended: &Ended, delivery: &Delivery, stopping: bool, bits: u128) -> Decision {
+    /// Returns what becomes of a delivery. `bits` are random.
+    pub(crate) fn decide(
+        &self,
+        ended: &Ended,
+        delivery: &Delivery,
+        Circumstances { stopping, resent }: Circumstances,
+        bits: u128,
+    ) -> Decision {
         let Some(Captured { outcome, attempt, .. }) = &ended.captured else {
             return self.by_verdict(&ended.verdict, delivery, bits);
         };
@@ -50,7 +65,7 @@ impl Rules {
                 let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits));
                 retry(after.max(ended.verdict.asks_for()), true, "the handler failed")
             }
-            Outcome::InFlight { .. } if self.acks_in_flight => Decision::Ack,
+            Outcome::InFlight { .. } if self.acks_in_flight && resent => Decision::Ack,
             Outcome::Draining { .. } | Outcome::Abandoned | Outcome::Cancelled if stopping => Decision::GiveBack,
             Outcome::Dead { .. } => Decision::DeadLetter {
                 reason: ended.rejection.clone().map_or(Cow::Borrowed("out of attempts"), Cow::Owned),

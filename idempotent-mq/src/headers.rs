@@ -11,6 +11,11 @@ impl Headers {
         self.0.push((name.into(), value.into()));
     }
 
+    /// Removes all values of this name.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+
     /// The first value of this name; names are compared byte for byte.
     #[must_use]
     pub fn first(&self, name: &str) -> Option<&[u8]> {

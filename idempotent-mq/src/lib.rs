@@ -72,7 +72,7 @@
 //! | `ran`, `replayed`, `unprotected` | as the handler's return value says: acknowledged, again (an attempt), dead letter |
 //! | `consumed_without_result`, `duplicate` | acknowledged |
 //! | `released` | again after the [`Schedule`], or else the executor's hint: an attempt |
-//! | `in_flight`, `delayed`, `draining` | again after the hint; `in_flight` is acknowledged where the policy says so and a [`MessageLog`] stands behind it |
+//! | `in_flight`, `delayed`, `draining` | again after the hint; `in_flight` is acknowledged where the policy says so and the [`MessageLog`] says that the message is resent |
 //! | `store_down`, `no_executor`, `misconfigured`, `cancelled` | again after 1 s, or when the store may be back |
 //! | `lease_lost`, `unrecorded`, `abandoned` | again after 1 s: an attempt |
 //! | `failed`, `mismatch`, `bad_key`, `nested` | dead letter |
@@ -122,7 +122,7 @@ pub use self::delivery::Delivery;
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::headers::Headers;
 pub use self::key::KeyFrom;
-pub use self::log::{Concluded, LogError, LogErrorKind, MessageLog, Receipt};
+pub use self::log::{Concluded, LogError, LogErrorKind, MessageLog, OUTBOX_HEADER, Receipt, SenderState};
 pub use self::message::Message;
 pub use self::messages::{Handling, Keyed, Messages};
 pub use self::position::Position;

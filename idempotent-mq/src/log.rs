@@ -13,17 +13,19 @@ use crate::{Delivery, Position};
 /// acknowledged. Whoever dies in between leaves the delivery with the broker, or the note for the sender to see.
 #[async_trait]
 pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
-    /// Notes these, before anything else is done with them; those that nobody sent through it, too. A delivery of an id that is
-    /// noted already leaves that note, and its owner, in place.
+    /// Notes deliveries before anything else is done with them, and returns the sender's state of each, in the same order. A
+    /// delivery of an id that is noted already leaves that note, and its owner, in place. A [`Foreign`](SenderState::Foreign)
+    /// delivery gets no note.
     ///
     /// # Errors
-    /// [`LogError`]: they are not run, and come again.
+    /// [`LogError`]: the consumer does not run them, and they come again.
     ///
     /// # Cancellation
     /// They may be noted or not.
-    async fn received(&self, receipts: &[Receipt]) -> Result<(), LogError>;
+    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError>;
 
-    /// What became of one, before the broker is told. To say it twice is safe.
+    /// Notes what became of a delivery, before the consumer tells the broker. The consumer calls this for each delivery that
+    /// [`received`](Self::received) did not call [`Foreign`](SenderState::Foreign). Calling it twice is safe.
     ///
     /// # Errors
     /// [`LogError`]: one that is done is not acknowledged, and comes again; otherwise the note is left behind, until it is too
@@ -32,6 +34,28 @@ pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
     /// # Cancellation
     /// It may be noted or not.
     async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError>;
+}
+
+/// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header; a consumer
+/// removes it before a handler sees the message, so that a handler that copies headers does not copy this one.
+pub const OUTBOX_HEADER: &str = "idempotent-outbox";
+
+/// The state of a received message at its sender.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SenderState {
+    /// This sender has not sent the message: another producer has, or the header [`OUTBOX_HEADER`] is missing or not the
+    /// sender's. Also the state of a message without an id.
+    #[default]
+    Foreign,
+    /// No consumer has confirmed the message. The sender resends it until one does.
+    Unconfirmed,
+    /// A consumer has confirmed the message. The sender does not resend it.
+    Confirmed,
+    /// An operator has voided the message. The sender does not resend it.
+    Void,
+    /// The sender has given the message up. The sender does not resend it.
+    Dead,
 }
 
 /// A delivery in a [`MessageLog`].
@@ -44,17 +68,24 @@ pub struct Receipt {
     pub position: Position,
     /// Of this delivery alone: no other one has it, in any process.
     pub number: u128,
+    /// The value of the header [`OUTBOX_HEADER`], as the message carries it.
+    pub nonce: Option<Vec<u8>>,
 }
 
 impl Receipt {
-    /// Of this delivery; `None` if it has no id. `number` is random.
+    /// Returns the receipt of this delivery; `None` if the delivery has no id. `number` is random.
     #[must_use]
     pub fn of(delivery: &Delivery, number: u128) -> Option<Self> {
-        Some(Self { id: delivery.id.clone()?, position: delivery.position.clone(), number })
+        Some(Self {
+            id: delivery.id.clone()?,
+            position: delivery.position.clone(),
+            number,
+            nonce: delivery.headers.first(OUTBOX_HEADER).map(<[u8]>::to_vec),
+        })
     }
 }
 
-/// Without the id, which may be anything.
+/// Without the id and the nonce, which are not for logs.
 impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receipt").field("position", &self.position).finish_non_exhaustive()

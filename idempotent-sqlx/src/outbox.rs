@@ -12,6 +12,7 @@ mod error;
 mod lease;
 mod log;
 mod manual;
+mod nonce;
 mod packed;
 mod place;
 mod relay;
@@ -40,7 +41,7 @@ use self::sql::Texts;
 pub use self::stub::{Status, Stub};
 
 /// The columns that the statements name.
-pub(crate) const COLUMNS: [&str; 21] = [
+pub(crate) const COLUMNS: [&str; 22] = [
     "seq",
     "id",
     "topic",
@@ -49,6 +50,7 @@ pub(crate) const COLUMNS: [&str; 21] = [
     "headers",
     "body",
     "digest",
+    "nonce",
     "status",
     "sends",
     "failures",

@@ -55,14 +55,13 @@ impl<S: Source> Intake<S> {
                 continue;
             }
             match self.source.receive(places.len()).await {
-                Ok(Received::Deliveries(deliveries)) => {
+                Ok(Received::Deliveries(mut deliveries)) => {
                     failures = 0;
-                    let (receipts, noted) = note(&self.shared, &deliveries).await;
-                    for ((mut delivery, tag), receipt) in deliveries.into_iter().zip(receipts) {
+                    let (entries, noted) = note(&self.shared, &mut deliveries).await;
+                    for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
                         number += 1;
                         delivery.received_at = self.shared.clock().wall();
-                        let job =
-                            Job::new(&self.shared, Held::new(delivery, tag, receipt, noted), number, places.pop());
+                        let job = Job::new(&self.shared, Held::new(delivery, tag, entry, noted), number, places.pop());
                         self.shared.breaker.took();
                         self.tell(News::Job(job));
                     }

@@ -13,7 +13,7 @@ use crate::counts::End;
 use crate::decide::Rules;
 use crate::postponed::Postponed;
 use crate::work::{Desk, Work};
-use crate::{Capabilities, Counters, Delivery, MessageLog, Position, Receipt, Settle};
+use crate::{Capabilities, Counters, Delivery, MessageLog, Position, Receipt, SenderState, Settle};
 
 pub(crate) struct Shared<Tag> {
     pub(crate) desk: Desk,
@@ -46,16 +46,28 @@ pub(crate) enum Phase {
 pub(crate) struct Held<Tag> {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) tag: Tag,
-    /// In the message log, where there is one.
-    pub(crate) receipt: Option<Receipt>,
+    /// The message log's entry, if its sender knows the message.
+    pub(crate) log_entry: Option<LogEntry>,
     /// Nothing was to be noted, or it was.
     pub(crate) noted: bool,
     revoked: AtomicBool,
 }
 
+/// The entry of a delivery in the message log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogEntry {
+    pub(crate) receipt: Receipt,
+    pub(crate) state: SenderState,
+}
+
 impl<Tag> Held<Tag> {
-    pub(crate) fn new(delivery: Delivery, tag: Tag, receipt: Option<Receipt>, noted: bool) -> Self {
-        Self { delivery: Arc::new(delivery), tag, receipt, noted, revoked: AtomicBool::new(false) }
+    pub(crate) fn new(delivery: Delivery, tag: Tag, log_entry: Option<LogEntry>, noted: bool) -> Self {
+        Self { delivery: Arc::new(delivery), tag, log_entry, noted, revoked: AtomicBool::new(false) }
+    }
+
+    /// Returns whether the sender sends the message again if its run dies.
+    pub(crate) fn is_resent(&self) -> bool {
+        self.log_entry.as_ref().is_some_and(|entry| entry.state == SenderState::Unconfirmed)
     }
 
     pub(crate) fn is_revoked(&self) -> bool {

@@ -12,7 +12,7 @@ use super::obituary::obituary;
 use super::settle::{Settled, settle};
 use super::shared::{Job, Phase, Shared};
 use crate::counts::End;
-use crate::decide::Decision;
+use crate::decide::{Circumstances, Decision};
 use crate::work::{Begun, Ended, Prepared, Run, Unfit};
 use crate::{Delivery, Retry, Settlement, SourceError};
 
@@ -77,7 +77,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
                     () = shared.note_claim(&begun) => None,
                 };
                 let (decision, end) = match &ended {
-                    Some(ended) => shared.decide(ended, job.delivery()),
+                    Some(ended) => shared.decide(ended, &job),
                     // Dropped midway: its effect is unknown and its key left to its lease. Or it had not begun.
                     None => (Decision::GiveBack, End::GivenBack),
                 };
@@ -156,7 +156,7 @@ impl<Tag: Send + Sync + 'static> Shared<Tag> {
         pending().await
     }
 
-    fn decide(&self, ended: &Ended, delivery: &Delivery) -> (Decision, End) {
+    fn decide(&self, ended: &Ended, job: &Job<Tag>) -> (Decision, End) {
         let captured = ended.captured.as_ref();
         if captured.is_none_or(|captured| captured.outcome == Outcome::Unprotected) {
             self.counters.unprotected();
@@ -171,8 +171,8 @@ impl<Tag: Send + Sync + 'static> Shared<Tag> {
             error!(target: "idempotent", group = &*self.desk.group, key,
                 attempts = self.alert_after, "a message fails again and again");
         }
-        let stopping = self.has_reached(Phase::Draining);
-        let mut decision = self.rules.decide(ended, delivery, stopping, self.bits());
+        let circumstances = Circumstances { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
+        let mut decision = self.rules.decide(ended, job.delivery(), circumstances, self.bits());
         // What finds the store down comes again when it may be up.
         if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) = (&mut decision, self.breaker.rest()) {
             *after = rest.max(*after);

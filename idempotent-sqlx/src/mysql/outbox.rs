@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
  headers longblob NOT NULL,
  body longblob NOT NULL,
  digest binary(32) NOT NULL,
+ nonce binary(16) NOT NULL,
  status bigint NOT NULL DEFAULT 0,
  sends bigint NOT NULL DEFAULT 0,
  failures bigint NOT NULL DEFAULT 0,

@@ -1,6 +1,6 @@
 //! What became of messages, written for many at once: who ends one while others' ends are being written waits, and is written
 //! with all who came meanwhile. Nobody waits for more to come.
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +8,7 @@ use idempotent_mq::{Concluded, Receipt};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::desk::{Arg, OutboxDb};
+use super::nonce::{Nonce, nonce_of};
 use super::sql::OF_MESSAGE;
 use super::stub::Status;
 use super::{Outbox, OutboxError};
@@ -21,6 +22,7 @@ pub(super) struct Ends {
 #[derive(Debug)]
 struct End {
     receipt: Receipt,
+    nonce: Nonce,
     how: Concluded,
     told: oneshot::Sender<Told>,
 }
@@ -36,10 +38,12 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Cancellation
     /// It may be written or not. Those it was writing for write for themselves.
     pub(super) async fn end(&self, receipt: &Receipt, how: Concluded) -> Told {
+        // A message of another producer: a consumer does not conclude it, and no row of this outbox is its own.
+        let Some(nonce) = nonce_of(receipt) else { return Ok(()) };
         let ends = &self.0.ends;
         loop {
             let (told, mut answer) = oneshot::channel();
-            let end = End { receipt: receipt.clone(), how, told };
+            let end = End { receipt: receipt.clone(), nonce, how, told };
             ends.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(end);
             let turn = tokio::select! {
                 biased;
@@ -69,16 +73,14 @@ impl<Db: OutboxDb> Outbox<Db> {
 
     /// First the stubs, then the notes: whoever dies in between leaves notes that the next deliveries remove.
     async fn write_ends(&self, ends: &[End]) -> Result<(), OutboxError> {
-        let ids = |of: &[Concluded]| {
+        let of = |of: &[Concluded]| {
             let of_them = ends.iter().filter(|end| of.contains(&end.how));
-            // In order, as everybody: and once each.
-            let mut ids: Vec<_> = of_them.map(|end| end.receipt.id.as_bytes()).collect();
-            ids.sort_unstable();
-            ids.dedup();
-            ids
+            // In the order of every process, and once each.
+            of_them.map(|end| (end.receipt.id.as_bytes(), end.nonce)).collect::<BTreeMap<_, _>>()
         };
-        self.settle(ids(&[Concluded::Done]), Status::Confirmed).await?;
-        self.settle(ids(&[Concluded::PutAside]), Status::Dead).await?;
+        let ids = |how: &[Concluded]| of(how).into_keys().collect::<Vec<_>>();
+        self.settle(of(&[Concluded::Done]), Status::Confirmed).await?;
+        self.settle(of(&[Concluded::PutAside]), Status::Dead).await?;
         let texts = &self.0.texts;
         let over = ids(&[Concluded::Done, Concluded::PutAside, Concluded::Failed]);
         if !over.is_empty() {
@@ -96,20 +98,22 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(())
     }
 
-    async fn settle(&self, ids: Vec<&[u8]>, status: Status) -> Result<(), OutboxError> {
+    async fn settle(&self, messages: BTreeMap<&[u8], Nonce>, status: Status) -> Result<(), OutboxError> {
         let (texts, confirmed) = (&self.0.texts, status == Status::Confirmed);
-        let args = |ids: &[&[u8]]| {
-            let head = [Arg::from(status.number()), self.now()];
-            head.into_iter().chain(ids.iter().map(|id| Arg::from(*id))).collect()
+        let messages: Vec<_> = messages.into_iter().collect();
+        let args = |messages: &[(&[u8], Nonce)]| {
+            let head = [Arg::from(status.number()), self.now()].into_iter();
+            let ids = messages.iter().map(|(id, _)| Arg::from(*id));
+            head.chain(ids).chain(messages.iter().map(|(_, nonce)| Arg::from(&nonce[..]))).collect()
         };
         let mut settled = HashSet::new();
-        if ids.len() > 1 && texts.settles_many() {
-            let rows = self.fetch(texts.settle(confirmed, ids.len()), args(&ids), "b").await?;
+        if messages.len() > 1 && texts.settles_many() {
+            let rows = self.fetch(texts.settle(confirmed, messages.len()), args(&messages), "b").await?;
             settled.extend(rows.into_iter().map(|mut row| row.bytes()));
         }
-        // Locked by somebody, settled before, or none of ours.
-        for id in ids.iter().filter(|id| !settled.contains(**id)) {
-            self.execute(texts.settle(confirmed, 1), args(&[id])).await?;
+        // Locked, settled before, or removed meanwhile.
+        for message in messages.iter().filter(|(id, _)| !settled.contains(*id)) {
+            self.execute(texts.settle(confirmed, 1), args(&[*message])).await?;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Writing messages, in the caller's transaction.
 use std::collections::HashMap;
 
-use idempotent_mq::Outbound;
+use idempotent_mq::{OUTBOX_HEADER, Outbound};
 use sqlx::Database;
 
 use super::desk::{Arg, OutboxDb};
+use super::nonce::nonce;
 use super::packed::{digest, pack};
 use super::{Outbox, OutboxError, OutboxErrorKind};
 
@@ -34,7 +35,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     ///
     /// # Errors
     /// [`Conflict`](OutboxErrorKind::Conflict): there is another message of this id. [`Invalid`](OutboxErrorKind::Invalid): an
-    /// empty id or topic, or too long a part. [`Database`](OutboxErrorKind::Database): roll back, and try again.
+    /// empty id or topic, too long a part, or a header named [`OUTBOX_HEADER`]. [`Database`](OutboxErrorKind::Database): roll back, and try again.
     ///
     /// # Cancellation
     /// It may be written or not: roll back.
@@ -85,7 +86,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         connection: &mut <Db as Database>::Connection,
         messages: &[(&Outbound, [u8; 32])],
     ) -> Result<u64, OutboxError> {
-        let mut args = Vec::with_capacity(messages.len() * 10);
+        let mut args = Vec::with_capacity(messages.len() * 11);
         for (message, sum) in messages {
             let optional = |text: &Option<String>| Arg::from(text.as_ref().map(|text| text.as_bytes()));
             args.extend([
@@ -96,6 +97,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 Arg::Bytes(Some(pack(&message.headers))),
                 Arg::from(&*message.body),
                 Arg::from(&sum[..]),
+                Arg::from(&nonce()?[..]),
                 self.now(),
                 optional(&message.aggregate),
                 self.now(),
@@ -162,6 +164,11 @@ fn check(message: &Outbound) -> Result<(), OutboxError> {
             }
             _ => {}
         }
+    }
+    if message.headers.first(OUTBOX_HEADER).is_some() {
+        return invalid(format!(
+            "a message has the header `{OUTBOX_HEADER}`, which the outbox sets itself: leave it out"
+        ));
     }
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
     let bytes = headers.saturating_add(message.body.len());

@@ -1,26 +1,30 @@
 //! The message log: what consumers have in hand, and how far they have come in each queue.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 
 use async_trait::async_trait;
-use idempotent_mq::{Concluded, LogError, LogErrorKind, MessageLog, Receipt};
+use idempotent_mq::{Concluded, LogError, LogErrorKind, MessageLog, Receipt, SenderState};
 
-use super::Outbox;
 use super::desk::{Arg, OutboxDb};
+use super::nonce::{Nonce, nonce_of};
 use super::place::{Place, place_of, queue_of};
 use super::sql::{OF_MESSAGE, OF_QUEUE};
+use super::stub::Status;
+use super::{Outbox, OutboxError};
 
 /// The most rows of one statement.
 const MOST: usize = 1_000;
 /// The longest id or queue that a row takes; a longer one is none of this outbox's.
 const LONGEST: usize = 255;
 
-/// Set as a consumer's log, it sees which messages have arrived and confirms those that are done. Ids it does not know are no
-/// error. A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts.
+/// Set as a consumer's log, the outbox sees which of its messages have arrived, and confirms those that are done. A message of
+/// another producer changes nothing, whatever its id: the outbox recognizes its own by a random value in the header
+/// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers. A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts.
 #[async_trait]
 impl<Db: OutboxDb> MessageLog for Outbox<Db> {
-    async fn received(&self, receipts: &[Receipt]) -> Result<(), LogError> {
-        let rows = rows(receipts);
+    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
+        let states = self.states(receipts).await.map_err(failed)?;
+        let rows = rows(receipts, &states);
         let rows: Vec<_> = rows.into_iter().collect();
         for part in rows.chunks(MOST) {
             let mut args = Vec::with_capacity(part.len() * 5);
@@ -35,7 +39,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
             }
             self.execute(self.0.texts.log(part.len()), args).await.map_err(failed)?;
         }
-        Ok(())
+        Ok(states)
     }
 
     async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError> {
@@ -43,15 +47,54 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
     }
 }
 
+impl<Db: OutboxDb> Outbox<Db> {
+    /// Returns the state of each message: foreign, unless this outbox has given it the nonce that it carries.
+    async fn states(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, OutboxError> {
+        let carried: Vec<_> = receipts.iter().map(nonce_of).collect();
+        let asked: BTreeSet<_> = receipts
+            .iter()
+            .zip(&carried)
+            .filter(|(_, nonce)| nonce.is_some())
+            .map(|(receipt, _)| &*receipt.id)
+            .collect();
+        let asked: Vec<_> = asked.into_iter().filter(|id| id.len() <= LONGEST).collect();
+        let mut known = HashMap::new();
+        for part in asked.chunks(MOST) {
+            let args = part.iter().map(|id| Arg::from(id.as_bytes())).collect();
+            for mut row in self.fetch(self.0.texts.known(part.len()), args, "bbi").await? {
+                known.insert(row.text(), (row.bytes(), Status::of(row.int())));
+            }
+        }
+        let state = |(receipt, nonce): (&Receipt, &Option<Nonce>)| match (known.get(&receipt.id), nonce) {
+            (Some((given, status)), Some(nonce)) if given[..] == nonce[..] => status.into(),
+            _ => SenderState::Foreign,
+        };
+        Ok(receipts.iter().zip(&carried).map(state).collect())
+    }
+}
+
+impl From<&Status> for SenderState {
+    fn from(status: &Status) -> Self {
+        match status {
+            Status::Unconfirmed => Self::Unconfirmed,
+            Status::Confirmed => Self::Confirmed,
+            Status::Void => Self::Void,
+            Status::Dead => Self::Dead,
+        }
+    }
+}
+
 type Rows = BTreeMap<(i64, String), (u128, Option<Place>)>;
 
-/// A row for each message and each queue: once each, since no statement may write a row twice, and in the same order in each
+/// Returns a row for each message of this outbox, and for each queue: once each, since no statement may write a row twice, and in the same order in each
 /// process, so that none waits for one that waits for it.
-fn rows(receipts: &[Receipt]) -> Rows {
+fn rows(receipts: &[Receipt], states: &[SenderState]) -> Rows {
     let mut rows = Rows::new();
-    for receipt in receipts.iter().filter(|receipt| receipt.id.len() <= LONGEST) {
+    for (receipt, state) in receipts.iter().zip(states) {
         let (queue, place) = (queue_of(&receipt.position), place_of(&receipt.position));
-        rows.entry((OF_MESSAGE, receipt.id.clone())).or_insert((receipt.number, place));
+        if *state != SenderState::Foreign {
+            rows.entry((OF_MESSAGE, receipt.id.clone())).or_insert((receipt.number, place));
+        }
         if place.is_some() && queue.len() <= LONGEST {
             let reached = rows.entry((OF_QUEUE, queue)).or_insert((0, place));
             reached.1 = reached.1.max(place);

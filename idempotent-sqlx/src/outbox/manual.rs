@@ -62,7 +62,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database's.
     pub async fn inspect(&self, id: &str) -> Result<Option<(Stub, Option<Outbound>)>, OutboxError> {
-        let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbb").await?;
+        let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
         Ok(rows.into_iter().next().map(|mut row| (Stub::read(&mut row), stub::content(&mut row).1)))
     }
 

@@ -55,10 +55,10 @@ impl Texts {
         parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
     }
 
-    /// Of each: id, topic, key, aggregate, headers, body, digest, time, aggregate, time.
+    /// Of each: id, topic, key, aggregate, headers, body, digest, nonce, time, aggregate, time.
     pub(super) fn enqueue(&self, messages: usize) -> String {
         let (table, now) = (&self.table, self.now());
-        let row = format!("(?,?,?,?,?,?,?,{now},?,{now})");
+        let row = format!("(?,?,?,?,?,?,?,?,{now},?,{now})");
         let rows = vec![row; messages].join(",");
         // Nothing else than an id that is there can be wrong with such a row; what was not written is looked up all the same.
         let (verb, end) = match self.kind {
@@ -68,7 +68,7 @@ impl Texts {
         self.finished(
             "enqueue",
             format!(
-                "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,due_at,holds,created_at) \
+                "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,nonce,due_at,holds,created_at) \
              VALUES {rows}{end}"
             ),
         )
@@ -132,6 +132,11 @@ impl Texts {
             "free",
             format!("UPDATE {table} SET lease_until=0,lease_by=NULL WHERE seq IN ({}) AND lease_by=?", places(rows)),
         )
+    }
+
+    /// Returns those of these that are in the outbox. Ids.
+    pub(super) fn known(&self, ids: usize) -> String {
+        self.finished("known", format!("SELECT id,nonce,status FROM {} WHERE id IN ({})", self.table, places(ids)))
     }
 
     /// What consumers have noted of these. Ids, queues.
@@ -219,13 +224,14 @@ impl Texts {
     }
 
     /// Ends stubs by their consumer: confirmed also where they were given up before; what a person called off stays so. Says
-    /// which, where there are several. Status, time, ids.
+    /// which, where there are several. Status, time, ids, nonces.
     ///
     /// Several at a time lock none that somebody else has locked: a relay that writes down what it has just sent locks the same
     /// ones, in another order.
     pub(super) fn settle(&self, confirmed: bool, ids: usize) -> String {
         let (table, now) = (&self.table, self.now());
-        let of = format!("id IN ({}) AND status IN ({})", places(ids), if confirmed { "0,3" } else { "0" });
+        let (places, open) = (places(ids), if confirmed { "0,3" } else { "0" });
+        let of = format!("id IN ({places}) AND nonce IN ({places}) AND status IN ({open})");
         let set = format!("status=?,settled_at={now},due_at=NULL,holds=NULL");
         self.finished("settle", match (self.kind, ids) {
             (Kind::MySql, _) | (_, 1) => format!("UPDATE {table} SET {set} WHERE {of}"),
@@ -338,6 +344,7 @@ impl Texts {
             ("plan", self.plan()),
             ("take", self.take(2)),
             ("free", self.free(2)),
+            ("known", self.known(2)),
             ("seen", self.seen(2, 2)),
             ("record", self.record(2)),
             ("log", self.log(2)),

@@ -1,8 +1,9 @@
 //! What is known of a message that was put into the outbox.
 use idempotent_core::Micros;
-use idempotent_mq::Outbound;
+use idempotent_mq::{OUTBOX_HEADER, Outbound};
 
 use super::desk::Cells;
+use super::nonce;
 use super::packed::unpack;
 use super::place::Place;
 
@@ -70,9 +71,9 @@ pub struct Stub {
 /// The columns of [`Stub`], and those of its content behind them.
 pub(crate) const STUB: &str =
     "t.seq,t.status,t.sends,t.failures,t.queue,t.place,t.due_at,t.created_at,t.sent_at,t.last_error";
-pub(crate) const CONTENT: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body";
+pub(crate) const CONTENT: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body,t.nonce";
 /// Both, and the database's time.
-pub(crate) const LEASED_SHAPE: &str = "iiiibbiiibbbbbbbi";
+pub(crate) const LEASED_SHAPE: &str = "iiiibbiiibbbbbbbbi";
 
 impl Stub {
     pub(crate) fn read(cells: &mut Cells) -> Self {
@@ -92,7 +93,7 @@ impl Stub {
     }
 }
 
-/// Its id, and what the message is; `None` if its headers are not ours.
+/// Returns a message's id, and the message as it is sent; `None` if the outbox did not write its headers.
 pub(crate) fn content(cells: &mut Cells) -> (String, Option<Outbound>) {
     let (id, topic) = (cells.text(), cells.text());
     let (business_key, aggregate) = (cells.text_or_null(), cells.text_or_null());
@@ -100,9 +101,10 @@ pub(crate) fn content(cells: &mut Cells) -> (String, Option<Outbound>) {
     let mut message = Outbound::new(topic, id.clone(), cells.bytes());
     message.business_key = business_key;
     message.aggregate = aggregate;
+    let nonce = cells.bytes();
     let message = headers.map(|headers| {
         message.headers = headers;
-        message
+        message.header(OUTBOX_HEADER, nonce::to_header(&nonce))
     });
     (id, message)
 }

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
  headers bytea NOT NULL,
  body bytea NOT NULL,
  digest bytea NOT NULL,
+ nonce bytea NOT NULL,
  status bigint NOT NULL DEFAULT 0,
  sends bigint NOT NULL DEFAULT 0,
  failures bigint NOT NULL DEFAULT 0,

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
  headers BLOB NOT NULL,
  body BLOB NOT NULL,
  digest BLOB NOT NULL,
+ nonce BLOB NOT NULL,
  status INTEGER NOT NULL DEFAULT 0,
  sends INTEGER NOT NULL DEFAULT 0,
  failures INTEGER NOT NULL DEFAULT 0,

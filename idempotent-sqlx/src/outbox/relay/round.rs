@@ -12,9 +12,10 @@ use super::{Relay, Round};
 use crate::outbox::decide::Verdict;
 use crate::outbox::desk::OutboxDb;
 use crate::outbox::lease::{Leased, Line, Owner};
+use crate::outbox::nonce::nonce;
 use crate::outbox::place::{place_of, queue_of};
 use crate::outbox::stub::Status;
-use crate::outbox::{Alarm, OutboxError, OutboxErrorKind};
+use crate::outbox::{Alarm, OutboxError};
 
 /// Between tries of a message that is not accepted.
 const FIRST_TRY: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ impl<Db: OutboxDb> Relay<Db> {
 
     /// Leases what is due, if anything is.
     pub(super) async fn take(&self) -> Result<Option<Batch>, OutboxError> {
-        let (owner, since) = (owner()?, self.clock.now());
+        let (owner, since) = (nonce()?, self.clock.now());
         let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
         Ok((!leased.is_empty()).then_some(Batch { owner, since, leased }))
     }
@@ -175,11 +176,6 @@ impl<Db: OutboxDb> Relay<Db> {
             }
         }
     }
-}
-
-fn owner() -> Result<Owner, OutboxError> {
-    let bits = OsEntropy.bits();
-    bits.map(u128::to_be_bytes).map_err(|error| OutboxError::new(OutboxErrorKind::Invalid, error.to_string()))
 }
 
 impl Leased {

@@ -29,7 +29,9 @@ impl Line {
     /// As the broker delivers what was sent to it.
     pub(crate) fn deliver(&self, message: &Outbound, offset: u64) {
         let position = Position::of(&*message.topic).partition(0).offset(offset);
-        self.push(Delivery::new(position, message.body.clone()).id(&message.id));
+        let mut delivery = Delivery::new(position, message.body.clone()).id(&message.id);
+        delivery.headers = message.headers.clone();
+        self.push(delivery);
     }
 
     pub(crate) fn push(&self, delivery: Delivery) {

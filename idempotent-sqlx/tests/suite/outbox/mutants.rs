@@ -16,6 +16,8 @@ use crate::outbox::mutant::{NAME, all};
 /// Mutants that change nothing: the statement, what they are called, and why.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("digests", "`id IN (?,?)` always holds", "answers more than is asked; what was not asked is not looked at"),
+    ("known", "`id IN (?,?)` always holds", "answers more than is asked; what was not asked is not looked at"),
+    ("settle", "`id IN (?,?)` always holds", "a nonce is the one of its message alone"),
     ("plan", "`t.due_at<=", "they come last, and `take` asks again"),
     ("plan", "`AND p.seq<t.seq` is `AND p.seq<=t.seq`, at 388", "it is not due later than itself"),
     ("take", "`seq IN (?,?)` always holds", "what was not planned is given back at once"),

@@ -3,13 +3,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idempotent_core::{Executor, MemoryStore, OnInFlight, Policy};
 use idempotent_mq::{
-    Concluded, Consumer, Delivery, KeyFrom, Message, MessageLog, Messages, Position, Receipt, SetupError, Verdict,
+    Concluded, Consumer, Delivery, KeyFrom, Message, MessageLog, Messages, OUTBOX_HEADER, Outbound, Position, Receipt,
+    SetupError, Verdict,
 };
 use idempotent_sqlx::{Place, Status};
 use tokio::sync::{Notify, Semaphore};
 
+use super::own;
 use super::world::{World, message, resends};
 use crate::outbox::broker::Says;
 use crate::outbox::line::Line;
@@ -83,7 +86,7 @@ async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_th
     sent(&world, "a", 7).await;
     line.gate().forget_permits(usize::MAX);
     let running = start(&world, &line, &executor(), Policy::new(), &work);
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     work.began.notified().await;
     assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "while it runs");
     work.gate.add_permits(1);
@@ -106,14 +109,14 @@ async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() 
     let executor = executor();
     sent(&world, "a", 7).await;
     let running = start(&world, &line, &executor, Policy::new(), &work);
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     assert_eq!((world.notes().await, world.status("a").await), (0, Status::Unconfirmed));
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(2).await;
     assert_eq!((world.notes().await, world.status("a").await), (0, Status::Confirmed));
     // A duplicate of what is done, as after a resend that was too much.
-    line.deliver(&message("a"), 8);
+    line.deliver(&world.stored("a").await, 8);
     line.has_settled(3).await;
     assert_eq!(line.settled().iter().map(|(_, how)| *how).collect::<Vec<_>>(), ["retry", "ack", "ack"]);
     assert_eq!((work.count(), world.notes().await), (2, 0));
@@ -128,12 +131,12 @@ async fn b26_s3_6_a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_
     sent(&world, "a", 7).await;
     let alone = consumer(&line, &executor, Policy::new(), &work, None).unwrap();
     let alone = tokio::spawn(async move { alone.run(std::future::pending()).await.map(drop).unwrap() });
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     alone.abort();
     assert_eq!(world.status("a").await, Status::Unconfirmed);
     let running = start(&world, &line, &executor, Policy::new(), &work);
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(2).await;
     assert_eq!((world.status("a").await, world.notes().await, work.count()), (Status::Confirmed, 0, 1));
     running.abort();
@@ -151,12 +154,105 @@ async fn ids_that_the_outbox_does_not_know_and_deliveries_without_one_are_no_err
     running.abort();
 }
 
+/// A command and the event that its handler writes have the same id; so may whatever somebody publishes to such a queue.
+#[tokio::test]
+async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
+    let (world, line, executor) = (World::new().await, Line::new(), executor());
+    let event = Outbound::new("events", "payment-4711", "paid");
+    let (outbox, pool, written) = (world.outbox.clone(), world.pool.clone(), event.clone());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
+        let (outbox, pool, event) = (outbox.clone(), pool.clone(), written.clone());
+        async move {
+            let mut tx = pool.begin_with(own::BEGIN).await.unwrap();
+            outbox.enqueue(&mut tx, &event).await.unwrap();
+            tx.commit().await.unwrap();
+            Verdict::Done
+        }
+    });
+    let builder = Consumer::builder(line.clone(), "orders", &executor).log(Arc::new(world.outbox.clone()));
+    let consumer = builder.build(handling).unwrap();
+    let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
+    let command = Outbound::new("commands", "payment-4711", "pay");
+    line.deliver(&command, 1);
+    line.has_settled(1).await;
+    assert_eq!(world.status("payment-4711").await, Status::Unconfirmed, "the command's end is not the event's");
+    assert_eq!(world.round().await.sent, 1);
+    let stored = world.stored("payment-4711").await;
+    let forged = stored.headers.first(OUTBOX_HEADER).unwrap().iter().map(|digit| digit ^ 1).collect::<Vec<_>>();
+    line.deliver(&command, 2);
+    line.deliver(&command.header(OUTBOX_HEADER, forged), 3);
+    line.has_settled(3).await;
+    assert_eq!((world.status("payment-4711").await, world.notes().await), (Status::Unconfirmed, 0));
+    // Also where a consumer concludes what the log called foreign, alone and with others.
+    let mut forged = world.receipts(&["payment-4711", "payment-4711"]).await;
+    forged[0].nonce = Some(b"00112233445566778899aabbccddeeff".to_vec());
+    forged[1].nonce = None;
+    for how in [Concluded::Done, Concluded::PutAside] {
+        join_all(forged.iter().map(|forged| world.outbox.concluded(forged, how))).await;
+    }
+    assert_eq!(world.status("payment-4711").await, Status::Unconfirmed);
+    line.deliver(&stored, 4);
+    line.has_settled(4).await;
+    assert_eq!(world.status("payment-4711").await, Status::Confirmed);
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_handler_does_not_see_the_header_of_the_outbox() {
+    let (world, line) = (World::new().await, Line::new());
+    sent(&world, "a", 7).await;
+    let (tell, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
+        tell.send(message.delivery.headers.clone()).unwrap();
+        async { Verdict::Done }
+    });
+    // Also where no log reads it: a copy of the headers must not make another message the outbox's own.
+    let consumer = Consumer::builder(line.clone(), "orders", &executor()).build(handling).unwrap();
+    let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
+    line.deliver(&world.stored("a").await.header("x", "y"), 7);
+    assert_eq!(seen.recv().await.unwrap(), [("x", "y")].into_iter().collect());
+    running.abort();
+}
+
+/// Its sender does not send it again: acknowledged, it would be gone if the run dies.
+#[tokio::test]
+async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_again() {
+    let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
+    let running = start(&world, &line, &executor(), Policy::new().on_in_flight(OnInFlight::Ack), &work);
+    world.put(&[message("dead"), message("void"), message("a")]).await;
+    world.conclude("dead", 1, Concluded::PutAside).await;
+    let mut tx = world.begin().await;
+    world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
+    tx.commit().await.unwrap();
+    let mut settled = 0;
+    for (sent, end) in [
+        (message("of another producer"), "retry"),
+        (world.stored("dead").await, "retry"),
+        (world.stored("void").await, "retry"),
+        (message("a"), "retry"),
+        (world.stored("a").await, "ack"),
+    ] {
+        // The first delivery of "a" still runs.
+        let runs = line.settled().iter().all(|(id, _)| *id != sent.id);
+        line.deliver(&sent, 7);
+        if runs {
+            work.began.notified().await;
+            line.deliver(&sent, 8);
+        }
+        settled += 1;
+        line.has_settled(settled).await;
+        assert_eq!(line.settled().last().unwrap(), &(sent.id, end));
+    }
+    assert_eq!(work.count(), 4);
+    running.abort();
+}
+
 #[tokio::test]
 async fn s3_9_a_message_that_is_put_aside_is_not_sent_again() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 9));
     sent(&world, "a", 7).await;
     let running = start(&world, &line, &executor(), Policy::new().max_retries(0), &work);
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     assert_eq!(line.settled(), [("a".to_owned(), "dead letter")]);
     assert_eq!((world.status("a").await, world.notes().await), (Status::Dead, 0));
@@ -184,9 +280,9 @@ async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_k
     let acks = Policy::new().on_in_flight(OnInFlight::Ack).lease(Duration::from_secs(2));
     sent(&world, "a", 7).await;
     let owner = start(&world, &line, &executor, acks, &work);
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     work.began.notified().await;
-    line.deliver(&message("a"), 7);
+    line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     assert_eq!(line.settled(), [("a".to_owned(), "ack")]);
     assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "the owner's note stays");
@@ -204,7 +300,7 @@ async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_k
             world.pass(200);
             relay.round().await.unwrap();
             for at in sent..world.broker.ids().len() {
-                line.deliver(&message("a"), 8 + at as u64);
+                line.deliver(&world.stored("a").await, 8 + at as u64);
                 world.broker.say(Says::Lies(8 + at as u64));
                 line.has_settled(at + 1).await;
             }
@@ -239,15 +335,13 @@ async fn s3_13_how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_t
 #[tokio::test]
 async fn s3_5_whoever_was_only_put_off_removes_no_note_but_its_own() {
     let world = World::new().await;
-    let receipt = |number: u128| {
-        let delivery = Delivery::new(Position::of("orders"), Vec::new()).id("a");
-        Receipt::of(&delivery, number).unwrap()
-    };
-    world.outbox.received(&[receipt(1)]).await.unwrap();
-    world.outbox.received(&[receipt(2)]).await.unwrap();
-    world.outbox.concluded(&receipt(2), Concluded::PutOff).await.unwrap();
+    world.put(&[message("a")]).await;
+    for number in [1, 2] {
+        world.outbox.received(&[world.receipt("a", number).await]).await.unwrap();
+    }
+    world.conclude("a", 2, Concluded::PutOff).await;
     assert_eq!(world.notes().await, 1);
-    world.outbox.concluded(&receipt(1), Concluded::PutOff).await.unwrap();
+    world.conclude("a", 1, Concluded::PutOff).await;
     assert_eq!(world.notes().await, 0);
 }
 
@@ -258,11 +352,10 @@ async fn a_void_message_stays_void_and_a_dead_one_that_was_done_after_all_is_con
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
-    let receipt = |id: &str| Receipt::of(&Delivery::new(Position::of("orders"), Vec::new()).id(id), 1).unwrap();
-    world.outbox.concluded(&receipt("dead"), Concluded::PutAside).await.unwrap();
+    world.conclude("dead", 1, Concluded::PutAside).await;
     assert_eq!(world.status("dead").await, Status::Dead);
     for id in ["void", "dead"] {
-        world.outbox.concluded(&receipt(id), Concluded::Done).await.unwrap();
+        world.conclude(id, 1, Concluded::Done).await;
     }
     assert_eq!((world.status("void").await, world.status("dead").await), (Status::Void, Status::Confirmed));
 }

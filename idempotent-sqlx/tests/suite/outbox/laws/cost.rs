@@ -1,15 +1,11 @@
 //! How many statements it takes [S3.3, S3.7].
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use idempotent_mq::{Concluded, Delivery, MessageLog, Position, Receipt};
+use idempotent_mq::{Concluded, MessageLog};
 use idempotent_sqlx::Status;
 
 use super::own;
 use super::world::{World, message};
-
-fn receipt(id: &str, number: u128) -> Receipt {
-    Receipt::of(&Delivery::new(Position::of("orders"), Vec::new()).id(id), number).unwrap()
-}
 
 #[tokio::test]
 async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_theirs() {
@@ -22,9 +18,10 @@ async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_
     let sent = world.statements();
     assert!(sent.iter().all(|(_, times)| *times == 1), "whatever the batch: {sent:?}");
 
-    let receipts: Vec<_> = (0..).zip(&ids).map(|(number, id)| receipt(id, number)).collect();
+    let receipts = world.receipts(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    world.statements();
     world.outbox.received(&receipts).await.unwrap();
-    assert_eq!(world.statements(), [("log", 1)]);
+    assert_eq!(world.statements(), [("known", 1), ("log", 1)]);
     let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
     assert!(ended.iter().all(Result::is_ok));
     let statements = world.statements();
@@ -46,14 +43,14 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
-    let noted: Vec<_> = (0..).zip(ids.iter().chain(&["strange"])).map(|(number, id)| receipt(id, number)).collect();
+    let noted = world.receipts(&[&ids[..], &["strange"]].concat()).await;
     world.outbox.received(&noted).await.unwrap();
     use Concluded::{Done, Failed, PutAside, PutOff};
     // The last two: a copy of a run that goes on elsewhere, and one whose own run it was.
     let how = [Done, Done, PutAside, Failed, PutOff, Failed, Done, Done];
     let mut ends: Vec<_> = noted.into_iter().zip(how).collect();
-    ends.extend([(receipt("twice", 99), Done), (receipt("off", 98), PutOff)]);
-    ends[4].0 = receipt("off", 97);
+    ends.extend([(world.receipt("twice", 99).await, Done), (world.receipt("off", 98).await, PutOff)]);
+    ends[4].0 = world.receipt("off", 97).await;
     join_all(ends.iter().map(|(receipt, how)| async { world.outbox.concluded(receipt, *how).await.unwrap() })).await;
     let mut statuses = Vec::new();
     for id in ids {
@@ -62,7 +59,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     use Status::{Confirmed, Dead, Unconfirmed, Void};
     assert_eq!(statuses, [Confirmed, Confirmed, Dead, Unconfirmed, Unconfirmed, Confirmed, Void]);
     assert_eq!(world.notes().await, 1, "of the run that goes on");
-    world.outbox.concluded(&receipt("off", 4), PutOff).await.unwrap();
+    world.conclude("off", 4, PutOff).await;
     assert_eq!(world.notes().await, 0);
 }
 
@@ -71,7 +68,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
 async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_told_to_all() {
     let world = World::new().await;
     world.put(&["a", "b", "c", "d"].map(message)).await;
-    let receipts = ["a", "b", "c", "d"].map(|id| receipt(id, 1));
+    let receipts: [_; 4] = world.receipts(&["a", "b", "c", "d"]).await.try_into().unwrap();
     let [mut one, mut two, mut three, mut four] =
         receipts.each_ref().map(|receipt| Box::pin(world.outbox.concluded(receipt, Concluded::Done)));
     // These locks keep both writers waiting, however fast the server is.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_mq::{
-    Concluded, Consumer, KeyFrom, LogError, LogErrorKind, Message, MessageLog, Messages, Receipt, Verdict,
+    Concluded, Consumer, KeyFrom, LogError, LogErrorKind, Message, MessageLog, Messages, Receipt, SenderState, Verdict,
 };
 use idempotent_sqlx::{Outbox, Status};
 use tokio::sync::watch;
@@ -49,12 +49,12 @@ impl Log {
 
 #[async_trait]
 impl MessageLog for Log {
-    async fn received(&self, receipts: &[Receipt]) -> Result<(), LogError> {
+    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
         self.at(Stops::BeforeNoting).await;
         self.fails()?;
-        self.outbox.received(receipts).await?;
+        let states = self.outbox.received(receipts).await?;
         self.at(Stops::Noted).await;
-        Ok(())
+        Ok(states)
     }
 
     async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError> {
@@ -97,7 +97,7 @@ impl Crash {
     async fn ends_well(&self) {
         let settled = self.line.settled().len();
         let (_, running) = self.start(Stops::Nowhere, 0);
-        self.line.deliver(&message("a"), 7);
+        self.line.deliver(&self.world.stored("a").await, 7);
         self.line.has_settled(settled + 1).await;
         running.abort();
         assert_eq!(self.line.settled().last().unwrap().1, "ack");
@@ -111,7 +111,7 @@ async fn b26_killed_between_any_two_steps_the_end_is_the_same() {
     for stops in [Stops::BeforeNoting, Stops::Noted, Stops::BeforeConcluding, Stops::Concluded] {
         let crash = Crash::new().await;
         let (log, running) = crash.start(stops, 0);
-        crash.line.deliver(&message("a"), 7);
+        crash.line.deliver(&crash.world.stored("a").await, 7);
         log.stopped.subscribe().wait_for(|stopped| *stopped).await.unwrap();
         running.abort();
         let _ = running.await;
@@ -124,7 +124,7 @@ async fn b26_killed_between_any_two_steps_the_end_is_the_same() {
 async fn s3_14_between_confirming_and_forgetting_the_note_is_removed_by_the_next_delivery() {
     let crash = Crash::new().await;
     let (log, running) = crash.start(Stops::BeforeConcluding, 0);
-    crash.line.deliver(&message("a"), 7);
+    crash.line.deliver(&crash.world.stored("a").await, 7);
     log.stopped.subscribe().wait_for(|stopped| *stopped).await.unwrap();
     running.abort();
     let id = crash.world.bytes("'a'");
@@ -137,7 +137,7 @@ async fn s3_14_between_confirming_and_forgetting_the_note_is_removed_by_the_next
 async fn what_cannot_be_noted_is_not_run_and_what_is_done_and_not_noted_so_is_not_acknowledged() {
     let crash = Crash::new().await;
     let (_, running) = crash.start(Stops::Nowhere, 1);
-    crash.line.deliver(&message("a"), 7);
+    crash.line.deliver(&crash.world.stored("a").await, 7);
     crash.line.has_settled(1).await;
     assert_eq!((crash.line.settled()[0].1, crash.runs.load(Ordering::SeqCst)), ("retry", 0));
     running.abort();
@@ -150,7 +150,7 @@ async fn what_cannot_be_noted_is_not_run_and_what_is_done_and_not_noted_so_is_no
     });
     let consumer = Consumer::builder(crash.line.clone(), "orders", &crash.executor).log(fails).build(handling).unwrap();
     let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
-    crash.line.deliver(&message("a"), 7);
+    crash.line.deliver(&crash.world.stored("a").await, 7);
     crash.line.has_settled(2).await;
     running.abort();
     assert_eq!((crash.line.settled()[1].1, crash.runs.load(Ordering::SeqCst)), ("retry", 1));
@@ -163,7 +163,7 @@ struct Failing(Outbox<Db>);
 
 #[async_trait]
 impl MessageLog for Failing {
-    async fn received(&self, receipts: &[Receipt]) -> Result<(), LogError> {
+    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
         self.0.received(receipts).await
     }
 

@@ -2,15 +2,11 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use idempotent_mq::{Concluded, Delivery, MessageLog, Position, PublishErrorKind, Receipt};
+use idempotent_mq::{Concluded, MessageLog, PublishErrorKind};
 use idempotent_sqlx::{OutboxErrorKind, Place, Status};
 
 use super::world::{LEASE, World, message, of};
 use crate::outbox::broker::Says;
-
-fn receipt(id: &str, number: u128) -> Receipt {
-    Receipt::of(&Delivery::new(Position::of("orders").partition(0).offset(5_u64), Vec::new()).id(id), number).unwrap()
-}
 
 /// However many there are: they are due for longer than it, and cannot go without it.
 #[tokio::test]
@@ -179,7 +175,7 @@ async fn s3_7_what_is_confirmed_while_it_is_being_sent_stays_so() {
         let relay = world.relay();
         let consumer = async {
             world.broker.called(1).await;
-            world.outbox.concluded(&receipt("a", 1), Concluded::Done).await.unwrap();
+            world.conclude("a", 1, Concluded::Done).await;
             world.pass(10);
             world.broker.gate.add_permits(1);
         };
@@ -210,7 +206,7 @@ async fn when_a_message_was_settled_is_known_and_of_an_open_one_there_is_nothing
     assert_eq!(world.rows("outbox WHERE settled_at IS NULL").await, 2, "open again");
     let again = world.stub("a").await;
     assert_eq!((again.status, again.sends, again.failures, again.queue), (Status::Unconfirmed, 0, 0, None));
-    world.outbox.concluded(&receipt("a", 1), Concluded::Done).await.unwrap();
+    world.conclude("a", 1, Concluded::Done).await;
     assert_eq!(settled_now(&world).await, 1, "confirmed");
 }
 
@@ -220,7 +216,7 @@ async fn a_message_that_is_confirmed_though_nobody_knew_that_it_was_sent_holds_b
     world.put(&[of("a1", "a"), of("a2", "a")]).await;
     world.broker.say_of("a1", Says::Fails(PublishErrorKind::Unconfirmed));
     assert_eq!(world.round().await.failed, 1);
-    world.outbox.concluded(&receipt("a1", 1), Concluded::Done).await.unwrap();
+    world.conclude("a1", 1, Concluded::Done).await;
     world.pass(10);
     assert_eq!(world.round().await.sent, 1);
     assert_eq!(world.broker.ids(), ["a1", "a2"]);
@@ -231,9 +227,9 @@ async fn s3_14_a_message_that_was_delivered_again_is_in_hand_again() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.round().await;
-    world.outbox.received(&[receipt("a", 1)]).await.unwrap();
+    world.outbox.received(&[world.receipt("a", 1).await]).await.unwrap();
     world.pass(90);
-    world.outbox.received(&[receipt("a", 2)]).await.unwrap();
+    world.outbox.received(&[world.receipt("a", 2).await]).await.unwrap();
     world.pass(50);
     assert_eq!(world.round().await.sent, 0, "older than the age by its first note, younger by its second");
     world.pass(60);
@@ -245,10 +241,12 @@ async fn s3_14_a_message_that_was_delivered_again_is_in_hand_again() {
 async fn the_end_of_a_message_removes_no_note_but_its_own() {
     let world = World::new().await;
     let (queue, of_messages) = ("outbox_log WHERE kind = 0", "outbox_log WHERE kind = 1");
+    world.put(&["orders#0", "beside"].map(message)).await;
+    let receipts = [world.receipt("orders#0", 0).await, world.receipt("beside", 0).await];
     for how in [Concluded::Done, Concluded::PutOff] {
-        world.outbox.received(&[receipt("orders#0", 0), receipt("beside", 0)]).await.unwrap();
+        world.outbox.received(&receipts).await.unwrap();
         assert_eq!((world.rows(queue).await, world.rows(of_messages).await), (1, 2));
-        world.outbox.concluded(&receipt("orders#0", 0), how).await.unwrap();
+        world.conclude("orders#0", 0, how).await;
         assert_eq!((world.rows(queue).await, world.rows(of_messages).await), (1, 1));
     }
 }
@@ -256,15 +254,15 @@ async fn the_end_of_a_message_removes_no_note_but_its_own() {
 #[tokio::test]
 async fn s3_14_old_notes_go_but_those_that_tell_that_a_message_was_lost() {
     let world = World::new().await;
-    world.put(&[message("open"), message("done")]).await;
-    world.outbox.received(&["open", "done", "strange"].map(|id| receipt(id, 1))).await.unwrap();
-    world.outbox.concluded(&receipt("done", 1), Concluded::Done).await.unwrap();
-    world.outbox.received(&[receipt("done", 1)]).await.unwrap();
+    world.put(&["open", "done", "young", "gone"].map(message)).await;
+    world.outbox.received(&world.receipts(&["open", "done", "gone"]).await).await.unwrap();
+    world.sql(&format!("DELETE FROM outbox WHERE id = {}", world.bytes("gone"))).await;
+    world.conclude("done", 1, Concluded::Done).await;
+    world.outbox.received(&[world.receipt("done", 1).await]).await.unwrap();
     let notes = async || (world.rows("outbox_log WHERE kind = 0").await, world.notes().await);
     assert_eq!(notes().await, (1, 3));
     world.pass(100);
-    let young = Receipt::of(&Delivery::new(Position::of("orders"), Vec::new()).id("young"), 1).unwrap();
-    world.outbox.received(&[young]).await.unwrap();
+    world.outbox.received(&[world.receipt("young", 1).await]).await.unwrap();
     for (age, left) in [(101, 4), (100, 2)] {
         world.outbox.purge(Duration::from_secs(age), 0).await.unwrap();
         assert_eq!(notes().await, (1, left), "{age} s");
@@ -280,7 +278,7 @@ async fn what_a_person_does_is_done_to_one_message_that_is_not_settled() {
     let world = World::new().await;
     world.put(&["done", "void", "other"].map(message)).await;
     world.round().await;
-    world.outbox.concluded(&receipt("done", 1), Concluded::Done).await.unwrap();
+    world.conclude("done", 1, Concluded::Done).await;
     let other = world.stub("other").await;
     let mut tx = world.begin().await;
     let refused = world.outbox.void(&mut tx, "done", "anna", "why").await.unwrap_err();
@@ -310,7 +308,7 @@ async fn the_oldest_are_removed_first() {
     let world = World::new().await;
     world.put(&["a", "b", "c"].map(message)).await;
     for id in ["c", "a", "b"] {
-        world.outbox.concluded(&receipt(id, 1), Concluded::Done).await.unwrap();
+        world.conclude(id, 1, Concluded::Done).await;
     }
     world.pass(100);
     assert_eq!(world.outbox.purge(Duration::from_secs(100), 1).await.unwrap(), 1);

@@ -11,9 +11,10 @@ const TAKES: &[(&str, &str)] = &[
     ("take", "tnonnttt"),
     ("taken", "tnno"),
     ("free", "nno"),
+    ("known", "ii"),
     ("seen", "iiqq"),
     ("record", "tttnnnnnqonqnnnnnqonqo"),
-    ("settle", "ntii"),
+    ("settle", "ntiioo"),
     ("forget", "nii"),
     ("forget_own", "nio"),
     ("list", "nnn"),
@@ -58,12 +59,13 @@ async fn b28_among_100_000_confirmed_stubs_everything_is_found_by_index() {
 /// Fills the tables: with confirmed stubs, with their log, and with what people have noted.
 async fn full(rows: u32) -> World {
     let world = World::new().await;
-    let (empty, text, digest) = (world.hex(""), world.hex("74"), world.hex(&"00".repeat(32)));
+    let (empty, text) = (world.hex(""), world.hex("74"));
+    let [digest, nonce] = [32, 16].map(|bytes| world.hex(&"00".repeat(bytes)));
     let numbers = NUMBERS.replace("ROWS", &rows.to_string());
     for (into, values) in [
         (
-            "outbox (id,topic,headers,body,digest,status,sends,created_at,sent_at,settled_at)",
-            format!("{ID},{text},{empty},{empty},{digest},1,1,1,2,3"),
+            "outbox (id,topic,headers,body,digest,nonce,status,sends,created_at,sent_at,settled_at)",
+            format!("{ID},{text},{empty},{empty},{digest},{nonce},1,1,1,2,3"),
         ),
         ("outbox_log (kind,id,run,place,logged_at)", format!("1,{ID},{empty},NULL,1")),
         ("outbox_audit (id,done_by,action,reason,done_at)", format!("{ID},{text},{text},{text},1")),

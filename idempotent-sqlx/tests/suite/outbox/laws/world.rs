@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idempotent_core::Clock;
-use idempotent_mq::Outbound;
+use idempotent_mq::{Concluded, Delivery, MessageLog, Outbound, Position, Receipt};
 use idempotent_sqlx::{Outbox, Relay, Resends, Round, Status, Stub};
 use sqlx::{AssertSqlSafe, Pool, Transaction};
 
@@ -78,6 +79,30 @@ impl World {
 
     pub(crate) async fn status(&self, id: &str) -> Status {
         self.stub(id).await.status
+    }
+
+    /// Returns a message as the relay sends it.
+    pub(crate) async fn stored(&self, id: &str) -> Outbound {
+        self.outbox.inspect(id).await.unwrap().expect("it is there").1.unwrap()
+    }
+
+    /// Returns the receipt of a message of this id at place 5 of its queue, with the outbox's header if the outbox has it.
+    pub(crate) async fn receipt(&self, id: &str, number: u128) -> Receipt {
+        let mut delivery = Delivery::new(Position::of("orders").partition(0).offset(5_u64), Vec::new()).id(id);
+        if let Some((_, Some(stored))) = self.outbox.inspect(id).await.unwrap() {
+            delivery.headers = stored.headers;
+        }
+        Receipt::of(&delivery, number).unwrap()
+    }
+
+    /// Returns a receipt for each of these, numbered from 0.
+    pub(crate) async fn receipts(&self, ids: &[&str]) -> Vec<Receipt> {
+        join_all((0..).zip(ids).map(|(number, id)| self.receipt(id, number))).await
+    }
+
+    /// Tells the outbox what became of a delivery of a message.
+    pub(crate) async fn conclude(&self, id: &str, number: u128, how: Concluded) {
+        self.outbox.concluded(&self.receipt(id, number).await, how).await.unwrap();
     }
 
     /// From now to when it is due, in seconds.

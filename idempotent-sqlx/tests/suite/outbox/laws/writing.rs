@@ -1,5 +1,5 @@
 //! Writing messages [S3.2].
-use idempotent_mq::Outbound;
+use idempotent_mq::{OUTBOX_HEADER, Outbound};
 use idempotent_sqlx::{Enqueued, OutboxErrorKind, Status};
 
 use super::world::{World, message, of};
@@ -30,8 +30,28 @@ async fn s3_2_it_is_sent_byte_for_byte_as_it_was_written() {
     let least = Outbound::new("t", "least", Vec::new());
     world.put(&[whole.clone(), least.clone()]).await;
     assert_eq!(world.round().await.sent, 2);
-    assert!(world.broker.messages() == [whole.clone(), least], "content");
-    assert!(world.outbox.inspect("id ä").await.unwrap().unwrap().1 == Some(whole));
+    let mut sent = world.broker.messages();
+    assert!(world.stored("id ä").await == sent[0], "content");
+    sent.iter_mut().for_each(|message| message.headers.remove(OUTBOX_HEADER));
+    assert!(sent == [whole, least], "content");
+}
+
+#[tokio::test]
+async fn a_message_carries_a_header_that_is_its_own_and_the_same_each_time_it_is_sent() {
+    let world = World::new().await;
+    world.put(&[message("a"), message("b")]).await;
+    world.round().await;
+    world.pass(20);
+    assert_eq!(world.round().await.sent, 2);
+    let sent = world.broker.messages();
+    let header = |at: usize| sent[at].headers.first(OUTBOX_HEADER).unwrap();
+    assert_eq!((header(0), header(1)), (header(2), header(3)));
+    assert_ne!(header(0), header(1));
+    assert!(header(0).len() == 32 && header(0).iter().all(u8::is_ascii_hexdigit));
+    let mut tx = world.begin().await;
+    let refused = world.outbox.enqueue(&mut tx, &message("c").header(OUTBOX_HEADER, header(0))).await.unwrap_err();
+    assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
+    assert!(refused.to_string().contains("`idempotent-outbox`") && refused.to_string().contains("leave it out"));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idempotent_mq::{Concluded, Delivery, MessageLog, Position, Receipt};
+use idempotent_mq::{Concluded, MessageLog};
 use idempotent_sqlx::Status;
 use tokio::time::sleep;
 
@@ -17,8 +17,8 @@ async fn what_somebody_else_has_locked_is_waited_for_by_itself() {
     let mut tx = world.begin().await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(lock)).execute(&mut *tx).await.unwrap();
     let outbox = world.outbox.clone();
+    let receipts = world.receipts(&ids).await;
     let ending = tokio::spawn(async move {
-        let receipts = ids.map(|id| Receipt::of(&Delivery::new(Position::of("q"), Vec::new()).id(id), 1).unwrap());
         join_all(receipts.iter().map(|receipt| outbox.concluded(receipt, Concluded::Done))).await
     });
     let others = async {
