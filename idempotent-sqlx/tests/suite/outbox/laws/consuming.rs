@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use idempotent_core::{Executor, MemoryStore, OnInFlight, Policy};
 use idempotent_mq::{
     Concluded, Consumer, Delivery, KeyFrom, Message, MessageLog, Messages, OUTBOX_HEADER, Outbound, Position, Receipt,
-    SetupError, Verdict,
+    SenderState, SetupError, Verdict,
 };
 use idempotent_sqlx::{Place, Status};
 use tokio::sync::{Notify, Semaphore};
@@ -154,6 +154,8 @@ async fn ids_that_the_outbox_does_not_know_and_deliveries_without_one_are_no_err
     running.abort();
 }
 
+const FORGED: &str = "00112233445566778899aabbccddeeff";
+
 /// A command and the event that its handler writes have the same id; so may whatever somebody publishes to such a queue.
 #[tokio::test]
 async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
@@ -178,15 +180,15 @@ async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
     assert_eq!(world.status("payment-4711").await, Status::Unconfirmed, "the command's end is not the event's");
     assert_eq!(world.round().await.sent, 1);
     let stored = world.stored("payment-4711").await;
-    let forged = stored.headers.first(OUTBOX_HEADER).unwrap().iter().map(|digit| digit ^ 1).collect::<Vec<_>>();
     line.deliver(&command, 2);
-    line.deliver(&command.header(OUTBOX_HEADER, forged), 3);
+    line.deliver(&command.header(OUTBOX_HEADER, FORGED), 3);
     line.has_settled(3).await;
     assert_eq!((world.status("payment-4711").await, world.notes().await), (Status::Unconfirmed, 0));
+    let mut forged = world.receipts(&["payment-4711", "payment-4711", "payment-4711"]).await;
+    let nonces = [FORGED, "", "not a nonce"].map(|nonce| (!nonce.is_empty()).then(|| nonce.into()));
+    forged.iter_mut().zip(nonces).for_each(|(forged, nonce)| forged.nonce = nonce);
+    assert_eq!(world.outbox.received(&forged).await.unwrap(), [SenderState::Foreign; 3]);
     // Also where a consumer concludes what the log called foreign, alone and with others.
-    let mut forged = world.receipts(&["payment-4711", "payment-4711"]).await;
-    forged[0].nonce = Some(b"00112233445566778899aabbccddeeff".to_vec());
-    forged[1].nonce = None;
     for how in [Concluded::Done, Concluded::PutAside] {
         join_all(forged.iter().map(|forged| world.outbox.concluded(forged, how))).await;
     }
