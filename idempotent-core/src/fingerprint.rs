@@ -1,9 +1,9 @@
 //! Tells two payloads under one key apart, the same way in every build and every year.
 use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::KeyError;
+use crate::canonical::canonical;
 
 /// 128 bits of a digest, and the algorithm that made it (1: SHA-256). std's hasher changes between
 /// releases, so it has no place here.
@@ -39,14 +39,14 @@ impl Fingerprint {
         Self { algorithm: Self::SHA256, digest }
     }
 
-    /// Of a value's compact JSON with sorted names: the order of a map or of a struct's fields does not count.
+    /// Returns the fingerprint of a value's canonical form: its compact JSON with sorted names, so the order of a map or of a
+    /// struct's fields does not count. The order of a `HashSet` or a `BinaryHeap` does not count either. `None`, `()` and the
+    /// infinities differ from each other.
     ///
     /// # Errors
-    /// [`KeyError::Fingerprint`] if the value has no JSON form.
+    /// [`KeyError::Fingerprint`] if the value has no such form: it holds a NaN, or its own `Serialize` fails.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, KeyError> {
-        let value = serde_json::to_value(value).map_err(|e| KeyError::Fingerprint { error: e.to_string() })?;
-        let mut bytes = Vec::new();
-        canonical(&value, &mut bytes);
+        let bytes = canonical(value).map_err(|error| KeyError::Fingerprint { error: error.to_string() })?;
         Ok(Self::of_bytes(bytes))
     }
 
@@ -102,39 +102,6 @@ impl Fingerprinter {
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         Fingerprint::by_sha256(&self.0.finalize())
-    }
-}
-
-/// Sorts by hand: some other crate may switch on `serde_json/preserve_order` for the whole build.
-/// The depth is bounded: `to_value` made the value, and what it is made of is the caller's own type.
-fn canonical(value: &Value, out: &mut Vec<u8>) {
-    fn comma(out: &mut Vec<u8>, index: usize) {
-        if index > 0 {
-            out.push(b',');
-        }
-    }
-    match value {
-        Value::Object(map) => {
-            let mut fields: Vec<_> = map.iter().collect();
-            fields.sort_by_key(|(name, _)| name.as_str());
-            out.push(b'{');
-            for (index, (name, field)) in fields.into_iter().enumerate() {
-                comma(out, index);
-                out.extend(Value::from(name.as_str()).to_string().into_bytes());
-                out.push(b':');
-                canonical(field, out);
-            }
-            out.push(b'}');
-        }
-        Value::Array(items) => {
-            out.push(b'[');
-            for (index, item) in items.iter().enumerate() {
-                comma(out, index);
-                canonical(item, out);
-            }
-            out.push(b']');
-        }
-        plain => out.extend(plain.to_string().into_bytes()),
     }
 }
 
@@ -216,10 +183,9 @@ mod tests {
 
     #[test]
     fn the_fingerprint_of_a_known_value_never_changes() {
-        let value = serde_json::json!({"b": [1, {"z": null, "a": "é"}], "a": true});
-        let mut bytes = Vec::new();
-        canonical(&value, &mut bytes);
-        assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"a":true,"b":[1,{"a":"é","z":null}]}"#);
+        let value = serde_json::json!({"b": [1, {"z": false, "a": "é"}], "a": true});
+        let form = Fingerprint::of_bytes(r#"{"a":true,"b":[1,{"a":"é","z":false}]}"#);
+        assert_eq!(Fingerprint::of(&value).unwrap(), form);
         let stored = Fingerprint::of_bytes(b"abc").to_bytes();
         assert_eq!(stored[..5], [1, 0xba, 0x78, 0x16, 0xbf]);
         assert_eq!(Fingerprint::from_bytes(stored), Fingerprint::of_bytes("abc"));
@@ -227,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_order_of_names_does_not_count_and_the_payload_does() {
-        let of = |text: &str| Fingerprint::of(&serde_json::from_str::<Value>(text).unwrap()).unwrap();
+        let of = |text: &str| Fingerprint::of(&serde_json::from_str::<serde_json::Value>(text).unwrap()).unwrap();
         assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
     }

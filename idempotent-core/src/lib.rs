@@ -7,6 +7,7 @@
 //! [`Outcome`] tells whoever settles the delivery how. [`protocol`] is the same story as pure functions of
 //! (record, request, now).
 mod backoff;
+mod canonical;
 mod claim;
 mod clock;
 mod codec;
@@ -88,7 +89,7 @@ pub mod __private {
     pub use std::time::Duration;
 
     pub use crate::context::executor;
-    pub use crate::executor::{Begun, register, run};
+    pub use crate::executor::{Begun, Site, register, run};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;

@@ -7,7 +7,7 @@ use renamed::{Disposition, Executor, MemoryStore, Outcome, Rejection};
 
 const ONE: u8 = 1;
 
-#[idempotent(crate = renamed, key = ONE, with = e, detach)]
+#[idempotent(crate = renamed, key = const { ONE }, with = e, detach)]
 async fn by_a_path(e: Executor) -> Result<u8, Rejection> {
     Ok(1)
 }

@@ -43,6 +43,7 @@ fn attribute(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> 
         transaction.take(&mut function)?;
     }
     names::check(&plan, &function)?;
+    names::generic::check(&plan, &function)?;
     owned::check(&plan, &function)?;
     expand::expand(&plan, function)
 }

@@ -2,11 +2,12 @@
 //! user's words, where rustc would speak of values and scopes.
 pub(crate) mod arguments;
 mod constant;
+pub(crate) mod generic;
 
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
-use syn::{Error, Expr, ExprPath, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
+use syn::{Error, Expr, ExprPath, ExprReturn, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
 
 use crate::expand::boxed;
 use crate::item::Function;
@@ -17,8 +18,9 @@ use crate::suggest::did_you_mean;
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let scope = Scope::of(function);
     if let Some(key) = &plan.key {
-        constant::refuse(key, &scope)?;
+        constant::refuse_literals(key, &scope)?;
         scope.check("key", key)?;
+        constant::refuse_others(key, &scope)?;
     }
     match &plan.stands {
         Some(Stands::After(after)) => scope.check("after", after)?,
@@ -233,94 +235,22 @@ impl Visit<'_> for Uses<'_> {
         visit::visit_expr_try(self, expr);
     }
 
+    fn visit_expr_return(&mut self, expr: &ExprReturn) {
+        if self.inner == 0 {
+            let name = self.argument;
+            let text = format!(
+                "`return` in `{name}` would end the call before anything is claimed, and the handler would not run: give \
+                 `{name}` a value in each case"
+            );
+            self.error.get_or_insert(Error::new(expr.return_token.span, text));
+        }
+        visit::visit_expr_return(self, expr);
+    }
+
     fn visit_item(&mut self, _: &Item) {}
 
     fn visit_macro(&mut self, _: &Macro) {}
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn error(args: &str, function: &str) -> String {
-        let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
-        let function = Function::of(function.parse().unwrap()).unwrap();
-        check(&plan, &function).err().map(|error| error.to_string()).unwrap_or_default()
-    }
-
-    #[test]
-    fn a_name_that_is_no_argument_is_told_with_those_there_are() {
-        let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
-        for (args, want) in [
-            ("key = msg.id", "no argument named `msg`\navailable: `order`, `a`, `c`"),
-            ("key = (a, &oder.id)", "no argument named `oder`; did you mean `order`?"),
-            ("key = f(msg)", "no argument named `msg`"),
-            ("key = a, tenant = user", "no argument named `user`"),
-            ("key = a, fingerprint = [body]", "no argument named `body`"),
-            ("key = self.id", "no `self` here: `f` has no receiver"),
-            ("key = a, scope = billing", "`scope` is text in quotes: `scope = \"billing\"`"),
-            ("key = a, prefix = shop", "`prefix` is text in quotes: `prefix = \"shop\"`"),
-            ("key = a, message = &wait", "`message` is text in quotes: `message = \"wait\"`"),
-            ("key = a, scope = ordre", "`scope = \"ordre\"`; did you mean `order`?"),
-            ("key = a, scope = c", "`scope` must not depend on the call"),
-            ("key = a, scope = (&c)", "`key = (…, c)`, or is the `tenant`"),
-            ("key = a?", "Leave it out: an `Option` can be part of `key`"),
-        ] {
-            let error = error(args, free);
-            assert!(error.contains(want), "{args}: {error}");
-        }
-        let text = error("key = id", "async fn f(&self) {}");
-        assert_eq!(text, "no argument named `id`; for a field say `self.id`\navailable: `self`");
-        assert_eq!(error("key = id", "async fn f() {}"), "no argument named `id`\navailable: none");
-    }
-
-    #[test]
-    fn a_key_of_literals_alone_is_refused_with_what_was_meant() {
-        let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
-        for (key, meant) in [
-            ("\"order.id\"", "order.id"),
-            ("\"#order.id\"", "order.id"),
-            ("\"${order.id}\"", "order.id"),
-            ("(&\"order.lines[0].id()\").to_string()", "order.lines[0].id()"),
-            ("(\"a\", \"c.id\")", "(a, c.id)"),
-            ("(\"a\", 1)", "(a, 1)"),
-        ] {
-            let want = format!("this is one key for all calls; did you mean `key = {meant}`?");
-            assert_eq!(error(&format!("key = {key}"), free), want);
-        }
-        for key in ["1", "1u8", "-1", "true", "'c'", "b\"x\"", "\"msg.id\"", "\"self.id\"", "(1, \"x\")", "[1u8; 4]"] {
-            let error = error(&format!("key = {key}"), free);
-            assert!(
-                error.contains("deliberate singleton use a `const`\navailable: `order`, `a`, `c`"),
-                "{key}: {error}"
-            );
-        }
-        let method = error("key = \"self.id\"", "async fn f(&self) {}");
-        assert!(method.contains("did you mean `key = self.id`?"), "{method}");
-        for key in ["(a, \"part\")", "(ONE, 1)", "format!(\"{a}\")", "\"a\".join(c)"] {
-            assert_eq!(error(&format!("key = {key}"), free), "", "{key}");
-        }
-    }
-
-    #[test]
-    fn what_may_well_be_in_scope_is_left_to_rustc() {
-        for args in [
-            "key = (order.id, CONST, Unit, module::name, S { a }, format!(\"{nowhere}\"))",
-            "key = order.tags.iter().map(|tag| tag.id).find(normalise)",
-            "key = key_hash(order.body)",
-            "key = { let x = order.id; x }",
-            "key = match a { Some(b) => b, None => c }",
-            "key = { fn inner(d: u8) -> u8 { d } inner(c) }",
-            "key = a.map(|x| x.y()?)",
-            "key = r#a, with = app.executor()?",
-            "key = a, scope = SCOPE, prefix = c, message = a.text()",
-            "key = a, scope = app.group",
-            "key = n",
-        ] {
-            let text = error(args, "async fn f<const n: usize>(order: Order, app: App, (a, B { c, .. }): X) {}");
-            assert_eq!(text, "", "{args}");
-        }
-        assert_eq!(error("key = unknown", "async fn f(m!(x): X) {}"), "");
-    }
-}
+mod tests;

@@ -315,7 +315,14 @@ fn scene(value: &Expr) -> Result<Scene> {
         return match name.value().as_str() {
             "" => wrong("scene must not be empty".into()),
             known if KNOWN.contains(&known) => wrong(format!("write `scene = {known}` without quotes")),
-            _ => Ok(Scene::Named(name.clone())),
+            // `"MQ"` and `"rset"` would be scenes of their own, with other defaults.
+            other => match KNOWN.iter().find(|known| letters(known) == letters(other)) {
+                Some(known) => wrong(format!(
+                    "did you mean `scene = {known}`, without quotes? A scene of your own needs another name: `{other}` is \
+                     taken for `{known}`"
+                )),
+                None => Ok(Scene::Named(name.clone())),
+            },
         };
     }
     match word(value).map(Ident::to_string).as_deref() {
@@ -330,6 +337,13 @@ fn scene(value: &Expr) -> Result<Scene> {
         }
         None => wrong(format!("`scene` is {}, or a name of your own in quotes: `scene = \"billing\"`", any_of(&KNOWN))),
     }
+}
+
+/// Returns the letters of a word, in lower case and in order.
+fn letters(word: &str) -> Vec<char> {
+    let mut letters: Vec<_> = word.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    letters.sort_unstable();
+    letters
 }
 
 fn choice(name: &str, value: &Expr, choices: &[(&str, &'static str)]) -> Result<&'static str> {

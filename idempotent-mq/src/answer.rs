@@ -4,14 +4,26 @@ use std::time::Duration;
 
 use idempotent_core::Disposition;
 
-/// What a handler returns, as a verdict on its message.
+/// A return value of a handler, as a verdict on its message.
 ///
-/// `Result<T, E>` is done or worth another attempt, whatever `T` and `E`; a [`Disposition`] or a [`Verdict`] says it in
-/// full. Values are not kept: nobody reads what a message handler returned to a duplicate.
+/// `()` says that the message is done; a [`Disposition`] or a [`Verdict`] says it in full. `Ok` of such a value says what the
+/// value says, and `Err` that the message is worth another attempt, so a handler can use `?` and still return a verdict:
+///
+/// ```
+/// # use idempotent_mq::{Answer, Verdict};
+/// fn settle(unknown_account: bool) -> Result<Verdict, std::num::ParseIntError> {
+///     let _amount: u32 = "17".parse()?;
+///     Ok(if unknown_account { Verdict::Never { reason: "no such account".into() } } else { Verdict::Done })
+/// }
+/// assert_eq!(settle(true).verdict(), Verdict::Never { reason: "no such account".into() });
+/// ```
+///
+/// Other values are no answer, since nothing reads what a message handler returns: drop them with `.map(drop)`.
 #[diagnostic::on_unimplemented(
-    message = "a message handler cannot return `{Self}`",
-    label = "does not say how to settle the message",
-    note = "return a `Result`, a `Disposition` or a `Verdict`, or implement `Answer`"
+    message = "`{Self}` does not say how to settle the message",
+    label = "a message handler cannot return this value, on its own or within `Ok`",
+    note = "return `Result<(), E>`, a `Disposition`, a `Verdict`, or a `Result` of one of these",
+    note = "a value that nothing reads can be dropped: `result.map(drop)`"
 )]
 pub trait Answer {
     /// What it asks for.
@@ -38,6 +50,12 @@ pub enum Verdict {
     },
 }
 
+impl Answer for () {
+    fn verdict(self) -> Verdict {
+        Verdict::Done
+    }
+}
+
 impl Answer for Verdict {
     fn verdict(self) -> Verdict {
         self
@@ -45,10 +63,10 @@ impl Answer for Verdict {
 }
 
 /// An error's text may carry a payload, so it is not kept; its type is.
-impl<T, E> Answer for Result<T, E> {
+impl<T: Answer, E> Answer for Result<T, E> {
     fn verdict(self) -> Verdict {
         match self {
-            Ok(_) => Verdict::Done,
+            Ok(answer) => answer.verdict(),
             Err(_) => {
                 let error = format!("an error of type `{}`, its text is not kept", std::any::type_name::<E>());
                 Verdict::Again { after: None, error: error.into() }
@@ -68,5 +86,25 @@ impl Answer for Disposition {
             // One that a later version adds is not known to be done.
             _ => Verdict::Again { after: None, error: Cow::Borrowed("the handler asked for something unknown") },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ok_says_what_its_value_says() {
+        let again = || Verdict::Again { after: Some(Duration::from_secs(7)), error: "later".into() };
+        let never = || Verdict::Never { reason: "no such account".into() };
+        for verdict in [Verdict::Done, again(), never()] {
+            assert_eq!(Ok::<_, ()>(verdict.clone()).verdict(), verdict);
+            assert_eq!(Ok::<_, ()>(Ok::<_, ()>(verdict.clone())).verdict(), verdict);
+        }
+        assert_eq!(Ok::<_, ()>(()).verdict(), Verdict::Done);
+        let dead_letter = Disposition::DeadLetter { reason: "no such account".into() };
+        assert_eq!(Ok::<_, ()>(dead_letter).verdict(), never());
+        assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).verdict(), Verdict::Again { .. }));
+        assert!(matches!(Err::<Verdict, _>(5).verdict(), Verdict::Again { .. }));
     }
 }

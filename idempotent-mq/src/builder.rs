@@ -46,6 +46,9 @@ const DELIVERIES_AT_LEAST: u32 = 100;
 /// As the executor says it of itself.
 const ACK_ALONE: &str = "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
                          unconfirmed messages; set it as this consumer's `log`, or use retry or wait";
+const MOST_HANDLERS: usize = 100_000;
+const MOST_HELD: usize = 1_000_000;
+const LONGEST_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Random bits that stand for the most that jitter adds.
 const LONGEST: u128 = 2_000;
 
@@ -65,7 +68,7 @@ impl<S: Source> ConsumerBuilder<S> {
         }
     }
 
-    /// How many handlers run side by side.
+    /// Sets how many handlers run side by side: 1 to 100,000.
     ///
     /// # Default
     /// 8
@@ -74,7 +77,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// How many deliveries are held at most, whether they run or wait. Not below the concurrency.
+    /// Sets how many deliveries are held at most, whether they run or wait: up to 1,000,000, and not below the concurrency.
     ///
     /// # Default
     /// Twice the concurrency
@@ -83,7 +86,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// How long handlers may go on once the consumer is told to stop.
+    /// Sets how long handlers may go on once the consumer begins to stop: up to 7 days.
     ///
     /// # Default
     /// 10 s
@@ -204,6 +207,17 @@ impl<S: Source> ConsumerBuilder<S> {
             false => Err(SetupError::Setting(text().into())),
         };
         ensure(self.concurrency > 0, &|| "concurrency is 0: nothing would ever run".to_owned())?;
+        ensure(self.concurrency <= MOST_HANDLERS, &|| {
+            let handlers = self.concurrency;
+            format!("concurrency is {handlers}, it must not be above {MOST_HANDLERS}")
+        })?;
+        ensure(prefetch <= MOST_HELD, &|| format!("prefetch is {prefetch}, it must not be above {MOST_HELD}"))?;
+        ensure(self.grace <= LONGEST_GRACE, &|| {
+            format!(
+                "grace is {:?}, it must not be above 7 days: set the time that your platform waits before it kills",
+                self.grace
+            )
+        })?;
         ensure(prefetch >= self.concurrency, &|| {
             let handlers = self.concurrency;
             format!("prefetch is {prefetch}, it must not be below the concurrency of {handlers}")

@@ -70,6 +70,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Channels of one connection, by the broker's default.
 const MOST_IN_FLIGHT: usize = 2047;
 const MOST_PROVEN: usize = 1_000;
+const LONGEST_TRY: Duration = Duration::from_secs(24 * 3_600);
 
 impl PublisherBuilder {
     /// How many channels are in use at most; [`publish`](Publisher::publish) waits for its turn. Each of its messages has one of
@@ -91,7 +92,7 @@ impl PublisherBuilder {
         self
     }
 
-    /// How long [`publish`](Publisher::publish) goes on trying.
+    /// Sets how long [`publish`](Publisher::publish) goes on trying: up to a day.
     ///
     /// # Default
     /// 30 s
@@ -111,6 +112,11 @@ impl PublisherBuilder {
         }
         if confirm_within.is_zero() || give_up_after < confirm_within {
             return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
+        }
+        if give_up_after > LONGEST_TRY {
+            let text =
+                format!("give_up_after is {give_up_after:?}, it must not be above a day: publish again after that");
+            return Err(SettingError::new(text));
         }
         Ok(Publisher(Arc::new(Inner {
             connection: SharedConnection::new(address?, in_flight),

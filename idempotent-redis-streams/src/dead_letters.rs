@@ -8,13 +8,14 @@ use redis::Value;
 
 use crate::builder::client;
 use crate::failure::failure;
-use crate::layout::{Layout, letter};
+use crate::layout::{Fields, Layout, add, fits_a_script, letter};
 use crate::link::Link;
 use crate::reply;
 use crate::scripts::BACK;
 
 /// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive): each is moved to the stream's end in one step on
-/// the server, as a new entry with all its fields.
+/// the server, as a new entry with all its fields. An entry of more than 3,900 fields takes several steps: a process that dies
+/// between them, or a second one that redrives the same entry, puts the entry back twice.
 ///
 /// All groups of the stream get it again. Those that had it meet its key, if that is of the message: with the entry's id for
 /// an id it is a new message to them.
@@ -39,6 +40,8 @@ pub struct StreamsDeadLetters {
     layout: Layout,
     /// The entry that was brought last.
     at: Option<String>,
+    /// Its fields, if a script cannot move them.
+    large: Option<Fields>,
     /// It was put back already, or none was brought.
     done: bool,
 }
@@ -53,7 +56,7 @@ impl StreamsDeadLetters {
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
         let layout = Layout { stream: dead, body: "body".to_owned(), id: None, business_key: None };
-        Ok(Self { link: Link::new(client, Duration::ZERO), stream, layout, at: None, done: true })
+        Ok(Self { link: Link::new(client, Duration::ZERO), stream, layout, at: None, large: None, done: true })
     }
 
     /// The stream that they lie in, as [`dead_letters`](crate::StreamsSourceBuilder::dead_letters) says.
@@ -95,6 +98,7 @@ impl DeadLetters for StreamsDeadLetters {
         delivery.delivered = None;
         let left = letter(&entry.fields);
         (self.at, self.done) = (Some(entry.id), false);
+        self.large = Some(entry.fields).filter(|fields| !fits_a_script(fields));
         Ok(Some((delivery, left)))
     }
 
@@ -102,9 +106,15 @@ impl DeadLetters for StreamsDeadLetters {
         let Some(at) = self.at.as_ref().filter(|_| !self.done) else {
             return Err(fatal("`next` brought no letter that could be put back"));
         };
-        let mut back = BACK.key(&*self.layout.stream);
-        back.key(&*self.stream).arg(at);
-        match self.link.run("putting an entry back", &back).await? {
+        let moved = match &self.large {
+            Some(fields) => self.move_large(at, fields).await?,
+            None => {
+                let mut back = BACK.key(&*self.layout.stream);
+                back.key(&*self.stream).arg(at);
+                self.link.run(PUTTING_BACK, &back).await?
+            }
+        };
+        match moved {
             Value::Int(there @ 0..=1) => {
                 self.done = true;
                 Ok(there == 1)
@@ -114,6 +124,27 @@ impl DeadLetters for StreamsDeadLetters {
             }
             _ => Err(fatal("the server's answer is not understood")),
         }
+    }
+}
+
+const PUTTING_BACK: &str = "putting an entry back";
+
+impl StreamsDeadLetters {
+    /// Moves an entry of more fields than a script can move, in three steps. Answers as the script does. A process that dies
+    /// before the last step, or another one that moves the same entry, puts it back twice.
+    async fn move_large(&self, at: &str, fields: &Fields) -> Result<Value, SourceError> {
+        let mut there = redis::cmd("XRANGE");
+        there.arg(&*self.layout.stream).arg(at).arg(at);
+        if reply::range(self.link.ask(PUTTING_BACK, &there).await?)?.is_empty() {
+            return Ok(Value::Int(0));
+        }
+        if self.link.ask(PUTTING_BACK, &add(&self.stream, true, fields)).await? == Value::Nil {
+            return Ok(Value::Int(2));
+        }
+        let mut remove = redis::cmd("XDEL");
+        remove.arg(&*self.layout.stream).arg(at);
+        self.link.ask(PUTTING_BACK, &remove).await?;
+        Ok(Value::Int(1))
     }
 }
 

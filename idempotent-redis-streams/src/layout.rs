@@ -97,6 +97,25 @@ pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
     Some(letter)
 }
 
+/// Returns whether a script can hand an entry of these fields to `XADD`: Lua passes at most 8,000 values to a function.
+pub(crate) fn fits_a_script(fields: &Fields) -> bool {
+    fields.len() <= 3_900
+}
+
+/// Returns the command that adds an entry of any number of fields. With `existing`, only to a stream that is there.
+pub(crate) fn add(stream: &str, existing: bool, fields: &Fields) -> Cmd {
+    let mut add = redis::cmd("XADD");
+    add.arg(stream);
+    if existing {
+        add.arg("NOMKSTREAM");
+    }
+    add.arg("*");
+    for (name, value) in fields {
+        add.arg(name).arg(value);
+    }
+    add
+}
+
 pub(crate) fn is_mark(name: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
     name.strip_prefix(MARK.as_bytes()).is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::Keep;
 use crate::due::Due;
 use crate::held::Held;
-use crate::layout::{Fields, dead_fields};
+use crate::layout::{Fields, add, dead_fields, fits_a_script};
 use crate::link::Link;
 use crate::reply::Entry;
 use crate::scripts::{BURY, DONE, KEEP, LATER};
@@ -148,11 +148,21 @@ impl Settler {
         let mut bury = BURY.key(&*place.stream);
         bury.key(&*place.dead).arg(&*place.group).arg(&*place.consumer).arg(&tag.id);
         bury.arg(if place.keep == Keep::Unacknowledged { "delete" } else { "keep" });
-        for (name, value) in dead_fields(&tag.fields, &tag.id, letter) {
-            bury.arg(name).arg(value);
+        let fields = dead_fields(&tag.fields, &tag.id, letter);
+        let in_one_step = fits_a_script(&fields);
+        if in_one_step {
+            for (name, value) in &fields {
+                bury.arg(name).arg(value);
+            }
         }
-        if self.link.run(doing, &bury).await? == Value::Int(0) {
-            return Err(gone(doing));
+        match self.link.run(doing, &bury).await? {
+            Value::Int(0) => return Err(gone(doing)),
+            Value::Int(1) if !in_one_step => {
+                // In this order: a process that dies in between leaves the entry pending, and the letter is written twice.
+                self.link.ask(doing, &add(&place.dead, false, &fields)).await?;
+                self.ack(tag).await?;
+            }
+            _ => {}
         }
         self.acked.store(true, Ordering::Release);
         Ok(())

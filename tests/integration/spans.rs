@@ -93,3 +93,43 @@ fn a_run_is_one_span_and_one_terminal_event_without_its_key() {
     assert!(ended[3].contains("outcome=\"bad_key\""));
     assert!(!format!("{spans:?}{events:?}").contains("4111"), "{spans:#?} {events:#?}");
 }
+
+/// Two functions of one scope, and one whose scope nobody shares.
+mod handlers {
+    use idempotent::{Executor, Rejection, idempotent};
+
+    #[idempotent(key = id, with = e, scope = "orders")]
+    pub async fn place(e: &Executor, id: u8) -> Result<u8, Rejection> {
+        Ok(id)
+    }
+
+    #[idempotent(key = id, with = e, scope = "orders")]
+    pub async fn cancel(e: &Executor, id: u8) -> Result<u8, Rejection> {
+        Ok(id)
+    }
+
+    #[idempotent(key = id, with = e)]
+    pub async fn ship(e: &Executor, id: u8) -> Result<u8, Rejection> {
+        Ok(id)
+    }
+}
+
+#[test]
+fn two_handlers_of_one_scope_are_told_once() {
+    let collector: &'static Collector = Box::leak(Box::default());
+    tracing::subscriber::with_default(collector, || {
+        crate::common::on_memory(async |world: World| {
+            let worker = world.worker("a", Policy::new());
+            for id in 0..3 {
+                handlers::place(&worker.executor, id).await.unwrap();
+                handlers::cancel(&worker.executor, id).await.unwrap();
+                handlers::ship(&worker.executor, id).await.unwrap();
+            }
+        });
+    });
+    let events = collector.events.lock().unwrap().clone();
+    let told: Vec<_> = events.iter().filter(|event| event.contains("two handlers have one scope")).collect();
+    let [told] = told[..] else { panic!("{events:#?}") };
+    assert!(told.starts_with("WARN") && told.contains("scope=\"orders\""), "{told}");
+    assert!(told.matches("spans.rs:").count() == 2 && told.contains("a `scope` of its own"), "{told}");
+}

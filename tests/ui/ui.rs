@@ -88,7 +88,7 @@ version = "0.0.0"
 edition = "2024"
 publish = false
 [dependencies]
-{} = {{ path = {facade:?}, features = ["axum"] }}
+{} = {{ path = {facade:?}, features = ["axum", "mq"] }}
 async-trait = "0.1"
 axum = {{ version = "0.8", default-features = false, features = ["json"] }}
 tokio = {{ version = "1", features = ["full"] }}

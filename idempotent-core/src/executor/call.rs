@@ -4,6 +4,7 @@ use std::time::Duration;
 
 #[cfg(doc)]
 use super::Executor;
+use super::site::Site;
 use crate::order::Comes;
 use crate::transaction::Via;
 use crate::{Fingerprint, Identity, KeyError, Policy, Predecessor, Stream};
@@ -21,6 +22,8 @@ pub struct Call {
     pub(super) comes: Option<Box<Comes>>,
     /// A store of its own.
     pub(crate) via: Option<Via>,
+    /// The attribute that made the call.
+    pub(super) site: Option<&'static Site>,
 }
 
 impl Call {
@@ -34,6 +37,7 @@ impl Call {
             issued: None,
             comes: None,
             via: None,
+            site: None,
         }
     }
 
@@ -119,6 +123,13 @@ impl Call {
     /// ```
     pub fn sequence(mut self, stream: &(impl Stream + ?Sized), number: u64) -> Self {
         self.comes = Some(Box::new(Comes::InLine(stream.stream(), number)));
+        self
+    }
+
+    /// Sets the attribute that made the call.
+    #[doc(hidden)]
+    pub fn __at(mut self, site: &'static Site) -> Self {
+        self.site = Some(site);
         self
     }
 

@@ -27,7 +27,7 @@ pub(super) enum Worth {
     Parked,
 }
 
-/// The rules and the codec are the user's code: a panic in them is the handler's panic, and comes back as one.
+/// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
 pub(super) fn judge<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
@@ -56,14 +56,19 @@ where
     }))
 }
 
-/// The value's bytes, if they can be kept. The run counts as done in any case.
+/// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
+/// would repeat an effect that has happened.
 fn kept<P, C, R>(value: &P::Value, terms: &Terms, report: &Report) -> Option<Arc<[u8]>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
 {
     let lost = |reason: &str| report.event(&Event::ResultNotKept { reason });
-    match C::encode(value) {
+    let Ok(encoded) = catch_unwind(AssertUnwindSafe(|| C::encode(value))) else {
+        lost("the codec panicked");
+        return None;
+    };
+    match encoded {
         Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > terms.max_result => {
             lost(&format!("{} bytes, max_result is {}", bytes.len(), terms.max_result));
             None

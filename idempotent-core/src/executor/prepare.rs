@@ -80,7 +80,10 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
-        let Call { identity, fingerprint, policy, message, issued, comes, via } = call;
+        let Call { identity, fingerprint, policy, message, issued, comes, via, site } = call;
+        if let Some(site) = site {
+            site.enter(&identity);
+        }
         let key = identity.key(&self.0.namespace)?;
         report.keyed(&key);
         // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.

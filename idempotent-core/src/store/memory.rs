@@ -22,9 +22,10 @@ use crate::{
 
 /// Records in a sharded map of this process; they end with it. Cheap to clone: clones share the records.
 ///
-/// Bounded: at [`max_entries`](MemoryStoreBuilder::max_entries) it refuses new claims. It never evicts a record
-/// that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few at a
-/// time with every step, without a scan; [`Purge`] removes the rest.
+/// Bounded: at [`max_entries`](MemoryStoreBuilder::max_entries) the store refuses new claims and new ordered streams. The store
+/// never evicts a record that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few
+/// at a time with every step, without a scan; [`Purge`] removes the rest. Order tables past their time go when new ones need
+/// their room.
 ///
 /// Abilities: watch, purge, admin, inspect, journal, order.
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     shards: Box<[Mutex<Shard>]>,
     entries: Entries,
+    /// The number of order tables.
+    lines: AtomicUsize,
+    /// The last sweep of order tables for want of room: a second, or 0.
+    lines_swept: Mutex<u64>,
     max_entries: usize,
     clock: Arc<dyn Clock>,
     waiters: Arc<Waiters>,
@@ -52,7 +57,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The most records held at once.
+    /// Sets the most records held at once, and the most order tables of streams beside them.
     ///
     /// # Default
     /// 1,000,000
@@ -78,7 +83,8 @@ impl MemoryStoreBuilder {
         let Self { max_entries, clock } = self;
         let shards = (0..shard::COUNT).map(|_| Mutex::default()).collect();
         let (entries, waiters) = (Entries(AtomicUsize::new(0)), Arc::default());
-        MemoryStore(Arc::new(Inner { shards, entries, max_entries, clock, waiters }))
+        let (lines, lines_swept) = (AtomicUsize::new(0), Mutex::new(0));
+        MemoryStore(Arc::new(Inner { shards, entries, lines, lines_swept, max_entries, clock, waiters }))
     }
 }
 
@@ -188,6 +194,40 @@ impl MemoryStore {
         ))
     }
 
+    fn full_of_lines(&self) -> StoreError {
+        let max = self.0.max_entries;
+        StoreError::new(StoreErrorKind::NotApplied).because(format!(
+            "the memory store is full: {max} ordered streams, max_entries {max}; raise it, or order by fewer streams"
+        ))
+    }
+
+    /// Removes order tables past their time from a shard.
+    fn forget_lines(&self, shard: &mut Shard, now: Micros) {
+        self.0.lines.fetch_sub(shard.forget_lines(now), Ordering::Relaxed);
+    }
+
+    /// Takes room for one more order table.
+    fn take_line(&self) -> bool {
+        let took = self.0.lines.fetch_add(1, Ordering::Relaxed) < self.0.max_entries;
+        if !took {
+            self.0.lines.fetch_sub(1, Ordering::Relaxed);
+        }
+        took
+    }
+
+    /// Removes order tables past their time, once a second at most: a sweep looks at all of them.
+    fn sweep_lines(&self) {
+        let second = self.0.clock.wall().0 / 1_000_000;
+        let last = std::mem::replace(&mut *self.0.lines_swept.lock().unwrap_or_else(PoisonError::into_inner), second);
+        if last == second {
+            return;
+        }
+        for shard in &self.0.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            self.forget_lines(&mut shard, self.0.clock.wall());
+        }
+    }
+
     fn sweep(&self, mut at_most: usize) -> usize {
         let mut removed = 0;
         for shard in &self.0.shards {
@@ -195,7 +235,7 @@ impl MemoryStore {
                 break;
             }
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.forget_lines(self.0.clock.wall());
+            self.forget_lines(&mut shard, self.0.clock.wall());
             let gone = self.expire(&mut shard, self.0.clock.wall(), at_most, usize::MAX);
             (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));
         }
@@ -294,12 +334,28 @@ impl Order for MemoryStore {
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
-        let mut shard = self.shard(stream.hash());
-        let now = self.0.clock.wall();
-        let is_as_seen = shard.line(stream.hash(), now).map(|line| &**line) == seen;
-        if is_as_seen {
+        let redraw = || {
+            let mut shard = self.shard(stream.hash());
+            let now = self.0.clock.wall();
+            if shard.line(stream.hash(), now).map(|line| &**line) != seen {
+                return Some(false);
+            }
+            if !shard.has_line(stream.hash()) {
+                if shard.lines_have_doubled() {
+                    self.forget_lines(&mut shard, now);
+                }
+                if !self.take_line() {
+                    return None;
+                }
+            }
             shard.redraw(stream.hash(), next, now + keep);
-        }
-        Ok(is_as_seen)
+            Some(true)
+        };
+        // Room is made by removing what is past its time, if need be.
+        let drawn = redraw().or_else(|| {
+            self.sweep_lines();
+            redraw()
+        });
+        drawn.ok_or_else(|| self.full_of_lines())
     }
 }

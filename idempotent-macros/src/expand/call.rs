@@ -55,6 +55,15 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
     let told = said.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
     let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.knobs, private);
+    // All tokens have one scope.
+    let declared = (!matches!(plan.by, By::Token(_))).then(|| {
+        quote_spanned!(site=> .__at({
+            static __IDEMPOTENT_SITE: #private::Site =
+                #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!()));
+            &__IDEMPOTENT_SITE
+        }))
+    });
+    let declared = declared.iter();
     let call = quote_spanned!(site=>
         #private::Call::new(
             #private::Identity::new(#scene, #scope, #key)
@@ -68,6 +77,7 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         #stands
         #(.message(#message))*
         .policy(#policy)
+        #(#declared)*
     );
     Ok(match said {
         Some(said) => quote_spanned!(site=> {

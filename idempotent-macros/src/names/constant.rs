@@ -1,13 +1,22 @@
-//! A key that is the same for all calls: literals alone. Every message after the first would pass for done.
+//! A key that names no argument: literals, constants, the clock. With one key for all calls, every message after the first would
+//! pass for done; a key that changes by itself finds no duplicate.
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Error, Expr, ExprLit, Lit, Result, parse_str};
+use syn::visit::{self, Visit};
+use syn::{Error, Expr, ExprLit, ExprPath, Lit, Macro, Result, parse_str};
 
 use super::{Scope, bare};
 use crate::text::tidy;
 
-/// Refuses it. A `const` is let pass: whoever gave the one key a name meant it.
-pub(super) fn refuse(key: &Expr, scope: &Scope<'_>) -> Result<()> {
+/// Refuses a key that names no argument. One key for all calls has to be written so: `const { … }`.
+pub(super) fn refuse_others(key: &Expr, scope: &Scope<'_>) -> Result<()> {
+    let is_meant = matches!(key, Expr::Const(_)) || names_an_argument(key, scope);
+    if is_meant { Ok(()) } else { Err(of_no_call(key, scope)) }
+}
+
+/// Refuses a key of literals alone, in words that say what was meant.
+pub(super) fn refuse_literals(key: &Expr, scope: &Scope<'_>) -> Result<()> {
     if !is_constant(key) {
         return Ok(());
     }
@@ -18,11 +27,69 @@ pub(super) fn refuse(key: &Expr, scope: &Scope<'_>) -> Result<()> {
             let example = scope.names.first().map(|name| format!(", e.g. `key = {name}`")).unwrap_or_default();
             format!(
                 ", so only the first would run: name an argument that tells them apart{example}; for a deliberate \
-                 singleton use a `const`\navailable: {available}"
+                 singleton write `key = const {{ … }}`\navailable: {available}"
             )
         }
     };
     Err(Error::new_spanned(key, format!("this is one key for all calls{remedy}")))
+}
+
+fn of_no_call(key: &Expr, scope: &Scope<'_>) -> Error {
+    let example = scope.names.first().map(|name| format!(", e.g. `key = ({name}, …)`")).unwrap_or_default();
+    let text = format!(
+        "this key names no argument, so it does not tell calls apart: name one{example}. A value from elsewhere, such as a day, \
+         has to be an argument, too; for a deliberate singleton write `key = const {{ … }}`\navailable: {}",
+        scope.available()
+    );
+    Error::new_spanned(key, text)
+}
+
+/// Returns whether an argument, or `self`, stands anywhere in the key.
+fn names_an_argument(key: &Expr, scope: &Scope<'_>) -> bool {
+    let mut mentions = Mentions { scope, found: scope.open };
+    mentions.visit_expr(key);
+    mentions.found
+}
+
+struct Mentions<'a> {
+    scope: &'a Scope<'a>,
+    found: bool,
+}
+
+impl Mentions<'_> {
+    fn is_argument(&self, name: &str) -> bool {
+        self.scope.knows(name) || (name == "self" && self.scope.function.has_receiver())
+    }
+
+    /// Tokens of a macro: names, and those that a format string captures.
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => self.tokens(group.stream()),
+                TokenTree::Ident(ident) => self.found |= self.is_argument(&ident.unraw().to_string()),
+                TokenTree::Literal(literal) => {
+                    let text = literal.to_string();
+                    let captured =
+                        text.split('{').skip(1).map(|part| part.split([':', '}']).next().unwrap_or_default());
+                    self.found |= captured.into_iter().any(|name| self.is_argument(name.trim()));
+                }
+                TokenTree::Punct(_) => {}
+            }
+        }
+    }
+}
+
+impl Visit<'_> for Mentions<'_> {
+    fn visit_expr_path(&mut self, path: &ExprPath) {
+        if let Some(ident) = path.path.get_ident() {
+            self.found |= self.is_argument(&ident.unraw().to_string());
+        }
+        visit::visit_expr_path(self, path);
+    }
+
+    fn visit_macro(&mut self, mac: &Macro) {
+        self.tokens(mac.tokens.clone());
+    }
 }
 
 fn is_constant(expr: &Expr) -> bool {

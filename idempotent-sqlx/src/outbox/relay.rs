@@ -34,6 +34,9 @@ pub struct Relay<Db: OutboxDb> {
     sums: Sums,
 }
 
+/// The longest lease and poll: a time of day can be told of their ends.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
 /// What rounds have come to so far.
 #[derive(Debug, Default)]
 struct Sums {
@@ -118,23 +121,24 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 
     /// How long a relay that died keeps others from sending what it had leased. Two thirds of it are the publisher's to answer
-    /// in: what it has not answered by then counts as unconfirmed.
+    /// in: what it has not answered by then counts as unconfirmed. 10 ms to 24 h; other values become the nearest of these.
     ///
     /// # Default
     /// 60 s
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(Duration::from_millis(10));
+        self.lease = lease.clamp(Duration::from_millis(10), LONGEST);
         self
     }
 
-    /// How often it looks for what other processes have written, spread by a fifth up and down.
+    /// How often it looks for what other processes have written, spread by a fifth up and down. 2 ms to 24 h; other values
+    /// become the nearest of these.
     ///
     /// # Default
     /// 1 s
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
-        self.poll = poll.max(EAGER);
+        self.poll = poll.clamp(EAGER, LONGEST);
         self
     }
 

@@ -93,7 +93,7 @@ async fn s2_5_s2_17_of_64_duplicates_at_once_one_runs() {
         refused: AtomicU32,
         open: tokio::sync::Notify,
     }
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn hold(e: Executor, gate: Arc<Gate>) -> Result<u32, Rejection> {
         gate.open.notified().await; // opened by the 63rd duplicate
         Ok(gate.runs.fetch_add(1, SeqCst) + 1)

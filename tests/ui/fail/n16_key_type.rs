@@ -17,12 +17,12 @@ async fn whole(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }
 
-#[idempotent(key = ONE, tenant = order.total)]
+#[idempotent(key = const { ONE }, tenant = order.total)]
 async fn tenant(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }
 
-#[idempotent(key = ONE, fingerprint = order)]
+#[idempotent(key = const { ONE }, fingerprint = order)]
 async fn fingerprint(order: Order) -> Result<f64, Rejection> {
     Ok(order.total)
 }

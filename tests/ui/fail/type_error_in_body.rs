@@ -3,12 +3,12 @@ use idempotent::{Rejection, idempotent};
 
 const ONE: u8 = 1;
 
-#[idempotent(key = ONE)]
+#[idempotent(key = const { ONE })]
 async fn charge() -> Result<String, Rejection> {
     Ok("text")
 }
 
-#[idempotent(key = ONE)]
+#[idempotent(key = const { ONE })]
 async fn nothing() -> Result<String, Rejection> {
     let _ = 1;
 }

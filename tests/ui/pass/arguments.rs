@@ -47,7 +47,7 @@ struct Order {
     amount: u64,
 }
 
-#[idempotent(key = ONE, detach, max_retries = 0, on_in_flight = retry, on_expiry = takeover, on_lease_lost = abort)]
+#[idempotent(key = const { ONE }, detach, max_retries = 0, on_in_flight = retry, on_expiry = takeover, on_lease_lost = abort)]
 async fn detached() -> Result<u8, Rejection> {
     Ok(Executor::current().is_some().into())
 }

@@ -81,13 +81,13 @@ impl<T: Display + Sync> Shelf<T> {
         format!("{id}{}", self.0)
     }
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, reply = Http, scope = "itself")]
     async fn itself<'a, U: Sync>(&self, e: &'a Executor, id: u8, u: &'a U) -> Result<impl Shelved<Self> + 'a, Problem> {
         let _ = u;
         Ok(format!("{id}{}", self.0))
     }
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, reply = Http, scope = "counted")]
     async fn counted<const N: usize>(&self, e: &Executor, id: [u8; N]) -> impl Shelved<[u8; N]> + Shelved<u8> {
         format!("{id:?}{}", self.0)
     }

@@ -50,7 +50,7 @@ impl Service {
         return Ok(id);
     }
 
-    #[idempotent(key = text.to_string(), with = &self.idem)]
+    #[idempotent(key = text.to_string(), with = &self.idem, scope = "by value")]
     async fn by_value(self, text: impl Display + Send + Sync) -> Result<Vec<Option<Result<u8, String>>>, Rejection> {
         if text.to_string().is_empty() {
             return Ok(Vec::new());

@@ -55,7 +55,7 @@ async fn order(e: &Executor, user: u32, body: &[u8], note: String) -> Result<usi
 }
 
 /// The body moves the arguments; they borrow, and have names that ours might have.
-#[idempotent(by = param)]
+#[idempotent(by = param, scope = "every")]
 async fn every<const N: usize>(
     mut call: Vec<String>,
     __idempotent_said: Option<&str>,

@@ -40,6 +40,8 @@ pub(super) struct Shard {
     steps: HashMap<u128, (Micros, Vec<StepRecord>)>,
     /// The order tables of streams, and until when they are kept.
     lines: HashMap<u128, (Arc<[u8]>, Micros)>,
+    /// The number of order tables after the last sweep.
+    lines_left: usize,
 }
 
 impl Shard {
@@ -148,9 +150,22 @@ impl Shard {
         self.lines.insert(stream, (next.into(), until));
     }
 
-    /// Forgets streams of which nothing was heard for as long as they are kept.
-    pub(super) fn forget_lines(&mut self, now: Micros) {
+    /// Returns whether the stream has a table, also one past its time.
+    pub(super) fn has_line(&self, stream: u128) -> bool {
+        self.lines.contains_key(&stream)
+    }
+
+    /// Returns whether there are twice as many tables as after the last sweep, so that a sweep is worth its cost.
+    pub(super) fn lines_have_doubled(&self) -> bool {
+        self.lines.len() >= 2 * self.lines_left.max(8)
+    }
+
+    /// Forgets streams of which nothing was heard for as long as they are kept. Returns their number.
+    pub(super) fn forget_lines(&mut self, now: Micros) -> usize {
+        let before = self.lines.len();
         self.lines.retain(|_, (_, until)| *until > now);
+        self.lines_left = self.lines.len();
+        before - self.lines_left
     }
 
     /// Removes at most `at_most` keys whose time has passed, after at most `looks`.

@@ -285,6 +285,17 @@ fn settings_that_do_not_fit_are_refused_with_their_numbers() {
     let refused = |more: fn(_) -> _| world.refused(Policy::new(), job.by_id(), more);
     assert!(refused(|builder| builder.concurrency(8).prefetch(4)).contains("prefetch is 4"));
     assert!(refused(|builder| builder.concurrency(0)).contains("concurrency is 0"));
+    // Beyond these an addition or a semaphore would panic in the middle of a run.
+    assert!(refused(|builder| builder.concurrency(usize::MAX)).contains("must not be above 100000"));
+    assert!(refused(|builder| builder.concurrency(100_001)).contains("concurrency is 100001"));
+    assert!(refused(|builder| builder.prefetch(usize::MAX)).contains("must not be above 1000000"));
+    assert!(refused(|builder| builder.grace(std::time::Duration::MAX)).contains("must not be above 7 days"));
+    let most = |builder: idempotent_mq::ConsumerBuilder<_>| {
+        builder.concurrency(100_000).prefetch(1_000_000).grace(std::time::Duration::from_secs(7 * 86_400))
+    };
+    let (_, executor) = world.executor(Policy::new());
+    let builder = idempotent_mq::Consumer::builder(world.broker.connect(), "billing", &executor);
+    most(builder).build(job.by_id()).unwrap();
     assert!(refused(|builder| builder.schedule(idempotent_mq::Schedule::list([]))).contains("empty list"));
     let hot = idempotent_mq::Schedule::list([std::time::Duration::ZERO]);
     assert!(world.refused(Policy::new(), job.by_id(), |builder| builder.schedule(hot)).contains("hot loop"));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy};
-use idempotent_rabbitmq::{Field, Outgoing, PublishErrorKind, Publisher, Route};
+use idempotent_rabbitmq::{Field, Outgoing, PublishErrorKind, Publisher, PublisherBuilder, Route};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
@@ -213,4 +213,15 @@ async fn b29_a_publisher_outlives_its_broker() {
     world.reconnect().await;
     let ids = world.ids().await;
     assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", told());
+}
+
+#[test]
+fn limits_that_cannot_be_are_refused_with_their_numbers() {
+    let refused = |set: fn(PublisherBuilder) -> PublisherBuilder| {
+        set(Publisher::builder("amqp://guest:guest@127.0.0.1/%2f")).build().unwrap_err().to_string()
+    };
+    assert!(refused(|builder| builder.in_flight(0)).contains("in_flight is 0, it must be 1 to 2047"));
+    assert!(refused(|builder| builder.confirm_within(Duration::ZERO)).contains("give_up_after must not be below"));
+    // Beyond a day the end of a try would be no time that a clock can tell.
+    assert!(refused(|builder| builder.give_up_after(Duration::MAX)).contains("must not be above a day"));
 }

@@ -1,6 +1,7 @@
 //! What is put aside.
 use idempotent_core::Micros;
-use idempotent_mq::{DeadLetter, Message, Messages, Settlement, Source, SourceErrorKind, Verdict};
+use idempotent_mq::{DeadLetter, Message, Messages, Redrive, Settlement, Source, SourceErrorKind, Verdict};
+use idempotent_redis_streams::StreamsDeadLetters;
 use idempotent_testkit::proxy::{Fault, Proxy};
 
 use crate::broker::world::{World, one, settle, until};
@@ -78,6 +79,49 @@ async fn a_dead_letter_is_put_aside_once_where_the_servers_answer_is_lost() {
     assert_eq!((lost.kind(), proxy.met()), (SourceErrorKind::Transient, 1));
     assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
     settle(&source.settler(), &held, letter()).await;
+    assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
+}
+
+/// Lua passes 8,000 values to a function, so a script cannot hand over each entry that the server accepts.
+#[tokio::test]
+async fn an_entry_of_any_number_of_fields_is_put_aside_and_put_back_as_it_came() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    for count in [3_893, 3_894, 4_000, 50_000] {
+        let fields: Vec<_> = (0..count).flat_map(|n| [format!("name {n}"), format!("value {n}")]).collect();
+        let command: Vec<_> = ["XADD", "orders", "*"].into_iter().chain(fields.iter().map(String::as_str)).collect();
+        world.server.command(&command);
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, letter()).await;
+        assert!(world.pending().is_empty(), "{count}");
+        // Settled already, as after an answer that was lost.
+        settle(&source.settler(), &held, letter()).await;
+        let dead = world.entries("orders:dead");
+        let fields: Vec<_> = fields.into_iter().map(String::into_bytes).collect();
+        assert!(dead.len() == 1 && dead[0].starts_with(&fields) && dead[0].len() == fields.len() + 14, "{count}");
+        let mut letters = StreamsDeadLetters::new(world.server.url(), "orders").unwrap();
+        let redriven = Redrive::new().run(&mut letters).await;
+        assert!(redriven.failed.is_none() && redriven.put_back == 1, "{count}: {redriven:?}");
+        assert!(world.entries("orders:dead").is_empty());
+        let again = one(&mut source).await;
+        assert!(again.0.deaths == 1 && again.0.headers == held.0.headers, "{count}");
+        settle(&source.settler(), &again, Settlement::Ack).await;
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_many_fields_that_another_consumer_has_taken_over_is_not_put_aside() {
+    let world = World::new();
+    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
+    let fields: Vec<_> = (0..8_000).map(|n| n.to_string()).collect();
+    let command: Vec<_> = ["XADD", "orders", "*"].into_iter().chain(fields.iter().map(String::as_str)).collect();
+    world.server.command(&command);
+    let held = one(&mut first).await;
+    let taken_over = one(&mut second).await;
+    let gone = first.settler().settle(&held.0, &held.1, &letter()).await.unwrap_err();
+    assert_eq!((gone.kind(), world.pending()), (SourceErrorKind::Gone, vec![("b".to_owned(), 2)]));
+    assert_eq!(world.server.command(&["EXISTS", "orders:dead"]).text(), "0");
+    settle(&second.settler(), &taken_over, letter()).await;
     assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
 }
 

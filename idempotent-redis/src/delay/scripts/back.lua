@@ -1,6 +1,7 @@
 -- Puts a delivery back. 0: it is not this delivery's any more; 1: done; 2: its retries are used up, it is put aside.
 -- How: `r` a retry that counts; `i` likewise, and at once, ranking by the retries that are left; `a` a retry whose marks
 -- are given, which counts elsewhere; `g` given back as it was.
+although_full()
 local m, how, delay, most = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local s = mine(m, ARGV[2])
 if not s then return 0 end

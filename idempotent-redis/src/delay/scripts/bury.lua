@@ -1,4 +1,5 @@
 -- Puts a delivery aside. 0: it is not this delivery's any more.
+although_full()
 local m = ARGV[1]
 local s = mine(m, ARGV[2])
 if not s then return 0 end

@@ -6,6 +6,10 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(number) return string.format('%.0f', number) end
 
+-- Makes all writes of a script pass although the server's memory is full: the server refuses only the first one, and this
+-- one needs no memory. For what settles messages, which must go on so that the queue can drain.
+local function although_full() call('HDEL', meta, '') end
+
 -- Wakes those that sleep until later than this.
 local function wake(at)
   local waits = call('HGET', meta, 'waits')

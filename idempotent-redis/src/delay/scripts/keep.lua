@@ -1,4 +1,5 @@
 -- Counts the time to settle anew, from now. Of each delivery 1, or 0 if it is not this delivery's any more.
+although_full()
 local members, numbers, states = named(2)
 local tills = call('ZMSCORE', held, unpack(members))
 local ours, places, told = ours_of(members, numbers, states, tills)

@@ -1,6 +1,7 @@
 -- Commits what is named behind the first four arguments, as `done` does, and hands out what is due: {now, when to ask again
 -- or -1, how many died just now, what `done` says, then of some, and of more: their members in a row, their states or
 -- nothing where all of these are first deliveries, what is kept of each}.
+although_full()
 local room, visible, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local passed = '(' .. text(now)
 local died, out = 0, {text(now), '-1', 0, finish(5)}

@@ -1,12 +1,16 @@
 //! What servers do to a queue: sentinels, rights, clocks, caches, settings that cannot be.
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::{DelayErrorKind, Redrive};
-use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder};
+use idempotent_mq::{DeadLetter, DelayErrorKind, Received, Redrive, Settlement, Source};
+use idempotent_redis::{
+    Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, DelaySource, RolledBack,
+};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 
-use crate::delay::world::{MINUTE, bodies, ms, new};
+use crate::delay::world::{MINUTE, Place, World, bodies, due, letters, ms, new, time};
 use crate::support::until;
 
 /// Everything that a queue can be asked.
@@ -53,6 +57,58 @@ async fn a_user_with_the_rights_that_the_docs_name_can_do_everything() {
     let refused = queue.send(&DelayMessage::priority(20, "secret")).await.unwrap_err();
     assert_eq!(refused.kind(), DelayErrorKind::Refused, "{refused}");
     assert!(!refused.to_string().contains("secret") && !refused.to_string().contains("hunter2"));
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Consumers go on, so that the queue drains; the server refuses producers only.
+#[tokio::test]
+async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
+    let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
+    let world = World::new(Arc::new(Place::Single(server)), str::to_owned);
+    let queue = world.queue_with(|builder| builder.visibility(MINUTE).max_retries(1).slots(1)).await;
+    let memory = |bytes: &str| drop(world.place.nodes()[0].command(&["CONFIG", "SET", "maxmemory", bytes]));
+    let all = ["done", "extended", "at once", "later", "held", "buried", "left"];
+    for name in all {
+        new(queue.send(&DelayMessage::priority(10, name).id(name)).await.unwrap());
+    }
+    // In hand before the memory is full, and after: by the one that commits on the way, and by one that does not.
+    let mut taker = queue.taker();
+    let early = taker.take_now(2).await.unwrap();
+    memory("1");
+    let refused = queue.send(&DelayMessage::priority(10, "new")).await.unwrap_err();
+    assert_eq!(refused.kind(), DelayErrorKind::NotApplied, "{refused}");
+    assert!(refused.to_string().contains("the server's memory is full"), "{refused}");
+    let taken = taker.take_now(3).await.unwrap();
+    assert_eq!((bodies(&early), bodies(&taken)), (owned(&all[..2]), owned(&all[2..5])));
+    let mut source = DelaySource::new(&queue);
+    let Received::Deliveries(received) = source.receive(1).await.unwrap() else { panic!("nothing is revoked") };
+
+    assert_eq!(queue.commit(&early[0]).await.unwrap(), Closing::Done);
+    world.at(30_000);
+    assert_eq!(queue.extend(&early[1]).await.unwrap(), Closing::Done);
+    assert_eq!(queue.rollback(&taken[0], Back::Immediate, "no").await.unwrap(), RolledBack::Again);
+    assert_eq!(queue.rollback(&taken[1], Back::After(ms(1_000)), "no").await.unwrap(), RolledBack::Again);
+    let (delivery, tag) = &received[0];
+    let letter = DeadLetter::because("never", time(30_000));
+    source.settler().settle(delivery, tag, &Settlement::DeadLetter(letter)).await.unwrap();
+    assert_eq!(letters(&queue).await.len(), 1);
+
+    // Some come again, and some have used up their retries.
+    world.at(70_000);
+    let again = taker.take_now(100).await.unwrap();
+    let names: BTreeSet<_> = bodies(&again).into_iter().collect();
+    assert_eq!(names, ["at once", "held", "later", "left"].map(str::to_owned).into());
+    for taken in &again {
+        let back = queue.rollback(taken, Back::Immediate, "no").await.unwrap();
+        assert_eq!(back, if taken.body == b"left" { RolledBack::Again } else { RolledBack::Dead });
+    }
+    assert_eq!(due(&mut taker).await, ["left"]);
+    assert_eq!(letters(&queue).await.len(), 4);
+    memory("0");
+    new(queue.send(&DelayMessage::priority(10, "new")).await.unwrap());
 }
 
 #[tokio::test]

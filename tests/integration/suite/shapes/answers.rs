@@ -33,7 +33,7 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
 
 #[tokio::test]
 async fn s2_11_a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn reserve(e: &Executor, stock: u32) -> Result<u32, AppError> {
         ran();
         if stock == 0 { Err(AppError::NoStock) } else { Ok(stock) }
@@ -110,32 +110,49 @@ async fn a_reply_strategy_of_ones_own() {
 
 #[tokio::test]
 async fn a_value_that_cannot_be_kept_is_consumed_without_it_and_never_run_again() {
-    #[idempotent(key = ONE, with = e, max_result = "16B")]
+    #[idempotent(key = const { ONE }, with = e, max_result = "16B")]
     async fn large(e: &Executor) -> Result<Option<String>, AppError> {
         ran();
         Ok(Some("x".repeat(100)))
     }
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn odd(e: &Executor) -> Result<Option<BTreeMap<(u8, u8), u8>>, AppError> {
         ran();
         Ok(Some([((1, 2), 3)].into())) // JSON has no such keys
     }
+    #[idempotent(key = const { ONE }, with = e)]
+    async fn panicking(e: &Executor) -> Result<Unwritable, AppError> {
+        ran();
+        Ok(Unwritable(7))
+    }
     let e = executor();
     assert!(large(&e).await.unwrap().is_some() && odd(&e).await.unwrap().is_some());
+    assert_eq!(panicking(&e).await.unwrap().0, 7, "the effect has happened: its caller is told so");
     let answers = [
         Outcome::capture(async { large(&e).await.map(drop) }).await,
         Outcome::capture(async { odd(&e).await.map(drop) }).await,
+        Outcome::capture(async { panicking(&e).await.map(drop) }).await,
     ];
     for (answer, outcome) in answers {
         let Err(AppError::Idempotent(Rejection::ConsumedWithoutResult { .. })) = answer else { panic!("{answer:?}") };
         assert_eq!(outcome.unwrap().disposition(), Disposition::Ack);
     }
-    assert_runs(2);
+    assert_runs(3);
+}
+
+/// A result that panics when it is written.
+#[derive(Debug, serde::Deserialize)]
+struct Unwritable(u8);
+
+impl serde::Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("as told: {}", self.0)
+    }
 }
 
 #[tokio::test]
 async fn s2_11_a_panic_frees_the_key_and_goes_on() {
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn boom(e: Executor, panic: bool) -> Result<u32, AppError> {
         assert!(!panic, "as told");
         Ok(ran())
@@ -147,7 +164,7 @@ async fn s2_11_a_panic_frees_the_key_and_goes_on() {
 
 #[tokio::test]
 async fn a_run_inside_itself_is_refused_by_name() {
-    #[idempotent(key = ONE, with = e, scope = "loop")]
+    #[idempotent(key = const { ONE }, with = e, scope = "loop")]
     async fn again(e: &Executor, depth: u8) -> Result<u8, AppError> {
         ran();
         if depth == 0 {

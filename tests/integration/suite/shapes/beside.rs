@@ -55,7 +55,7 @@ enum Bar {
 }
 
 /// tokio-rs/tracing issue 3306.
-#[idempotent(key = ONE, with = e)]
+#[idempotent(key = const { ONE }, with = e)]
 async fn shadowed(e: &Executor) -> Foo {
     #![allow(unused_imports)]
     use Bar::*;
@@ -92,7 +92,7 @@ impl Codec<Function> for Seven {
     }
 }
 
-#[idempotent(key = ONE, with = e)]
+#[idempotent(key = const { ONE }, with = e)]
 async fn boxed_error(e: &Executor, text: &str) -> Result<Vec<u64>, Box<dyn std::error::Error + Send + Sync>> {
     ran();
     let numbers = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
@@ -124,7 +124,7 @@ async fn inferred(e: &Executor, id: u8) -> anyhow::Result<BTreeMap<String, u64>>
     Ok(map)
 }
 
-#[idempotent(key = ONE, with = e)]
+#[idempotent(key = const { ONE }, with = e)]
 #[allow(clippy::diverging_sub_expression, unreachable_code)]
 async fn never_ok(e: &Executor) -> Result<u8, AppError> {
     ran();
@@ -156,7 +156,7 @@ async fn futures_stay_send_and_need_not_be() {
     assert_eq!(tokio::spawn(async move { e.scope(sent(1)).await }).await.unwrap().unwrap(), 1);
     assert_runs(0);
 
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn not_send(e: &Executor, local: std::rc::Rc<u8>) -> Result<u8, Rejection> {
         tokio::task::yield_now().await;
         Ok(*local)

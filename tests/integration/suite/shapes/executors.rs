@@ -1,7 +1,7 @@
 //! `with`, scope, none.
 use super::*;
 
-#[idempotent(key = ONE)]
+#[idempotent(key = const { ONE })]
 async fn ambient() -> Result<u32, AppError> {
     Ok(ran())
 }
@@ -27,7 +27,7 @@ async fn without_an_executor_the_handler_never_runs() {
 
 #[tokio::test]
 async fn scopes_nest_and_with_goes_over_them() {
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn own(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -55,31 +55,31 @@ impl Holder {
         &self.app
     }
 
-    #[idempotent(key = ONE, scope = "one", with = self.app)]
+    #[idempotent(key = const { ONE }, scope = "one", with = self.app)]
     async fn state(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = self.app.idem)]
+    #[idempotent(key = const { ONE }, scope = "one", with = self.app.idem)]
     async fn field(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = self.shared)]
+    #[idempotent(key = const { ONE }, scope = "one", with = self.shared)]
     async fn arc(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = &self.shared)]
+    #[idempotent(key = const { ONE }, scope = "one", with = &self.shared)]
     async fn reference(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = self.find("name"))]
+    #[idempotent(key = const { ONE }, scope = "one", with = self.find("name"))]
     async fn method(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = self.app.idem.clone())]
+    #[idempotent(key = const { ONE }, scope = "one", with = self.app.idem.clone())]
     async fn owned(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, scope = "one", with = *self.boxed)]
+    #[idempotent(key = const { ONE }, scope = "one", with = *self.boxed)]
     async fn boxed(&self) -> Result<u32, Rejection> {
         Ok(ran())
     }

@@ -40,7 +40,7 @@ async fn a_generic_function_with_a_value_that_is_not_kept() {
     assert_runs(1);
 }
 
-#[idempotent(key = (a, b.to_string()), with = e)]
+#[idempotent(key = (a, b.to_string()), with = e, scope = "opaque")]
 async fn opaque(e: &impl AsRef<Executor>, a: impl KeyPart, b: impl Display) -> Result<String, Rejection> {
     ran();
     Ok(format!("{b}"))
@@ -101,7 +101,7 @@ async fn a_disposition_says_itself_how_it_ended() {
     assert_runs(1);
 }
 
-#[idempotent(key = ONE, with = e)]
+#[idempotent(key = const { ONE }, with = e)]
 async fn borrowed<'a>(e: &'a Executor, text: &'a str) -> Result<usize, Rejection> {
     ran();
     Ok(text.len())
@@ -145,7 +145,7 @@ async fn functions_that_a_macro_writes() {
 
 #[tokio::test]
 async fn a_function_in_a_function() {
-    #[idempotent(key = ONE)]
+    #[idempotent(key = const { ONE })]
     async fn inside() -> Result<u32, Rejection> {
         Ok(ran())
     }

@@ -170,18 +170,49 @@ async fn methods_of_one_name_on_one_type_are_handlers_of_their_own() {
     assert_eq!(twice.0.counts().of("ran"), 5);
 }
 
-#[idempotent(key = id, with = e)]
+#[idempotent(key = id, with = e, scope = "generic")]
 async fn generic<K: idempotent::KeyPart>(e: &Executor, id: K) -> Result<u8, Rejection> {
     Ok(1)
 }
 
-#[idempotent(key = id, with = e)]
+#[idempotent(key = id, with = e, scope = "by impl")]
 async fn by_impl(e: &Executor, id: impl idempotent::KeyPart, _: fn(u8) -> Vec<u8>) -> Result<u8, Rejection> {
     Ok(1)
 }
 
+trait Event: Send {
+    const NAME: &'static str;
+}
+
+struct Paid;
+struct Shipped;
+
+impl Event for Paid {
+    const NAME: &'static str = "paid";
+}
+
+impl Event for Shipped {
+    const NAME: &'static str = "shipped";
+}
+
+#[idempotent(key = id, with = e, scope = E::NAME)]
+async fn on<E: Event>(e: &Executor, id: u8, event: E) -> Result<u8, Rejection> {
+    drop(event);
+    Ok(1)
+}
+
 #[tokio::test]
-async fn a_generic_handler_is_one_handler_whatever_its_types() {
+async fn a_generic_handler_with_a_scope_for_each_type_is_a_handler_for_each_type() {
+    let e = Executor::new(MemoryStore::new());
+    for _ in 0..2 {
+        on(&e, 17, Paid).await.unwrap();
+        on(&e, 17, Shipped).await.unwrap();
+    }
+    assert_eq!((e.counts().of("ran"), e.counts().of("replayed")), (2, 2));
+}
+
+#[tokio::test]
+async fn a_generic_handler_of_one_scope_is_one_handler_whatever_its_types() {
     let e = Executor::new(MemoryStore::new());
     generic(&e, "k").await.unwrap();
     generic(&e, String::from("k")).await.unwrap();

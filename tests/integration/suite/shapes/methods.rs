@@ -23,13 +23,13 @@ impl Service {
         Ok(self.calls)
     }
 
-    #[idempotent(key = (a, b.to_string()), with = self.idem)]
+    #[idempotent(key = (a, b.to_string()), with = self.idem, scope = "by arc")]
     async fn by_arc(self: Arc<Self>, (a, _): (u8, u8), b: impl Display + Send + Sync) -> Result<String, Rejection> {
         ran();
         Ok(format!("{a}{b}{}", self.calls))
     }
 
-    #[idempotent(key = ONE, with = self.idem)]
+    #[idempotent(key = const { ONE }, with = self.idem)]
     async fn by_box(self: Box<Self>) -> Result<u32, Rejection> {
         Ok(ran())
     }
@@ -86,7 +86,7 @@ impl Native for Service {
 trait ByDefault: Sync {
     fn executor(&self) -> &Executor;
 
-    #[idempotent(key = key, with = self.executor())]
+    #[idempotent(key = key, with = self.executor(), scope = "provided")]
     async fn provided<K: KeyPart + Send + Sync>(&self, key: K) -> Result<u32, Rejection> {
         Ok(ran())
     }
@@ -163,7 +163,7 @@ struct Other;
 macro_rules! same_name {
     ($($ty:ident)*) => {$(
         impl $ty {
-            #[idempotent(key = ONE)]
+            #[idempotent(key = const { ONE })]
             async fn handle(&self) -> Result<u32, Rejection> { Ok(ran()) }
         }
     )*};

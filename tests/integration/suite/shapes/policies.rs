@@ -13,15 +13,15 @@ async fn rest_of_lease() -> Result<u64, AppError> {
 
 #[tokio::test]
 async fn s2_9_the_attribute_goes_over_the_executors_policy_over_the_scenes_default() {
-    #[idempotent(key = ONE)]
+    #[idempotent(key = const { ONE })]
     async fn plain() -> Result<u64, AppError> {
         rest_of_lease().await
     }
-    #[idempotent(key = ONE, lease = "10s")]
+    #[idempotent(key = const { ONE }, lease = "10s")]
     async fn own() -> Result<u64, AppError> {
         rest_of_lease().await
     }
-    #[idempotent(key = ONE, scene = rest)]
+    #[idempotent(key = const { ONE }, scene = rest)]
     async fn other_scene() -> Result<u64, AppError> {
         rest_of_lease().await
     }
@@ -35,7 +35,7 @@ async fn s2_9_the_attribute_goes_over_the_executors_policy_over_the_scenes_defau
 
 #[tokio::test]
 async fn what_the_attribute_retains_is_not_cut_by_the_executors_window() {
-    #[idempotent(key = ONE, with = e, retain = "1h")]
+    #[idempotent(key = const { ONE }, with = e, retain = "1h")]
     async fn kept(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -48,7 +48,7 @@ async fn what_the_attribute_retains_is_not_cut_by_the_executors_window() {
 
 #[tokio::test]
 async fn a_policy_that_makes_no_sense_with_the_attribute_runs_nothing() {
-    #[idempotent(key = ONE, with = e, lease = "2h", max_run = "3h")]
+    #[idempotent(key = const { ONE }, with = e, lease = "2h", max_run = "3h")]
     async fn long(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -92,7 +92,7 @@ async fn a_duplicate_may_wait_for_the_result_and_not_longer_than_it_was_told() {
 
 #[tokio::test]
 async fn s2_9_a_duplicate_in_flight_gets_the_attributes_message() {
-    #[idempotent(key = ONE, with = worker.executor, message = "on its way")]
+    #[idempotent(key = const { ONE }, with = worker.executor, message = "on its way")]
     async fn slow(worker: Worker) -> Result<(), AppError> {
         ran();
         worker.clock.sleep_until(worker.clock.now() + secs(1)).await;
@@ -145,12 +145,12 @@ async fn a_run_that_died_is_taken_over_or_parked() {
 #[tokio::test]
 async fn max_retries_buries_and_counts_from_a_constant() {
     const RETRIES: u32 = 1;
-    #[idempotent(key = ONE, with = e, max_retries = RETRIES)]
+    #[idempotent(key = const { ONE }, with = e, max_retries = RETRIES)]
     async fn poison(e: &Executor) -> Result<(), AppError> {
         ran();
         Err(AppError::NoStock)
     }
-    #[idempotent(key = ONE, with = e, max_retries = 0)]
+    #[idempotent(key = const { ONE }, with = e, max_retries = 0)]
     async fn one_try(e: &Executor) -> Result<(), AppError> {
         ran();
         Err(AppError::NoStock)
@@ -167,7 +167,7 @@ async fn max_retries_buries_and_counts_from_a_constant() {
 
 #[tokio::test]
 async fn a_result_is_kept_for_its_retention() {
-    #[idempotent(key = ONE, with = e, lease = "9s", retain = "1h")]
+    #[idempotent(key = const { ONE }, with = e, lease = "9s", retain = "1h")]
     async fn hourly(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -181,13 +181,13 @@ async fn a_result_is_kept_for_its_retention() {
 
 #[tokio::test]
 async fn a_lease_that_is_lost_drops_the_handler_or_lets_it_finish() {
-    #[idempotent(key = ONE, with = worker.executor, lease = "9s")]
+    #[idempotent(key = const { ONE }, with = worker.executor, lease = "9s")]
     async fn abort(worker: Worker, takes: Duration) -> Result<(), AppError> {
         worker.clock.sleep_until(worker.clock.now() + takes).await;
         ran();
         Ok(())
     }
-    #[idempotent(key = ONE, with = worker.executor, lease = "9s", on_lease_lost = finish)]
+    #[idempotent(key = const { ONE }, with = worker.executor, lease = "9s", on_lease_lost = finish)]
     async fn finish(worker: Worker, takes: Duration) -> Result<bool, AppError> {
         worker.clock.sleep_until(worker.clock.now() + takes).await;
         ran();
@@ -208,7 +208,7 @@ async fn a_lease_that_is_lost_drops_the_handler_or_lets_it_finish() {
 
 #[tokio::test]
 async fn max_run_ends_the_renewals() {
-    #[idempotent(key = ONE, with = worker.executor, lease = "9s", max_run = "1m")]
+    #[idempotent(key = const { ONE }, with = worker.executor, lease = "9s", max_run = "1m")]
     async fn slow(worker: Worker, takes: Duration) -> Result<(), AppError> {
         worker.clock.sleep_until(worker.clock.now() + takes).await;
         Ok(())
@@ -223,11 +223,11 @@ async fn max_run_ends_the_renewals() {
 
 #[tokio::test]
 async fn a_store_that_is_down_refuses_the_call_or_lets_it_run_unprotected() {
-    #[idempotent(key = ONE, with = e)]
+    #[idempotent(key = const { ONE }, with = e)]
     async fn safe(e: Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
-    #[idempotent(key = ONE, with = e, on_store_error = run_unprotected)]
+    #[idempotent(key = const { ONE }, with = e, on_store_error = run_unprotected)]
     async fn bold(e: Executor) -> Result<u32, AppError> {
         Ok(ran())
     }
@@ -243,19 +243,19 @@ async fn a_store_that_is_down_refuses_the_call_or_lets_it_run_unprotected() {
     assert_runs(1);
 }
 
-#[idempotent(key = ONE, with = worker.executor, lease = "9s")]
+#[idempotent(key = const { ONE }, with = worker.executor, lease = "9s")]
 async fn left(worker: Worker) -> Result<u32, AppError> {
     worker.clock.sleep_until(worker.clock.now() + secs(5)).await;
     Ok(ran())
 }
 
-#[idempotent(key = ONE, with = worker.executor, lease = "9s", release_on_cancel)]
+#[idempotent(key = const { ONE }, with = worker.executor, lease = "9s", release_on_cancel)]
 async fn freed(worker: Worker) -> Result<u32, AppError> {
     worker.clock.sleep_until(worker.clock.now() + secs(5)).await;
     Ok(ran())
 }
 
-#[idempotent(key = ONE, lease = "9s", detach)]
+#[idempotent(key = const { ONE }, lease = "9s", detach)]
 async fn detached(worker: Worker) -> Result<u32, AppError> {
     worker.clock.sleep_until(worker.clock.now() + secs(5)).await;
     assert!(Executor::current().is_some() && Lease::current().is_some(), "scope and lease go along");

@@ -138,7 +138,7 @@ mod receivers {
             Ok(id)
         }
 
-        #[idempotent(key = ONE, with = idem, codec = NotKept)]
+        #[idempotent(key = const { ONE }, with = idem, codec = NotKept)]
         async fn new(idem: &Executor, value: T) -> Result<Option<Self>, Rejection> {
             ran();
             Ok(Some(Self { idem: idem.clone(), value }))

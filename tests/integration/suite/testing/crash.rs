@@ -124,7 +124,7 @@ async fn runs_inside_runs_are_crashed_at_each_of_their_gaps() {
 
 #[tokio::test]
 async fn the_lease_of_the_attribute_is_outlived() {
-    #[idempotent(key = ONE, scope = "long", lease = "3h", max_run = "6h")]
+    #[idempotent(key = const { ONE }, scope = "long", lease = "3h", max_run = "6h")]
     async fn long() -> Result<(), Rejection> {
         Ok(())
     }
@@ -135,7 +135,7 @@ async fn the_lease_of_the_attribute_is_outlived() {
 
 #[tokio::test]
 async fn a_handler_whose_executor_cannot_be_cut_off_is_told() {
-    #[idempotent(key = ONE, scope = "own", with = executor)]
+    #[idempotent(key = const { ONE }, scope = "own", with = executor)]
     async fn own(executor: &Executor) -> Result<(), Rejection> {
         Ok(())
     }
@@ -158,7 +158,7 @@ async fn crashes_on_several_threads_are_refused() {
 
 #[tokio::test]
 async fn a_handler_without_an_end_is_told() {
-    #[idempotent(key = ONE, scope = "endless")]
+    #[idempotent(key = const { ONE }, scope = "endless")]
     async fn endless(deliveries: &Cell<u32>) -> Result<(), Rejection> {
         // The first delivery never ends; the one after the crash does.
         while deliveries.get() == 0 {
@@ -183,7 +183,7 @@ async fn a_handler_without_an_end_is_told() {
 /// As the first delivery is, which is let die at each await of such a loop.
 #[tokio::test]
 async fn a_redelivery_that_polls_in_a_loop_is_told() {
-    #[idempotent(key = ONE, scope = "loops")]
+    #[idempotent(key = const { ONE }, scope = "loops")]
     async fn loops() -> Result<(), Rejection> {
         loop {
             yield_now().await;
@@ -195,7 +195,7 @@ async fn a_redelivery_that_polls_in_a_loop_is_told() {
 
 #[tokio::test]
 async fn a_redelivery_that_fails_is_told_with_its_remedy() {
-    #[idempotent(key = ONE, scope = "fails", scene = mq)]
+    #[idempotent(key = const { ONE }, scope = "fails", scene = mq)]
     async fn fails(bank: &Bank) -> anyhow::Result<()> {
         bank.asked.update(|n| n + 1);
         anyhow::ensure!(bank.asked.get() < 2, "no stock");

@@ -181,7 +181,7 @@ async fn time_moves_on_demand_and_the_log_tells_attempts_and_takeovers() {
     assert_eq!(last.to_string(), format!("slow: ran, attempt 2, took over, {key}"));
 }
 
-#[idempotent(key = ONE, scope = "slow", scene = mq, with = executor)]
+#[idempotent(key = const { ONE }, scope = "slow", scene = mq, with = executor)]
 async fn slow(executor: &MockExecutor) -> Result<(), Rejection> {
     tokio::task::yield_now().await;
     Ok(())

@@ -24,7 +24,7 @@ async fn a_handler_that_runs_once_passes_and_both_answers_can_be_looked_at() {
 
 #[tokio::test]
 async fn a_duplicate_without_its_result_is_a_duplicate_all_the_same() {
-    #[idempotent(key = ONE, scope = "large", max_result = "1B")]
+    #[idempotent(key = const { ONE }, scope = "large", max_result = "1B")]
     async fn large() -> Result<String, Rejection> {
         Ok("more than one byte".into())
     }

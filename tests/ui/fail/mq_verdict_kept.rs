@@ -1,0 +1,17 @@
+// expect: codec `Json` cannot keep a `Verdict` for replay
+use idempotent::mq::Verdict;
+use idempotent::{Disposition, Rejection, idempotent};
+
+#[idempotent(scene = mq, key = order)]
+async fn charge(order: u64) -> Result<Verdict, Rejection> {
+    Ok(Verdict::Never { reason: format!("no order {order}").into() })
+}
+
+#[idempotent(scene = mq, key = order)]
+async fn refund(order: u64) -> Result<Disposition, Rejection> {
+    Ok(Disposition::DeadLetter { reason: format!("no order {order}").into() })
+}
+
+fn main() {
+    let _ = (charge(1), refund(1));
+}
