@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Delivery, Position};
+use redis::Cmd;
 
 use crate::reply::Entry;
 

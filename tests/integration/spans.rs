@@ -99,17 +99,17 @@ mod handlers {
     use idempotent::{Executor, Rejection, idempotent};
 
     #[idempotent(key = id, with = e, scope = "orders")]
-    pub async fn place(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    pub(crate) async fn place(e: &Executor, id: u8) -> Result<u8, Rejection> {
         Ok(id)
     }
 
     #[idempotent(key = id, with = e, scope = "orders")]
-    pub async fn cancel(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    pub(crate) async fn cancel(e: &Executor, id: u8) -> Result<u8, Rejection> {
         Ok(id)
     }
 
     #[idempotent(key = id, with = e)]
-    pub async fn ship(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    pub(crate) async fn ship(e: &Executor, id: u8) -> Result<u8, Rejection> {
         Ok(id)
     }
 }

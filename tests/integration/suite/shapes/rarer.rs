@@ -120,7 +120,7 @@ mod receivers {
     where
         T: Make + Clone + Send + Sync,
     {
-        #[idempotent(key = N, with = self.idem)]
+        #[idempotent(key = const { N }, with = self.idem)]
         async fn made(&self) -> Result<<T as Make>::Made, Rejection> {
             ran();
             Ok(self.value.make())
@@ -177,7 +177,7 @@ mod receivers {
 
     #[async_trait(?Send)]
     impl Local for std::rc::Rc<Executor> {
-        #[idempotent(key = key, with = **self)]
+        #[idempotent(scope = "local", key = key, with = **self)]
         async fn local<'a, K: KeyPart + 'a>(&'a self, key: K, text: &'a str) -> Result<String, Rejection> {
             tokio::task::yield_now().await;
             ran();
