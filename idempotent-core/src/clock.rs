@@ -27,6 +27,15 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// # Cancellation
     /// Dropping the timer forgets it.
     fn sleep_until(&self, deadline: Instant) -> Timer;
+
+    /// Returns true if the clock shows real time on every thread, so that leases may be renewed on a thread of their
+    /// own. Renewals then go on while a handler blocks its runtime.
+    ///
+    /// # Default
+    /// `false`: leases are renewed on the runtime of their runs.
+    fn is_real_time(&self) -> bool {
+        false
+    }
 }
 
 /// The machine's clock, with tokio's timers.
@@ -66,6 +75,13 @@ impl Clock for SystemClock {
 
     fn sleep_until(&self, deadline: Instant) -> Timer {
         Box::pin(tokio::time::sleep_until(deadline.into()))
+    }
+
+    /// False on a runtime whose time is paused.
+    fn is_real_time(&self) -> bool {
+        let before = Instant::now();
+        let now = self.now();
+        before <= now && now <= Instant::now()
     }
 }
 

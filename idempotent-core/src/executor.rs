@@ -21,6 +21,7 @@ mod prepare;
 mod presence;
 
 mod producer;
+mod renewals;
 mod report;
 mod settle;
 mod site;

@@ -41,6 +41,10 @@ struct Inner {
     guard: AtomicU64,
     /// No renewal after this.
     cap: Instant,
+    /// When the run's task looked after the lease last, in ns after `sent`.
+    seen: AtomicU64,
+    /// Whether a blocked runtime was reported.
+    reported: AtomicBool,
     lost: AtomicBool,
     ended: AtomicBool,
     told: Notify,
@@ -96,6 +100,8 @@ impl Lease {
             sent,
             guard,
             cap,
+            seen: AtomicU64::new(nanos(trip)),
+            reported: AtomicBool::new(false),
             lost,
             ended,
             told,
@@ -245,6 +251,19 @@ impl Lease {
     pub(crate) fn renewed(&self, sent: Instant) {
         let until = sent.saturating_duration_since(self.0.sent) + self.length().saturating_sub(self.0.margin);
         self.0.guard.fetch_max(nanos(until), Ordering::SeqCst);
+    }
+
+    /// Notes that the run's task got its turn.
+    pub(crate) fn see(&self, now: Instant) {
+        self.0.seen.store(nanos(now.saturating_duration_since(self.0.sent)), Ordering::Relaxed);
+    }
+
+    /// Returns for how long the run's task has had no turn, once, if that is longer than a task can sleep.
+    pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
+        let seen = self.0.sent + Duration::from_nanos(self.0.seen.load(Ordering::Relaxed));
+        let blocked = now.saturating_duration_since(seen);
+        let news = blocked > self.heartbeat() * 2 && !self.0.reported.swap(true, Ordering::Relaxed);
+        news.then_some(blocked)
     }
 
     /// Says whether this is news: not lost before, and its run not ended.

@@ -58,7 +58,7 @@ pub use record::{Micros, Record, State, StateKind};
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
     Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, Lined,
-    MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Seen, Store, TierCounts, TieredStore,
+    MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Renewal, Seen, Store, TierCounts, TieredStore,
     TieredStoreBuilder, Version, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};

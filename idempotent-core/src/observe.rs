@@ -11,8 +11,8 @@ pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
 use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
 
-/// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task: be
-/// quick, and do not block.
+/// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task, and for what
+/// becomes of a lease on the thread that renews all leases: be quick, and do not block.
 ///
 /// A pair of observers is one that tells both, so `(Tracing, Mine)` adds to the default one.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
@@ -67,6 +67,13 @@ pub enum Event<'a> {
     },
     /// The lease was lost while the handler ran.
     LeaseLost,
+    /// The run's runtime has not got to the run for two heartbeats, so something blocks its threads: a handler that
+    /// computes, or waits without `.await`. The lease is renewed all the same, up to `max_run`; neither `max_run` nor
+    /// a lost lease can end such a handler. Told once for a run, by the thread that renews.
+    RuntimeBlocked {
+        /// Since when, at the least.
+        blocked: Duration,
+    },
     /// The store is down and the handler runs all the same: duplicates run too.
     RunsUnprotected,
     /// The call comes after one that will not be consumed by itself. What becomes of it is the policy's

@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::ability::{
-    Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Journal, Lined, Order, Page, Purge, Watch, Watching,
+    Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Journal, Lined, Order, Page, Purge, Renewal, Watch,
+    Watching,
 };
 pub use self::cas::{Cas, CasBackend, Seen, Version};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};

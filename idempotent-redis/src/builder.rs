@@ -28,6 +28,7 @@ use crate::url::{Place, Server, Url};
 type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Sets up a [`RedisStore`].
+#[derive(Clone)]
 #[must_use]
 pub struct RedisStoreBuilder {
     url: String,
@@ -165,6 +166,7 @@ impl RedisStoreBuilder {
     /// # Cancellation
     /// Nothing is left behind but, perhaps, the namespace's epoch.
     pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
+        let again = self.clone();
         let url = Url::parse(&self.url)?;
         let access = Access::new(&url, Tls::read(self.ca.take(), self.client.take())?)?;
         let wanted = self.wanted(&url.place, &access);
@@ -208,7 +210,7 @@ impl RedisStoreBuilder {
             }
         }
         let evicted = looked.iter().filter_map(|looked| looked.evicted).sum();
-        let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted };
+        let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted, again };
         let store = RedisStore(Arc::new(inner));
         store.judge(looked).await?;
         Ok(store)

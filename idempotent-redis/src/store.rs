@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
     Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Inspect, Inspected, Key, Record,
-    Release, Settled, Store, StoreError,
+    Release, Renewal, Settled, Store, StoreError,
 };
 
 #[cfg(doc)]
@@ -86,6 +86,8 @@ pub(crate) struct Inner {
     pub(crate) wanted: Wanted,
     /// Keys that the servers had evicted when the store was opened.
     pub(crate) evicted: u64,
+    /// Opens the store for renewals.
+    pub(crate) again: RedisStoreBuilder,
 }
 
 /// For steps that no lease bounds.
@@ -177,6 +179,14 @@ impl Store for RedisStore {
             .with_inspect(self)
             .with_journal(self)
             .with_order(self)
+            .with_renewal(self)
+    }
+}
+
+#[async_trait]
+impl Renewal for RedisStore {
+    async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(self.0.again.clone().cache(None).connect().await?))
     }
 }
 

@@ -61,6 +61,12 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 pub struct MySqlStore(Arc<Plan<My>>);
 
 impl MySqlStore {
+    /// The builder of the store for renewals.
+    fn again(&self) -> MySqlStoreBuilder {
+        let MySqlStoreBuilder(settings, as_on_mysql) = &self.0.dialect.builder;
+        MySqlStoreBuilder(settings.again(), *as_on_mysql)
+    }
+
     /// Connects. The table has to be there: [`create`](MySqlStoreBuilder::create) makes it.
     ///
     /// # Errors

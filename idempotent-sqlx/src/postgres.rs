@@ -59,6 +59,11 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 pub struct PostgresStore(Arc<Plan<Pg>>);
 
 impl PostgresStore {
+    /// The builder of the store for renewals, which watches nothing.
+    fn again(&self) -> PostgresStoreBuilder {
+        PostgresStoreBuilder(self.0.dialect.settings.again(), Listening(false))
+    }
+
     /// Connects. The table has to be there: [`create`](PostgresStoreBuilder::create) makes it.
     ///
     /// # Errors

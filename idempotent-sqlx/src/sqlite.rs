@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use idempotent_core::protocol::live;
 use idempotent_core::{
     Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected, Key, Micros, Record,
-    Release, Settled, Store, StoreError, StoreErrorKind,
+    Release, Renewal, Settled, Store, StoreError, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
@@ -106,6 +106,8 @@ struct Inner {
     lately: AtomicI32,
     clock: Option<Arc<dyn Clock>>,
     transactions: Transactions,
+    /// Opens the store for renewals; none for a database in memory.
+    again: Option<SqliteStoreBuilder>,
 }
 
 impl SqliteStore {
@@ -183,6 +185,18 @@ impl Store for SqliteStore {
             .with_journal(self)
             .with_order(self)
             .with_transact(self)
+            .with_renewal(self)
+    }
+}
+
+#[async_trait]
+impl Renewal for SqliteStore {
+    /// A store with a writer of its own; a database in memory has only this one.
+    async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(match &self.0.again {
+            Some(again) => again.clone().open().await?,
+            None => self.clone(),
+        }))
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OnceCell};
 
+use super::renewals;
 use crate::clock::before;
 use crate::observe::Run;
 use crate::{Clock, Event, Lease, Observer, Settled, Store, StoreError};
@@ -22,6 +24,8 @@ pub(super) struct Wheel {
     observer: Arc<dyn Observer>,
     turns: Mutex<Turns>,
     nudge: Notify,
+    /// With connections that no runtime of a handler serves; opened when it is needed.
+    renewal: OnceCell<Arc<dyn Store>>,
 }
 
 #[derive(Default)]
@@ -52,7 +56,7 @@ const A_CALL: usize = 256;
 
 impl Wheel {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
-        Arc::new(Self { store, clock, observer, turns: Mutex::default(), nudge: Notify::new() })
+        Arc::new(Self { store, clock, observer, turns: Mutex::default(), nudge: Notify::new(), renewal: OnceCell::new() })
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
@@ -90,6 +94,7 @@ impl Wheel {
         let watch = async {
             loop {
                 let now = self.clock.now();
+                lease.see(now);
                 if lease.guard() <= now {
                     return self.lose(lease);
                 }
@@ -124,12 +129,23 @@ impl Wheel {
         let number = turns.drivers;
         turns.driver = Some(number);
         drop(turns);
-        tokio::spawn(Driver { wheel: self.clone(), number }.drive());
+        let thread = self.thread();
+        let driver = Driver { wheel: self.clone(), number, alone: thread.is_some() };
+        match thread {
+            Some(runtime) => runtime.spawn(driver.drive()),
+            None => tokio::spawn(driver.drive()),
+        };
+    }
+
+    /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
+    fn thread(&self) -> Option<&'static Handle> {
+        let fits = self.clock.is_real_time() && self.store.abilities().renewal.is_some();
+        if fits { renewals::runtime() } else { None }
     }
 
     /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
-    fn turn(&self, now: Instant) -> (Vec<Lease>, Option<Instant>) {
-        let (mut renew, mut lost, mut next) = (Vec::new(), Vec::new(), None);
+    fn turn(&self, now: Instant, alone: bool) -> (Vec<Lease>, Option<Instant>) {
+        let (mut renew, mut lost, mut next, mut blocked) = (Vec::new(), Vec::new(), None, Vec::new());
         let mut turns = self.turns();
         for place in &mut turns.places {
             let Some(turn) = place else { continue };
@@ -141,6 +157,9 @@ impl Wheel {
             // A little early: leases claimed at about the same time are renewed by one call.
             let renewed = turn.due <= now + heartbeat / 8 && turn.rested <= now && turn.lease.may_renew(now);
             if renewed {
+                // Any other driver is as late as the runs that it could report.
+                let late = if alone { turn.lease.blocked(now) } else { None };
+                blocked.extend(late.map(|blocked| (turn.lease.clone(), blocked)));
                 turn.rested = now + heartbeat / 2;
                 match turn.lease.renews_in_store() {
                     true => renew.push(turn.lease.clone()),
@@ -162,6 +181,9 @@ impl Wheel {
         for lease in lost {
             self.lose(&lease);
         }
+        for (lease, blocked) in blocked {
+            self.tell(&lease, &Event::RuntimeBlocked { blocked });
+        }
         (renew, next)
     }
 
@@ -176,9 +198,28 @@ impl Wheel {
         self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
     }
 
-    async fn renew(&self, leases: Vec<Lease>) {
+    /// Asks the executor's store, and one with connections of its own where a driver on the renewal thread gets no
+    /// answer within half a heartbeat: the store's connections may belong to a runtime that is blocked.
+    async fn renew(&self, leases: Vec<Lease>, alone: bool) {
+        let renewal = self.store.abilities().renewal.filter(|_| alone);
+        let Some(renewal) = renewal else { return self.ask(&*self.store, &leases).await };
+        let soon = leases.iter().map(Lease::heartbeat).min().unwrap_or_default() / 2;
+        let shared = before(&*self.clock, self.clock.now() + soon, self.ask(&*self.store, &leases));
+        if self.renewal.get().is_none() && shared.await.is_some() {
+            return;
+        }
+        let last = leases.iter().map(Lease::guard).max().unwrap_or_else(|| self.clock.now());
+        let opened = self.renewal.get_or_try_init(|| renewal.renewal_store());
+        match before(&*self.clock, last, opened).await {
+            Some(Ok(store)) => self.ask(&**store, &leases).await,
+            Some(Err(error)) => leases.iter().for_each(|lease| self.not_renewed(lease, &error)),
+            None => {}
+        }
+    }
+
+    async fn ask(&self, store: &dyn Store, leases: &[Lease]) {
         let sent = self.clock.now();
-        match (&leases[..], self.store.abilities().batch) {
+        match (leases, store.abilities().batch) {
             ([_, _, ..], Some(batch)) => {
                 let held: Vec<_> = leases.iter().map(|lease| (lease.held().clone(), lease.length())).collect();
                 let last = leases.iter().map(Lease::guard).max().unwrap_or(sent);
@@ -188,8 +229,8 @@ impl Wheel {
                 }
             }
             _ => {
-                for lease in &leases {
-                    let answer = self.store.renew(lease.held(), lease.length());
+                for lease in leases {
+                    let answer = store.renew(lease.held(), lease.length());
                     if let Some(answer) = before(&*self.clock, lease.guard(), answer).await {
                         self.renewed(lease, sent, answer);
                     }
@@ -202,11 +243,13 @@ impl Wheel {
         match answer {
             Ok(Settled::Done) => lease.renewed(sent),
             Ok(Settled::Lost { .. }) => self.lose(lease),
-            Err(error) => {
-                self.tell(lease, &Event::StoreFailed { step: "renew", error: &error });
-                self.try_again(lease);
-            }
+            Err(error) => self.not_renewed(lease, &error),
         }
+    }
+
+    fn not_renewed(&self, lease: &Lease, error: &StoreError) {
+        self.tell(lease, &Event::StoreFailed { step: "renew", error });
+        self.try_again(lease);
     }
 
     /// There is another turn before the guard; where the next heartbeat would come too late for that, it is brought
@@ -260,6 +303,8 @@ impl Drop for Ticket<'_> {
 struct Driver {
     wheel: Arc<Wheel>,
     number: u64,
+    /// Whether it runs on the renewal thread.
+    alone: bool,
 }
 
 /// While nothing is due: for the last renewals, or for runs to come.
@@ -270,10 +315,10 @@ impl Driver {
         let wheel = &*self.wheel;
         let mut renewals: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         while self.is_at_it() {
-            let (due, next) = wheel.turn(wheel.clock.now());
+            let (due, next) = wheel.turn(wheel.clock.now(), self.alone);
             let batched = wheel.store.abilities().batch.is_some();
             for call in due.chunks(if batched { A_CALL } else { 1 }) {
-                renewals.push(Box::pin(wheel.renew(call.to_vec())));
+                renewals.push(Box::pin(wheel.renew(call.to_vec(), self.alone)));
             }
             let next = match next {
                 Some(next) => next,

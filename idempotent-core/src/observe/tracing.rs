@@ -53,6 +53,10 @@ impl Observer for Tracing {
             Event::LeaseLost => {
                 warn!(target: "idempotent", scope = run.scope, key, "the lease was lost while the handler ran");
             }
+            Event::RuntimeBlocked { blocked } => {
+                warn!(target: "idempotent", scope = run.scope, key, ?blocked,
+                    "the runtime is blocked: run blocking code in tokio::task::spawn_blocking");
+            }
             Event::OrderBroken { why, skipped } => {
                 let what = if *skipped { "run out of order" } else { "not run: the order is broken" };
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");

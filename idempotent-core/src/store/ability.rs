@@ -34,6 +34,8 @@ pub struct Abilities<'a> {
     pub order: Option<&'a dyn Order>,
     /// Begins transactions that runs are claimed and completed in.
     pub transact: Option<&'a dyn Transact>,
+    /// Opens connections of their own for renewals.
+    pub renewal: Option<&'a dyn Renewal>,
 }
 
 impl<'a> Abilities<'a> {
@@ -99,12 +101,39 @@ impl<'a> Abilities<'a> {
         self
     }
 
+    /// Adds [`Renewal`].
+    #[must_use]
+    pub fn with_renewal(mut self, renewal: &'a dyn Renewal) -> Self {
+        self.renewal = Some(renewal);
+        self
+    }
+
     /// Adds [`Order`].
     #[must_use]
     pub fn with_order(mut self, order: &'a dyn Order) -> Self {
         self.order = Some(order);
         self
     }
+}
+
+/// Connections of their own for renewals.
+///
+/// A handler that blocks its thread also stops the I/O and the timers of its runtime. An executor with a
+/// [real-time](crate::Clock::is_real_time) clock therefore renews the leases of a store with this ability on a thread of
+/// its own, through the store that [`renewal_store`](Self::renewal_store) returns. Without this ability a handler that
+/// blocks for longer than its lease loses the lease, and another worker runs the same key.
+#[async_trait]
+pub trait Renewal: Send + Sync {
+    /// Returns a store for the same records, whose calls need no other runtime than the one that polls this future: it
+    /// has connections of its own. The executor asks for it when this store has not answered a renewal within half a
+    /// heartbeat, keeps it, and calls only its [`renew`](super::Store::renew) and [`renew_all`](Batch::renew_all).
+    ///
+    /// # Errors
+    /// No connection was made. The executor asks again at its next renewal.
+    ///
+    /// # Cancellation
+    /// A drop leaves nothing behind.
+    async fn renewal_store(&self) -> Result<Arc<dyn super::Store>, StoreError>;
 }
 
 /// Several requests in one trip. Each is decided as if it had come alone; answers stand in the order asked.

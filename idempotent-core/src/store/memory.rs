@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::shard::Shard;
-use super::{Abilities, Admin, Inspect, Inspected, Journal, Lined, Order, Purge, Store, Watch, Watching};
+use super::{Abilities, Admin, Inspect, Inspected, Journal, Lined, Order, Purge, Renewal, Store, Watch, Watching};
 use crate::protocol::{self, Write};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
@@ -279,6 +279,15 @@ impl Store for MemoryStore {
             .with_inspect(self)
             .with_journal(self)
             .with_order(self)
+            .with_renewal(self)
+    }
+}
+
+#[async_trait]
+impl Renewal for MemoryStore {
+    /// The store itself, which needs no runtime.
+    async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(self.clone()))
     }
 }
 

@@ -6,6 +6,7 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
 use sqlx::{Row, Transaction, ValueRef};
 
+use super::options::MySqlStoreBuilder;
 use super::server::Server;
 use super::sql::{Maker, NOW};
 use super::{error, inbox};
@@ -27,6 +28,8 @@ pub(crate) struct My {
     pub(super) server: Server,
     /// $1 the key's hash: fails where somebody has it in hand.
     pub(super) free: Text,
+    /// The store was opened with these.
+    pub(super) builder: MySqlStoreBuilder,
 }
 
 impl Dialect for My {

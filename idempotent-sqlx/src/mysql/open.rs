@@ -19,7 +19,7 @@ use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Target, Text,
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, StoreError> {
-    let MySqlStoreBuilder(settings, as_on_mysql) = builder;
+    let MySqlStoreBuilder(settings, as_on_mysql) = builder.clone();
     let table = settings.table()?.in_backticks();
     let options = match &settings.target {
         // The texts of statements are always the same: logging them says nothing and costs.
@@ -62,7 +62,7 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
     let inside = inbox::inside(&maker.in_a_transaction());
     let link = Link { pool, transactions, place, patience: settings.patience };
     Ok(MySqlStore(Arc::new(Plan {
-        dialect: My { free: inbox::free(&maker), maker, server },
+        dialect: My { free: inbox::free(&maker), maker, server, builder },
         texts,
         inside,
         steps,

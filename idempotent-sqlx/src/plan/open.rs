@@ -6,7 +6,7 @@ use sqlx::pool::PoolOptions;
 use sqlx::{Connection as _, Database};
 use tokio::time::timeout;
 
-use super::{Connection, Dialect, Place, Settings, When};
+use super::{Connection, Dialect, Place, Settings, Target, When};
 
 pub(crate) async fn connect<D: Dialect>(
     options: &<Connection<D> as sqlx::Connection>::Options,
@@ -16,6 +16,21 @@ pub(crate) async fn connect<D: Dialect>(
     let connection = timeout(patience, Connection::<D>::connect_with(options)).await;
     let connection = connection.map_err(|_| place.silent(When::Connecting, patience))?;
     connection.map_err(|error| place.error::<D>(When::Connecting, error))
+}
+
+impl<DB: Database> Settings<sqlx::Pool<DB>> {
+    /// Returns what opens the store once more, for renewals: one connection, which is no other's.
+    pub(crate) fn again(&self) -> Self {
+        let target = match &self.target {
+            Target::Pool(pool) => {
+                let one = pool.options().clone().max_connections(1).min_connections(0);
+                Target::Pool(one.connect_lazy_with((*pool.connect_options()).clone()))
+            }
+            url @ Target::Url(_) => url.clone(),
+        };
+        Self { target, table: self.table.clone(), schema: self.schema.clone(), connections: 1, create: false,
+            patience: self.patience, clock: self.clock.clone() }
+    }
 }
 
 impl<P> Settings<P> {

@@ -5,12 +5,13 @@
 macro_rules! server_store {
     ($store:ident $(, $more:ident)* $(; $some:ident if |$it:ident| $there:expr)?) => {
         const _: () = {
+            use ::std::sync::Arc;
             use ::std::time::Duration;
 
             use ::async_trait::async_trait;
             use ::idempotent_core::{
                 Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Completion, Fencing, Held, Inspect, Inspected,
-                Key, Page, Purge, Record, Release, Settled, Store, StoreError,
+                Key, Page, Purge, Record, Release, Renewal, Settled, Store, StoreError,
             };
 
             #[async_trait]
@@ -37,12 +38,19 @@ macro_rules! server_store {
 
                 fn abilities(&self) -> Abilities<'_> {
                     let all = Abilities::none().with_batch(self).with_browse(self);
-                    let all = all.with_purge(self).with_admin(self).with_inspect(self)$(.$more(self))*;
+                    let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self)$(.$more(self))*;
                     $(
                         let $it = self;
                         let all = if $there { all.$some(self) } else { all };
                     )?
                     all
+                }
+            }
+
+            #[async_trait]
+            impl Renewal for $store {
+                async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
+                    Ok(Arc::new(self.again().open().await?))
                 }
             }
 

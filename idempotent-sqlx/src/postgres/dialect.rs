@@ -4,7 +4,7 @@ use std::sync::Arc;
 use idempotent_core::{Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnection, PgRow, Postgres};
-use sqlx::{Row, Transaction};
+use sqlx::{PgPool, Row, Transaction};
 
 use super::ear::Ears;
 use super::error;
@@ -12,7 +12,7 @@ use super::inbox;
 use super::sql::{More, NOW};
 use crate::inbox::Last;
 use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Step, Text, Told, Value, Via, hex, in_packets,
+    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via, hex, in_packets,
     settled,
 };
 use crate::row::Cells;
@@ -33,6 +33,8 @@ pub(crate) struct Pg {
     pub(super) ears: Option<Ears>,
     /// Goes into each key's lock, so that two tables do not share them.
     pub(super) salt: u64,
+    /// The store was opened with these.
+    pub(super) settings: Settings<PgPool>,
 }
 
 /// A statement for many takes an array for each of its parameters.

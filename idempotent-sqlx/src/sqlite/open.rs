@@ -62,8 +62,9 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         writes: Queue::default(),
         next_job: 0.into(),
         lately: 0.into(),
-        clock: builder.clock,
+        clock: builder.clock.clone(),
         transactions,
+        again: builder.again(&target),
     })))
 }
 

@@ -137,6 +137,14 @@ impl SqliteStoreBuilder {
         super::open::open(self).await
     }
 
+    /// Returns what opens the same file once more, wherever this process has gone meanwhile.
+    pub(super) fn again(self, target: &Target) -> Option<Self> {
+        match target {
+            Target::Memory => None,
+            Target::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
+        }
+    }
+
     /// The file that is meant.
     pub(super) fn target(&self) -> Result<Target, StoreError> {
         let place = self.place.as_str();

@@ -25,6 +25,8 @@ impl TieredStore {
             order: durable.order,
             // Its runs claim and commit in the durable store, past the fast tier: that holds nothing but facts, which stay true.
             transact: durable.transact,
+            // A renewal says nothing that the fast tier has to know.
+            renewal: durable.renewal,
         }
     }
 
