@@ -57,7 +57,7 @@ impl Stock {
     }
 
     // 4. `Arc<Self>`, destructured arguments, `impl Trait` arguments.
-    #[idempotent(key = (aisle, item.to_string()), with = self.idem)]
+    #[idempotent(scope = "count", key = (aisle, item.to_string()), with = self.idem)]
     async fn count(self: Arc<Self>, (aisle, _shelf): (u8, u8), item: impl Display) -> Result<u32, StockError> {
         ran();
         Ok(u32::from(aisle) + self.left.load(SeqCst))

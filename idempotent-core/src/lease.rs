@@ -262,7 +262,7 @@ impl Lease {
     pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
         let seen = self.0.sent + Duration::from_nanos(self.0.seen.load(Ordering::Relaxed));
         let blocked = now.saturating_duration_since(seen);
-        let news = blocked > self.heartbeat() * 2 && !self.0.reported.swap(true, Ordering::Relaxed);
+        let news = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
         news.then_some(blocked)
     }
 

@@ -10,6 +10,7 @@
 //! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
 //! | repeat a run bit by bit | [`SeededEntropy`] |
 //! | know that a store of mine is right | [`conformance!`]; what its builder may offer: [`Subject`] |
+//! | know that a handler that blocks its runtime keeps its lease | [`blocked_handler_keeps_its_key`] |
 //! | know which laws there are | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`Plant`], [`Loses`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
@@ -18,6 +19,7 @@
 //! | have a private server | `servers`, and `proxy` to fail between it and a client; feature `servers` |
 //! | judge what real processes did to a store | [`history`], written by [`history::Recording`] |
 //! | know that a check of mine notices a store that is wrong | [`mutants`] |
+mod blocked;
 #[cfg(feature = "broker")]
 pub mod broker;
 mod clock;
@@ -35,6 +37,7 @@ pub mod proxy;
 pub mod servers;
 pub mod sim;
 
+pub use self::blocked::blocked_handler_keeps_its_key;
 pub use self::clock::{Busy, BusyGuard, VirtualClock};
 pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};
 pub use self::crash::{Crash, crash_at, crash_everywhere};

@@ -56,7 +56,14 @@ const A_CALL: usize = 256;
 
 impl Wheel {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
-        Arc::new(Self { store, clock, observer, turns: Mutex::default(), nudge: Notify::new(), renewal: OnceCell::new() })
+        Arc::new(Self {
+            store,
+            clock,
+            observer,
+            turns: Mutex::default(),
+            nudge: Notify::new(),
+            renewal: OnceCell::new(),
+        })
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.

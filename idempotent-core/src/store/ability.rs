@@ -123,7 +123,7 @@ impl<'a> Abilities<'a> {
 /// its own, through the store that [`renewal_store`](Self::renewal_store) returns. Without this ability a handler that
 /// blocks for longer than its lease loses the lease, and another worker runs the same key.
 #[async_trait]
-pub trait Renewal: Send + Sync {
+pub trait Renewal: fmt::Debug + Send + Sync {
     /// Returns a store for the same records, whose calls need no other runtime than the one that polls this future: it
     /// has connections of its own. The executor asks for it when this store has not answered a renewal within half a
     /// heartbeat, keeps it, and calls only its [`renew`](super::Store::renew) and [`renew_all`](Batch::renew_all).

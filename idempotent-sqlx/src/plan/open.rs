@@ -28,8 +28,15 @@ impl<DB: Database> Settings<sqlx::Pool<DB>> {
             }
             url @ Target::Url(_) => url.clone(),
         };
-        Self { target, table: self.table.clone(), schema: self.schema.clone(), connections: 1, create: false,
-            patience: self.patience, clock: self.clock.clone() }
+        Self {
+            target,
+            table: self.table.clone(),
+            schema: self.schema.clone(),
+            connections: 1,
+            create: false,
+            patience: self.patience,
+            clock: self.clock.clone(),
+        }
     }
 }
 

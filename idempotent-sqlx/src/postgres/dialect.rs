@@ -12,8 +12,8 @@ use super::inbox;
 use super::sql::{More, NOW};
 use crate::inbox::Last;
 use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via, hex, in_packets,
-    settled,
+    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via, hex,
+    in_packets, settled,
 };
 use crate::row::Cells;
 

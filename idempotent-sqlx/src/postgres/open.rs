@@ -53,7 +53,8 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
     let link = Link { pool, transactions, place, patience: builder.patience };
     let ears = listening.0.then(|| Ears::new(options, words, builder.patience));
     let inside = inbox::inside(&maker, &texts);
-    let dialect = Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };
+    let dialect =
+        Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };
     Ok(PostgresStore(Arc::new(Plan {
         dialect,
         texts,

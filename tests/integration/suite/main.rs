@@ -8,6 +8,7 @@ mod servers;
 
 mod bare;
 mod behaviour;
+mod blocked;
 mod cas;
 mod conformance;
 mod connect;

@@ -201,3 +201,9 @@ async fn b11_numbers_rise_over_release_expiry_and_deletion() {
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(numbers.iter().all(|number| *number < Fencing(1 << 53)));
 }
+
+#[test]
+fn a_blocked_handler_keeps_its_key() {
+    let server = RedisServer::start();
+    idempotent_testkit::blocked_handler_keeps_its_key(async || open_without_cache(&server).await);
+}

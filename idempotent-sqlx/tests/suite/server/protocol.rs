@@ -51,3 +51,18 @@ async fn a_refund_takes_off_one_attempt_and_remembers_the_others() {
         assert_eq!(store.peek(&key("c")).await.unwrap().expect("one attempt is remembered").attempt, 1);
     }
 }
+
+#[test]
+fn a_blocked_handler_keeps_its_key() {
+    let place = Place::new();
+    idempotent_testkit::blocked_handler_keeps_its_key(async || place.open().await);
+}
+
+/// On a pool of the application's, whose connections belong to the blocked runtime.
+#[test]
+fn a_blocked_handler_keeps_its_key_on_a_pool_of_the_application() {
+    let place = Place::new();
+    idempotent_testkit::blocked_handler_keeps_its_key(async || {
+        place::Store::on_pool(place.other()).table(&place.table).create(true).open().await.unwrap()
+    });
+}

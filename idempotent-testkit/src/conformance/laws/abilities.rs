@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Claim, ClaimRequest, Clock, Fencing, Held, Purge, Settled, StateKind, Verdict};
+use idempotent_core::{Admin, Claim, ClaimRequest, Clock, Fencing, Held, Purge, Renewal, Settled, StateKind, Verdict};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
@@ -20,6 +20,7 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
             a.inspect.is_some(),
             a.journal.is_some(),
             a.order.is_some(),
+            a.renewal.is_some(),
         ]
     };
     assert_eq!(names(first), names(again), "an ability does not come and go");
@@ -27,6 +28,9 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
     if let Some(batch) = first.batch {
         assert_eq!(batch.claim_all(&[]).await.len(), 0);
         assert_eq!(batch.renew_all(&[(s.held(1), HOUR)]).await.len(), 1);
+    }
+    if let Some(renewal) = first.renewal {
+        renews_while_this_runtime_is_blocked(s, renewal);
     }
     if let Some(watch) = first.watch {
         drop(watch.watch(&s.key("k")));
@@ -53,6 +57,28 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
         assert_eq!(must("inspect", inspect.inspect(&s.key("absent")).await), None);
     }
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
+}
+
+/// Not awaited, but joined: the runtime of the store under test stands still meanwhile.
+fn renews_while_this_runtime_is_blocked(s: &Subject, renewal: &dyn Renewal) {
+    let held = s.held(1);
+    let renew = || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let store = must("renewal_store", renewal.renewal_store().await);
+            let alone = must("renew", store.renew(&held, HOUR).await);
+            let together = match store.abilities().batch {
+                Some(batch) => batch.renew_all(&[(held.clone(), HOUR)]).await,
+                None => Vec::new(),
+            };
+            (alone, together)
+        })
+    };
+    let renewed = std::thread::scope(|scope| scope.spawn(renew).join());
+    let (alone, together) = renewed.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert_eq!(alone, Settled::Done, "the renewal store has the same records");
+    for settled in together {
+        assert_eq!(must("renew_all", settled), Settled::Done, "the renewal store has the same records");
+    }
 }
 
 pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
