@@ -128,7 +128,10 @@ impl Source for Queue {
             if !some.is_empty() {
                 let delivery = |(place, message): (u64, Outbound)| {
                     let position = Position::of(message.topic.as_str()).partition(0).offset(place);
-                    (Delivery::new(position, message.body).id(message.id), place)
+                    let mut delivery = Delivery::new(position, message.body).id(message.id);
+                    // A consumer's log knows the outbox's messages by a header.
+                    delivery.headers = message.headers;
+                    (delivery, place)
                 };
                 return Ok(Received::Deliveries(some.into_iter().map(delivery).collect()));
             }

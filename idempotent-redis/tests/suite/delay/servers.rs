@@ -70,15 +70,21 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     let world = World::new(Arc::new(Place::Single(server)), str::to_owned);
     let queue = world.queue_with(|builder| builder.visibility(MINUTE).max_retries(1).slots(1)).await;
     let memory = |bytes: &str| drop(world.place.nodes()[0].command(&["CONFIG", "SET", "maxmemory", bytes]));
+    // The test's clock is a key of its own.
+    let at = |ms| {
+        memory("0");
+        world.at(ms);
+        memory("1");
+    };
     let all = ["done", "extended", "at once", "later", "held", "buried", "left"];
     for name in all {
-        new(queue.send(&DelayMessage::priority(10, name).id(name)).await.unwrap());
+        new(queue.send(&DelayMessage::priority(100, name).id(name)).await.unwrap());
     }
     // In hand before the memory is full, and after: by the one that commits on the way, and by one that does not.
     let mut taker = queue.taker();
     let early = taker.take_now(2).await.unwrap();
     memory("1");
-    let refused = queue.send(&DelayMessage::priority(10, "new")).await.unwrap_err();
+    let refused = queue.send(&DelayMessage::priority(100, "new")).await.unwrap_err();
     assert_eq!(refused.kind(), DelayErrorKind::NotApplied, "{refused}");
     assert!(refused.to_string().contains("the server's memory is full"), "{refused}");
     let taken = taker.take_now(3).await.unwrap();
@@ -87,7 +93,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     let Received::Deliveries(received) = source.receive(1).await.unwrap() else { panic!("nothing is revoked") };
 
     assert_eq!(queue.commit(&early[0]).await.unwrap(), Closing::Done);
-    world.at(30_000);
+    at(30_000);
     assert_eq!(queue.extend(&early[1]).await.unwrap(), Closing::Done);
     assert_eq!(queue.rollback(&taken[0], Back::Immediate, "no").await.unwrap(), RolledBack::Again);
     assert_eq!(queue.rollback(&taken[1], Back::After(ms(1_000)), "no").await.unwrap(), RolledBack::Again);
@@ -97,7 +103,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     assert_eq!(letters(&queue).await.len(), 1);
 
     // Some come again, and some have used up their retries.
-    world.at(70_000);
+    at(70_000);
     let again = taker.take_now(100).await.unwrap();
     let names: BTreeSet<_> = bodies(&again).into_iter().collect();
     assert_eq!(names, ["at once", "held", "later", "left"].map(str::to_owned).into());
@@ -108,7 +114,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     assert_eq!(due(&mut taker).await, ["left"]);
     assert_eq!(letters(&queue).await.len(), 4);
     memory("0");
-    new(queue.send(&DelayMessage::priority(10, "new")).await.unwrap());
+    new(queue.send(&DelayMessage::priority(100, "new")).await.unwrap());
 }
 
 #[tokio::test]
