@@ -84,8 +84,8 @@ impl Failure {
             "WRONGTYPE" => store(StoreErrorKind::Foreign),
             "CROSSSLOT" => store(StoreErrorKind::Schema),
             _ if denies(text) => store(StoreErrorKind::Denied),
-            // Flagged scripts are refused before anything of them runs.
-            _ if text.contains("OOM") || text.contains("maxmemory") => store(StoreErrorKind::NotApplied),
+            // Flagged scripts are refused before anything of them runs, others at their first write.
+            _ if is_full(text) => store(StoreErrorKind::NotApplied),
             _ => store(StoreErrorKind::Schema),
         };
         Self { kind, text: explained(code, text).into() }
@@ -171,11 +171,18 @@ fn is_final(text: &str) -> bool {
     ["DB index", "SELECT is not allowed", "NOPROTO"].iter().any(|words| text.contains(words))
 }
 
+/// Whether the server refused to store more; Redis 6.2 says so within the error of a script.
+fn is_full(text: &str) -> bool {
+    text.contains("OOM") || text.contains("maxmemory")
+}
+
 /// The server's own words, and what to do where they do not say it.
 fn explained(code: &str, text: &str) -> String {
     let remedy = match code {
         "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
-        "OOM" => "; the server's memory is full: claims are refused, runs that have begun can be completed",
+        _ if code == "OOM" || is_full(text) => {
+            "; the server's memory is full: raise maxmemory or remove data; what has begun can be settled meanwhile"
+        }
         "NOREPLICAS" => "; the server wants more replicas than it has (min-replicas-to-write)",
         "MISCONF" => "; the server cannot write its snapshot: see its log",
         "NOAUTH" => "; put user and password into the url, redis://user:password@host",
