@@ -43,9 +43,10 @@ impl Observer for Reports {
 pub fn blocked_handler_keeps_its_key<S: Store>(open: impl AsyncFn() -> S + Sync) {
     let (runs, reports) = (&AtomicU32::new(0), Reports::default());
     let (running, begun) = mpsc::channel();
-    let (end, until) = mpsc::channel();
     let (open, observer) = (&open, reports.clone());
     std::thread::scope(|scope| {
+        // Dropped by a panic, it ends the handler.
+        let (end, until) = mpsc::channel();
         let blocked = scope.spawn(move || {
             runtime().block_on(async {
                 let executor = executor(open().await, observer);
