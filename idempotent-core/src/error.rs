@@ -305,6 +305,9 @@ pub enum Rejection {
         /// The scope of the call.
         scope: Arc<str>,
     },
+    /// Polled outside a tokio runtime, which leases need.
+    #[error("no tokio runtime polls this call: leases are renewed by its timers; call it from a task of tokio")]
+    NoRuntime,
     /// The store failed at the claim; the handler did not run.
     #[error("the handler did not run: {0}")]
     Store(#[from] StoreError),

@@ -294,7 +294,9 @@ impl Outcome {
             Rejection::Mismatch => Self::Mismatch,
             Rejection::Nested { .. } => Self::Nested,
             Rejection::NoExecutor { .. } => Self::NoExecutor,
-            Rejection::Policy(_) | Rejection::Entropy(_) | Rejection::NoTransaction { .. } => Self::Misconfigured,
+            Rejection::Policy(_) | Rejection::Entropy(_) | Rejection::NoRuntime | Rejection::NoTransaction { .. } => {
+                Self::Misconfigured
+            }
             Rejection::RolledBack { retry_after, .. } => Self::Released { retry_after: *retry_after },
             Rejection::Store(e) => Self::StoreDown(e.kind()),
             Rejection::Unrecorded { .. } => Self::Unrecorded,

@@ -36,6 +36,10 @@ enum Claimed {
 impl Shared {
     /// Whether nothing is done about it.
     pub(crate) fn passes(&self, parts: &Parts) -> bool {
+        // Without a method the layer is set up wrong, and refuses what comes.
+        if self.methods.is_empty() {
+            return false;
+        }
         if !self.methods.contains(&parts.method) || self.skip.as_ref().is_some_and(|skip| skip(parts)) {
             return true;
         }

@@ -142,6 +142,9 @@ impl KeyRules {
         if !(min_len..=max_len).contains(&length) {
             return Err(InvalidKey::Length { length, min_len, max_len });
         }
+        if text.trim().is_empty() {
+            return Err(InvalidKey::Blank);
+        }
         let fits = match self.format {
             KeyFormat::Any => true,
             KeyFormat::Uuid => is_uuid(&text),
@@ -196,6 +199,8 @@ pub enum InvalidKey {
         /// The most taken.
         max_len: usize,
     },
+    /// Nothing but spaces.
+    Blank,
     /// Not of the format asked for.
     Format,
 }
@@ -215,6 +220,7 @@ impl fmt::Display for InvalidKey {
             Self::Length { length, min_len, max_len } => {
                 write!(f, "the key has {length} characters, {min_len} to {max_len} are taken")
             }
+            Self::Blank => f.write_str("the key consists of spaces: send one that differs for each operation"),
             Self::Format => f.write_str("the key is not of the format this service asks for"),
         }
     }

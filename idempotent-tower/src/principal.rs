@@ -102,9 +102,12 @@ impl fmt::Debug for Caller {
 pub struct Denied(Box<Response<Bytes>>);
 
 impl Denied {
-    /// A status alone: 401 or 403, say.
+    /// A status alone: 401 or 403, say. A status that reports no error would tell the client that its request was
+    /// carried out, so 403 is answered in its place.
     #[must_use]
     pub fn status(status: StatusCode) -> Self {
+        let is_error = status.is_client_error() || status.is_server_error();
+        let status = if is_error { status } else { StatusCode::FORBIDDEN };
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = status;
         Self(response.into())

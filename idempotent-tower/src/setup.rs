@@ -14,9 +14,13 @@ pub struct SetupError {
 
 impl SetupError {
     /// All that is wrong, if anything is.
-    pub(crate) fn of(idle: &[Idle], policy: Result<(), PolicyError>) -> Result<(), Self> {
+    pub(crate) fn of(
+        idle: &[Idle],
+        empty: impl Iterator<Item = &'static str>,
+        policy: Result<(), PolicyError>,
+    ) -> Result<(), Self> {
         let policy = policy.err().map(|error| error.to_string());
-        let all: Vec<_> = idle.iter().map(Idle::to_string).chain(policy).collect();
+        let all: Vec<_> = idle.iter().map(Idle::to_string).chain(empty.map(str::to_owned)).chain(policy).collect();
         if all.is_empty() { Ok(()) } else { Err(Self { text: all.join("; ").into() }) }
     }
 }
@@ -70,4 +74,14 @@ pub(crate) fn idle(scene: &Scene, called: &[&'static str], rules: &ResponseRules
         remedy: "what it takes at most is kept in the record already; raise its limit over max_response()",
     });
     calls.chain(spill).collect()
+}
+
+/// What an empty setting means, where that is nothing of use.
+pub(crate) fn empty(methods: bool, scope: bool, namespace: bool) -> impl Iterator<Item = &'static str> {
+    let found = [
+        (methods, "`methods` names none, so that no request is protected: name those that are, or leave the layer out"),
+        (scope, "`scope` is empty: name what the keys belong to, or leave it out for a scope by route"),
+        (namespace, "`namespace` is empty: name it, or leave it out for that of the executor"),
+    ];
+    found.into_iter().filter(|(empty, _)| *empty).map(|(_, text)| text)
 }

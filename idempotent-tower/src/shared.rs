@@ -82,17 +82,23 @@ impl Shared {
     /// As requests find it: with the policy in force, the executor's clock, and what is wrong with it.
     pub(crate) fn in_use(&self) -> Self {
         // A policy that makes no sense is the executor's to refuse, and to count.
-        let wrong = SetupError::of(&self.idle(), Ok(())).err().map(Arc::new);
+        let wrong = SetupError::of(&self.idle(), self.empty(), Ok(())).err().map(Arc::new);
         let response = ResponseRules::timed(&self.response, &self.executor);
         Self { policy: self.in_force(), response, wrong, ..self.clone() }
     }
 
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        SetupError::of(&self.idle(), self.in_force().check(&CoreScene::Rest))
+        SetupError::of(&self.idle(), self.empty(), self.in_force().check(&CoreScene::Rest))
     }
 
     fn idle(&self) -> Vec<Idle> {
         setup::idle(&self.scene, &self.called, &self.response)
+    }
+
+    fn empty(&self) -> impl Iterator<Item = &'static str> {
+        let scope = matches!(&self.scope, Scope::Named(name) if name.is_empty());
+        let namespace = self.prefix.as_ref().is_some_and(|name| name.is_empty());
+        setup::empty(self.methods.is_empty(), scope, namespace)
     }
 
     /// The layer's over the executor's over what the answers need.

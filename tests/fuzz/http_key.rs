@@ -47,6 +47,7 @@ fn by_itself(reader: &Reader, syntax: KeySyntax, value: &[u8], headers: &HeaderM
         Ok(Some(key)) => {
             assert!((1..=255).contains(&key.len()), "{} bytes", key.len());
             assert!(key.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{key:?}");
+            assert!(!key.trim().is_empty(), "{key:?}");
             if value == key.as_bytes() && is_bare(value) {
                 assert_ne!(syntax, KeySyntax::Structured);
                 let both = syntax == KeySyntax::Lenient;
@@ -84,7 +85,8 @@ fn refused(syntax: KeySyntax, value: &[u8]) {
     assert!(!taken, "{:?} is a key", value.escape_ascii().to_string());
     let inner = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     let plain = |byte: &u8| (0x20..0x7f).contains(byte) && !b"\"\\".contains(byte);
-    let taken = inner.is_some_and(|inner| syntax != KeySyntax::Bare && inner.iter().all(plain) && fits(inner.len()));
+    let key = |inner: &[u8]| inner.iter().all(plain) && fits(inner.len()) && !inner.trim_ascii().is_empty();
+    let taken = inner.is_some_and(|inner| syntax != KeySyntax::Bare && key(inner));
     assert!(!taken, "{:?} is a key", value.escape_ascii().to_string());
 }
 
@@ -95,6 +97,7 @@ fn silent(value: &[u8], text: &str) {
     let known = [
         InvalidKey::List,
         InvalidKey::NotAString,
+        InvalidKey::Blank,
         InvalidKey::Characters,
         InvalidKey::Length { length: 0, min_len: 1, max_len: 255 },
     ];

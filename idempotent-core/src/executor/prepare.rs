@@ -80,6 +80,9 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Rejection::NoRuntime);
+        }
         let Call { identity, fingerprint, policy, message, issued, comes, via, site } = call;
         if let Some(site) = site {
             site.enter(&identity);

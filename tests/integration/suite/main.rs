@@ -4,11 +4,11 @@
 #[macro_use]
 mod common;
 #[macro_use]
+mod runtimes;
 mod servers;
 
 mod bare;
 mod behaviour;
-mod blocked;
 mod cas;
 mod conformance;
 mod connect;

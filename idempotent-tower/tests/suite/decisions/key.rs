@@ -59,6 +59,7 @@ async fn d1_the_key_may_be_a_field_of_the_body() {
     by(r#"{"idempotency_key":"a","qty":2}"#).send(&shop).await.problem(422, "key-reused");
     by(r#"{"qty":1}"#).send(&shop).await.problem(400, "missing-key");
     by(r#"{"idempotency_key":""}"#).send(&shop).await.problem(400, "invalid-key");
+    by(r#"{"idempotency_key":"  "}"#).send(&shop).await.problem(400, "invalid-key");
     let long = format!(r#"{{"idempotency_key":"{}"}}"#, "k".repeat(256));
     ask(Method::POST, "/orders").body(long).send(&shop).await.problem(400, "invalid-key");
     assert_eq!(shop.runs(), 1);
@@ -88,6 +89,14 @@ async fn n110_d2_quoted_and_bare_are_one_key() {
     order_by(r#""a\"b\\c""#).send(&shop).await.ran(2);
     order_by(r#""a\"b\\c";q"#).send(&shop).await.replays(2);
     order_by("\"a b, c; d\"").send(&shop).await.ran(3);
+}
+
+#[tokio::test]
+async fn a_key_of_spaces_is_refused() {
+    let world = World::new();
+    let shop = world.shop();
+    order_by("\"   \"").send(&shop).await.problem(400, "invalid-key");
+    assert!(shop.runs() == 0 && world.is_untouched());
 }
 
 #[tokio::test]

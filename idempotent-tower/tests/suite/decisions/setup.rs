@@ -1,9 +1,10 @@
 //! What is set and would do nothing is told by name, and nothing is handled until it is mended.
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::HeaderName;
 use idempotent_core::Tokens;
-use idempotent_tower::{IdempotencyLayer, KeyRules, PayloadCheck, ResponseRules, Spill, Spilling};
+use idempotent_tower::{Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules, Spill, Spilling};
 
 use crate::decisions::support::{World, by_user, order_by, secs};
 
@@ -140,4 +141,25 @@ async fn d15_keys_may_be_refused_instead_of_replayed() {
     let shop = world.shop_behind(world.layer().replay(false));
     order_by("a").send(&shop).await.ran(1);
     order_by("a").send(&shop).await.problem(409, "duplicate-request");
+}
+
+#[tokio::test]
+async fn d25_what_is_empty_is_told() {
+    let world = World::new();
+    let setters: [(&str, &str, Set); 3] = [
+        ("methods", "leave the layer out", |layer| layer.methods([])),
+        ("scope", "leave it out", |layer| layer.scope("")),
+        ("namespace", "leave it out", |layer| layer.namespace("")),
+    ];
+    do_nothing(&world, &world.layer(), &setters).await;
+}
+
+#[tokio::test]
+async fn a_denial_is_an_error_to_the_client() {
+    let world = World::new();
+    let layer =
+        IdempotencyLayer::new(world.executor.clone(), Principal::from_fn(|_| Err(Denied::status(StatusCode::OK))));
+    let shop = world.shop_behind(layer);
+    assert_eq!(order_by("a").send(&shop).await.status, 403);
+    assert_eq!(shop.runs(), 0);
 }

@@ -1,0 +1,31 @@
+//! Calls on runtimes that are blocked, or missing.
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use idempotent::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, SqliteStore};
+use idempotent_testkit::blocked_handler_keeps_its_key;
+
+#[test]
+fn a_call_outside_tokio_is_refused_before_its_claim() {
+    let executor = Executor::new(MemoryStore::new());
+    let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
+    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+    let answer = pin!(executor.run(call, handler)).poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Err(error)) = answer else { panic!("{answer:?}") };
+    assert!(matches!(error, Rejection::NoRuntime), "{error}");
+    let counts = executor.counts();
+    assert_eq!((counts.of("ran"), counts.of("misconfigured")), (0, 1));
+}
+
+#[test]
+fn a_blocked_handler_keeps_its_key_in_memory() {
+    let store = MemoryStore::new();
+    blocked_handler_keeps_its_key(async || store.clone());
+}
+
+#[test]
+fn a_blocked_handler_keeps_its_key_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("blocked.db");
+    blocked_handler_keeps_its_key(async || SqliteStore::open(path.to_str().unwrap()).await.unwrap());
+}
