@@ -4,7 +4,6 @@
 #[macro_use]
 mod common;
 #[macro_use]
-mod runtimes;
 mod servers;
 
 mod bare;
@@ -24,6 +23,7 @@ mod policy;
 mod races;
 mod records;
 mod review;
+mod runtimes;
 mod shapes;
 mod steps;
 mod testing;

@@ -209,7 +209,7 @@ async fn a_handler_does_not_see_the_header_of_the_outbox() {
         async { Verdict::Done }
     });
     // Also where no log reads it: a copy of the headers must not make another message the outbox's own.
-    let consumer = Consumer::builder(line.clone(), "orders", &executor()).build(handling).unwrap();
+    let consumer = Consumer::builder(line.clone(), "orders", executor()).build(handling).unwrap();
     let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
     line.deliver(&world.stored("a").await.header("x", "y"), 7);
     assert_eq!(seen.recv().await.unwrap(), [("x", "y")].into_iter().collect());
