@@ -181,7 +181,7 @@ fn explained(code: &str, text: &str) -> String {
     let remedy = match code {
         "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
         _ if code == "OOM" || is_full(text) => {
-            "; the server's memory is full: raise maxmemory or remove data; what has begun can be settled meanwhile"
+            "; the server's memory is full: nothing new is accepted, what has begun can be completed; raise maxmemory"
         }
         "NOREPLICAS" => "; the server wants more replicas than it has (min-replicas-to-write)",
         "MISCONF" => "; the server cannot write its snapshot: see its log",

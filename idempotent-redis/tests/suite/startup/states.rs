@@ -49,7 +49,7 @@ async fn n64_a_full_memory_refuses_claims_and_stores_what_runs() {
         let store = set(quick(server.url())).connect().await.unwrap();
         let held = claim(&store, "a").await.unwrap();
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-        said(store.claim(&request("b")).await, NotApplied, &["OOM", "claims are refused"]);
+        said(store.claim(&request("b")).await, NotApplied, &["OOM", "nothing new is accepted"]);
         assert_eq!(store.renew(&held, Duration::from_secs(60)).await.unwrap(), Settled::Done);
         assert_eq!(store.complete(&held, &completion()).await.unwrap(), Settled::Done);
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);

@@ -215,6 +215,6 @@ fn key_of(value: &[u8]) -> Option<Meaning> {
         }
     }
     let after = bytes.next();
-    let good = !key.is_empty() && matches!(after, None | Some(b';'));
+    let good = !key.trim_ascii().is_empty() && matches!(after, None | Some(b';'));
     good.then_some(Meaning { key, surely: after.is_none() })
 }
