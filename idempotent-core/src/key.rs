@@ -156,12 +156,31 @@ impl Identity {
     }
 }
 
-/// Returns the path of the function around a closure, as the compiler writes the path. A function with type arguments has to
-/// name its scope, so there are none in the path but those of its impl.
+/// The function that a closure stands in, as the compiler writes its path, without the function's own type
+/// arguments: the same key as `&str` and as `String` is one key.
 #[doc(hidden)]
 #[must_use]
 pub fn scope_of<F>(_: &F) -> &'static str {
-    std::any::type_name::<F>().trim_end_matches("::{{closure}}")
+    let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    if !path.ends_with('>') {
+        return path;
+    }
+    let mut depth = 0usize;
+    for (at, char) in path.char_indices().rev() {
+        match char {
+            // The arrow of a function's type.
+            '>' if path[..at].ends_with('-') => {}
+            '>' => depth += 1,
+            '<' => {
+                depth -= 1;
+                if depth == 0 {
+                    return path[..at].trim_end_matches("::");
+                }
+            }
+            _ => {}
+        }
+    }
+    path
 }
 
 /// What operators see of a key, in records that are consuming, failed or dead. Logs, spans and metrics show

@@ -36,8 +36,8 @@ pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
     async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError>;
 }
 
-/// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header; a consumer
-/// removes it before a handler sees the message, so that a handler that copies headers does not copy this one.
+/// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header, in
+/// place of one that the message has; whatever carries the message on has to keep the header.
 pub const OUTBOX_HEADER: &str = "idempotent-outbox";
 
 /// The state of a received message at its sender.

@@ -1,17 +1,17 @@
 //! Keeps every lease of an executor alive, in one task.
+mod ask;
+mod driver;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use self::driver::Driver;
 use super::renewals;
-use crate::clock::before;
 use crate::observe::Run;
-use crate::{Clock, Event, Lease, Observer, Settled, Store, StoreError};
+use crate::{Clock, Event, Lease, Observer, Store};
 
 /// The leases in force, and when each has its next turn. They live here and not in the task that drives them, so
 /// they survive the runtime that task happens to run on.
@@ -25,7 +25,7 @@ pub(super) struct Wheel {
     turns: Mutex<Turns>,
     nudge: Notify,
     /// With connections that no runtime of a handler serves; opened when it is needed.
-    renewal: OnceCell<Arc<dyn Store>>,
+    renewal: AsyncMutex<Option<Arc<dyn Store>>>,
 }
 
 #[derive(Default)]
@@ -39,6 +39,8 @@ struct Turns {
     /// Which driver is at it, if one is. A driver that finds another number has been replaced.
     driver: Option<u64>,
     drivers: u64,
+    /// Whether it runs on the renewal thread.
+    alone: bool,
     /// True once the executor is dropped, so that no lease is added any more.
     closed: bool,
 }
@@ -51,8 +53,8 @@ struct Turn {
     rested: Instant,
 }
 
-/// Renewals that one call of a store may carry.
-const A_CALL: usize = 256;
+/// While nothing is due: for the last renewals, or for runs to come.
+const IDLE: Duration = Duration::from_secs(1);
 
 impl Wheel {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
@@ -62,7 +64,7 @@ impl Wheel {
             observer,
             turns: Mutex::default(),
             nudge: Notify::new(),
-            renewal: OnceCell::new(),
+            renewal: AsyncMutex::default(),
         })
     }
 
@@ -129,19 +131,26 @@ impl Wheel {
         self.nudge.notify_one();
     }
 
-    /// Takes the wheel, also from another driver.
+    /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
+    /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
     fn drive(self: &Arc<Self>) {
         let mut turns = self.turns();
-        turns.drivers += 1;
-        let number = turns.drivers;
-        turns.driver = Some(number);
+        let rescue = turns.driver.is_some() && turns.alone;
+        let thread = if rescue { None } else { self.thread() };
+        let driver = self.driver(&mut turns, thread.is_some());
         drop(turns);
-        let thread = self.thread();
-        let driver = Driver { wheel: self.clone(), number, alone: thread.is_some() };
         match thread {
-            Some(runtime) => runtime.spawn(driver.drive()),
-            None => tokio::spawn(driver.drive()),
-        };
+            Some(runtime) => drop(runtime.spawn(driver.drive())),
+            None if rescue => drop(tokio::spawn(driver.rescue())),
+            None => drop(tokio::spawn(driver.drive())),
+        }
+    }
+
+    fn driver(self: &Arc<Self>, turns: &mut Turns, alone: bool) -> Driver {
+        turns.drivers += 1;
+        turns.driver = Some(turns.drivers);
+        turns.alone = alone;
+        Driver { wheel: self.clone(), number: turns.drivers, alone }
     }
 
     /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
@@ -205,78 +214,6 @@ impl Wheel {
         self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
     }
 
-    /// Asks the executor's store, and one with connections of its own where a driver on the renewal thread gets no
-    /// answer within half a heartbeat: the store's connections may belong to a runtime that is blocked.
-    async fn renew(&self, leases: Vec<Lease>, alone: bool) {
-        let renewal = self.store.abilities().renewal.filter(|_| alone);
-        let Some(renewal) = renewal else { return self.ask(&*self.store, &leases).await };
-        let soon = leases.iter().map(Lease::heartbeat).min().unwrap_or_default() / 2;
-        let shared = before(&*self.clock, self.clock.now() + soon, self.ask(&*self.store, &leases));
-        if self.renewal.get().is_none() && shared.await.is_some() {
-            return;
-        }
-        let last = leases.iter().map(Lease::guard).max().unwrap_or_else(|| self.clock.now());
-        let opened = self.renewal.get_or_try_init(|| renewal.renewal_store());
-        match before(&*self.clock, last, opened).await {
-            Some(Ok(store)) => self.ask(&**store, &leases).await,
-            Some(Err(error)) => leases.iter().for_each(|lease| self.not_renewed(lease, &error)),
-            None => {}
-        }
-    }
-
-    async fn ask(&self, store: &dyn Store, leases: &[Lease]) {
-        let sent = self.clock.now();
-        match (leases, store.abilities().batch) {
-            ([_, _, ..], Some(batch)) => {
-                let held: Vec<_> = leases.iter().map(|lease| (lease.held().clone(), lease.length())).collect();
-                let last = leases.iter().map(Lease::guard).max().unwrap_or(sent);
-                let answers = before(&*self.clock, last, batch.renew_all(&held)).await;
-                for (lease, answer) in leases.iter().zip(answers.unwrap_or_default()) {
-                    self.renewed(lease, sent, answer);
-                }
-            }
-            _ => {
-                for lease in leases {
-                    let answer = store.renew(lease.held(), lease.length());
-                    if let Some(answer) = before(&*self.clock, lease.guard(), answer).await {
-                        self.renewed(lease, sent, answer);
-                    }
-                }
-            }
-        }
-    }
-
-    fn renewed(&self, lease: &Lease, sent: Instant, answer: Result<Settled, StoreError>) {
-        match answer {
-            Ok(Settled::Done) => lease.renewed(sent),
-            Ok(Settled::Lost { .. }) => self.lose(lease),
-            Err(error) => self.not_renewed(lease, &error),
-        }
-    }
-
-    fn not_renewed(&self, lease: &Lease, error: &StoreError) {
-        self.tell(lease, &Event::StoreFailed { step: "renew", error });
-        self.try_again(lease);
-    }
-
-    /// There is another turn before the guard; where the next heartbeat would come too late for that, it is brought
-    /// forward to half of what is left.
-    fn try_again(&self, lease: &Lease) {
-        let (now, guard) = (self.clock.now(), lease.guard());
-        let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);
-        let mut turns = self.turns();
-        let own = turns.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
-        if let Some(turn) = own.filter(|turn| turn.due >= guard) {
-            turn.due = (now + half).min(guard);
-            turn.rested = turn.due;
-            let due = turn.due;
-            if turns.next.is_none_or(|next| due < next) {
-                drop(turns);
-                self.nudge.notify_one();
-            }
-        }
-    }
-
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -302,69 +239,6 @@ impl Drop for Ticket<'_> {
         // A renewal still under way has nothing to say any more. Without a turn it was lost before.
         if let Some(turn) = turn {
             turn.lease.end();
-        }
-    }
-}
-
-/// The task that turns the wheel; it ends when there was nothing to turn for a while, or another took over.
-struct Driver {
-    wheel: Arc<Wheel>,
-    number: u64,
-    /// Whether it runs on the renewal thread.
-    alone: bool,
-}
-
-/// While nothing is due: for the last renewals, or for runs to come.
-const IDLE: Duration = Duration::from_secs(1);
-
-impl Driver {
-    async fn drive(self) {
-        let wheel = &*self.wheel;
-        let mut renewals: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        while self.is_at_it() {
-            let (due, next) = wheel.turn(wheel.clock.now(), self.alone);
-            let batched = wheel.store.abilities().batch.is_some();
-            for call in due.chunks(if batched { A_CALL } else { 1 }) {
-                renewals.push(Box::pin(wheel.renew(call.to_vec(), self.alone)));
-            }
-            let next = match next {
-                Some(next) => next,
-                None if renewals.is_empty() && self.retire() => return,
-                None => wheel.clock.now() + IDLE,
-            };
-            let mut rest = wheel.clock.sleep_until(next);
-            loop {
-                tokio::select! {
-                    biased;
-                    // Answers are taken in as they come; none of them needs another look through all leases.
-                    Some(()) = renewals.next(), if !renewals.is_empty() => {}
-                    () = &mut rest => break,
-                    () = wheel.nudge.notified() => break,
-                }
-            }
-        }
-    }
-
-    /// Unless a lease has come meanwhile.
-    fn retire(&self) -> bool {
-        let mut turns = self.wheel.turns();
-        let empty = turns.places.iter().all(Option::is_none);
-        if empty && turns.driver == Some(self.number) {
-            turns.driver = None;
-        }
-        empty
-    }
-
-    fn is_at_it(&self) -> bool {
-        self.wheel.turns().driver == Some(self.number)
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let mut turns = self.wheel.turns();
-        if turns.driver == Some(self.number) {
-            (turns.driver, turns.next) = (None, None);
         }
     }
 }

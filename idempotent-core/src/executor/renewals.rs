@@ -1,6 +1,6 @@
 //! The thread that renews leases: no handler can block it.
 use std::future::pending;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
@@ -12,10 +12,15 @@ pub(super) fn runtime() -> Option<&'static Handle> {
     RUNTIME.get_or_init(start).as_ref()
 }
 
+/// The runtime is built by its own thread: where there is none, a runtime must not be dropped within another one.
 fn start() -> Option<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-    let handle = runtime.handle().clone();
-    let serve = move || runtime.block_on(pending::<()>());
+    let (ready, started) = mpsc::channel();
+    let serve = move || {
+        let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+        if ready.send(runtime.handle().clone()).is_ok() {
+            runtime.block_on(pending::<()>());
+        }
+    };
     thread::Builder::new().name("idempotent-renewals".to_owned()).spawn(serve).ok()?;
-    Some(handle)
+    started.recv().ok()
 }

@@ -55,9 +55,9 @@ impl<S: Source> Intake<S> {
                 continue;
             }
             match self.source.receive(places.len()).await {
-                Ok(Received::Deliveries(mut deliveries)) => {
+                Ok(Received::Deliveries(deliveries)) => {
                     failures = 0;
-                    let (entries, noted) = note(&self.shared, &mut deliveries).await;
+                    let (entries, noted) = note(&self.shared, &deliveries).await;
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
                         number += 1;
                         delivery.received_at = self.shared.clock().wall();

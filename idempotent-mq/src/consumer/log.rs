@@ -10,7 +10,7 @@ use crate::counts::End;
 use crate::decide::Decision;
 use crate::time::within;
 use crate::work::Ended;
-use crate::{Concluded, Delivery, LogError, LogErrorKind, OUTBOX_HEADER, Receipt, SenderState};
+use crate::{Concluded, Delivery, LogError, LogErrorKind, Receipt, SenderState};
 
 /// A log that does not answer in this time is down.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -18,13 +18,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(5);
 
 /// Notes deliveries before anything is done with them. Returns the log's entry for each that its sender knows, and whether the
-/// log answered. Removes the header that only the log reads.
-pub(super) async fn note<Tag>(
-    shared: &Shared<Tag>,
-    deliveries: &mut [(Delivery, Tag)],
-) -> (Vec<Option<LogEntry>>, bool) {
+/// log answered.
+pub(super) async fn note<Tag>(shared: &Shared<Tag>, deliveries: &[(Delivery, Tag)]) -> (Vec<Option<LogEntry>>, bool) {
     let receipts: Vec<_> = deliveries.iter().map(|(delivery, _)| Receipt::of(delivery, shared.bits())).collect();
-    deliveries.iter_mut().for_each(|(delivery, _)| delivery.headers.remove(OUTBOX_HEADER));
     let Some(log) = &shared.log else { return (vec![None; deliveries.len()], true) };
     let asked_for: Vec<_> = receipts.iter().flatten().cloned().collect();
     let answer = match asked_for.is_empty() {

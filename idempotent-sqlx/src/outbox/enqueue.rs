@@ -1,4 +1,5 @@
 //! Writing messages, in the caller's transaction.
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use idempotent_mq::{OUTBOX_HEADER, Outbound};
@@ -33,9 +34,11 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// they were written; of two transactions that write to one aggregate side by side nobody knows which comes first, unless
     /// they exclude each other, as by locking the aggregate's row.
     ///
+    /// The outbox sets the header [`OUTBOX_HEADER`] itself, in place of one that the message has.
+    ///
     /// # Errors
     /// [`Conflict`](OutboxErrorKind::Conflict): there is another message of this id. [`Invalid`](OutboxErrorKind::Invalid): an
-    /// empty id or topic, too long a part, or a header named [`OUTBOX_HEADER`]. [`Database`](OutboxErrorKind::Database): roll back, and try again.
+    /// empty id or topic, or too long a part. [`Database`](OutboxErrorKind::Database): roll back, and try again.
     ///
     /// # Cancellation
     /// It may be written or not: roll back.
@@ -64,9 +67,10 @@ impl<Db: OutboxDb> Outbox<Db> {
         let mut different = Vec::with_capacity(messages.len());
         for message in messages {
             check(message)?;
-            let sum = digest(message);
+            let own = without_nonce(message);
+            let sum = digest(&own);
             match digests.insert(message.id.as_bytes(), sum) {
-                None => different.push((message, sum)),
+                None => different.push((own, sum)),
                 Some(known) if known == sum => {}
                 Some(_) => return Err(conflict()),
             }
@@ -84,7 +88,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     async fn write(
         &self,
         connection: &mut <Db as Database>::Connection,
-        messages: &[(&Outbound, [u8; 32])],
+        messages: &[(Cow<'_, Outbound>, [u8; 32])],
     ) -> Result<u64, OutboxError> {
         let mut args = Vec::with_capacity(messages.len() * 11);
         for (message, sum) in messages {
@@ -115,7 +119,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     async fn compare(
         &self,
         connection: &mut <Db as Database>::Connection,
-        messages: &[(&Outbound, [u8; 32])],
+        messages: &[(Cow<'_, Outbound>, [u8; 32])],
     ) -> Result<(), OutboxError> {
         let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
         let rows = Db::fetch(connection, self.0.texts.digests(messages.len()).into(), args, "bb").await?;
@@ -144,6 +148,15 @@ fn conflict() -> OutboxError {
     )
 }
 
+/// Returns the message without the nonce of another one, whose headers a handler has copied.
+fn without_nonce(message: &Outbound) -> Cow<'_, Outbound> {
+    let mut message = Cow::Borrowed(message);
+    if message.headers.first(OUTBOX_HEADER).is_some() {
+        message.to_mut().headers.remove(OUTBOX_HEADER);
+    }
+    message
+}
+
 fn check(message: &Outbound) -> Result<(), OutboxError> {
     let invalid = |what: String| Err(OutboxError::new(OutboxErrorKind::Invalid, what));
     let parts = [
@@ -164,11 +177,6 @@ fn check(message: &Outbound) -> Result<(), OutboxError> {
             }
             _ => {}
         }
-    }
-    if message.headers.first(OUTBOX_HEADER).is_some() {
-        return invalid(format!(
-            "a message has the header `{OUTBOX_HEADER}`, which the outbox sets itself: leave it out"
-        ));
     }
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
     let bytes = headers.saturating_add(message.body.len());

@@ -199,23 +199,6 @@ async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
     running.abort();
 }
 
-#[tokio::test]
-async fn a_handler_does_not_see_the_header_of_the_outbox() {
-    let (world, line) = (World::new().await, Line::new());
-    sent(&world, "a", 7).await;
-    let (tell, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
-        tell.send(message.delivery.headers.clone()).unwrap();
-        async { Verdict::Done }
-    });
-    // Also where no log reads it: a copy of the headers must not make another message the outbox's own.
-    let consumer = Consumer::builder(line.clone(), "orders", executor()).build(handling).unwrap();
-    let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
-    line.deliver(&world.stored("a").await.header("x", "y"), 7);
-    assert_eq!(seen.recv().await.unwrap(), [("x", "y")].into_iter().collect());
-    running.abort();
-}
-
 /// Its sender does not send it again: acknowledged, it would be gone if the run dies.
 #[tokio::test]
 async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_again() {

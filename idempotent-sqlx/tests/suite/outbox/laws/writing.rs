@@ -1,5 +1,5 @@
 //! Writing messages [S3.2].
-use idempotent_mq::{OUTBOX_HEADER, Outbound};
+use idempotent_mq::{Headers, OUTBOX_HEADER, Outbound};
 use idempotent_sqlx::{Enqueued, OutboxErrorKind, Status};
 
 use super::world::{World, message, of};
@@ -48,10 +48,23 @@ async fn a_message_carries_a_header_that_is_its_own_and_the_same_each_time_it_is
     assert_eq!((header(0), header(1)), (header(2), header(3)));
     assert_ne!(header(0), header(1));
     assert!(header(0).len() == 32 && header(0).iter().all(u8::is_ascii_hexdigit));
-    let mut tx = world.begin().await;
-    let refused = world.outbox.enqueue(&mut tx, &message("c").header(OUTBOX_HEADER, header(0))).await.unwrap_err();
-    assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
-    assert!(refused.to_string().contains("`idempotent-outbox`") && refused.to_string().contains("leave it out"));
+}
+
+/// A handler that passes on the headers of what it has received.
+#[tokio::test]
+async fn a_message_with_the_header_of_another_one_gets_its_own() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    world.round().await;
+    let received = world.broker.messages().remove(0).headers;
+    let mut answer = message("b");
+    answer.headers = received.clone();
+    world.put(&[answer, message("b")]).await;
+    world.round().await;
+    let sent = world.broker.messages().remove(1);
+    let header = |headers: &Headers| headers.iter().filter(|(name, _)| *name == OUTBOX_HEADER).count();
+    assert_eq!((header(&received), header(&sent.headers)), (1, 1));
+    assert_ne!(received.first(OUTBOX_HEADER), sent.headers.first(OUTBOX_HEADER));
 }
 
 #[tokio::test]
