@@ -48,7 +48,7 @@ pub enum SenderState {
     /// sender's. Also the state of a message without an id.
     #[default]
     Foreign,
-    /// No consumer has confirmed the message. The sender resends it until one does.
+    /// No consumer has confirmed the message. The sender resends it until one does, or until it gives the message up.
     Unconfirmed,
     /// A consumer has confirmed the message. The sender does not resend it.
     Confirmed,

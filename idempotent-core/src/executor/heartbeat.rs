@@ -131,6 +131,11 @@ impl Wheel {
         self.nudge.notify_one();
     }
 
+    /// Whether no run is left that could mind.
+    fn is_closed(&self) -> bool {
+        self.turns().closed
+    }
+
     /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
     /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
     fn drive(self: &Arc<Self>) {

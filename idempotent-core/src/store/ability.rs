@@ -125,8 +125,9 @@ impl<'a> Abilities<'a> {
 #[async_trait]
 pub trait Renewal: fmt::Debug + Send + Sync {
     /// Returns a store for the same records, whose calls need no other runtime than the one that polls this future: it
-    /// has connections of its own. The executor asks for it when this store has not answered a renewal within half a
-    /// heartbeat, keeps it, and calls only its [`renew`](super::Store::renew) and [`renew_all`](Batch::renew_all).
+    /// has connections of its own. The executor asks for it when this store has failed to renew, or has not answered within
+    /// half a heartbeat. It keeps the answer until that fails, too, and calls only its [`renew`](super::Store::renew) and
+    /// [`renew_all`](Batch::renew_all).
     ///
     /// # Errors
     /// No connection was made. The executor asks again at its next renewal.

@@ -58,6 +58,15 @@ fn a_blocked_handler_keeps_its_key() {
     idempotent_testkit::blocked_handler_keeps_its_key(async || place.open().await);
 }
 
+/// The store gives its connections up before half a heartbeat is over.
+#[test]
+fn a_blocked_handler_keeps_its_key_although_the_store_is_impatient() {
+    let place = Place::new();
+    idempotent_testkit::blocked_handler_keeps_its_key(async || {
+        place.builder().timeout(std::time::Duration::from_millis(500)).open().await.unwrap()
+    });
+}
+
 /// On a pool of the application's, whose connections belong to the blocked runtime.
 #[test]
 fn a_blocked_handler_keeps_its_key_on_a_pool_of_the_application() {
