@@ -43,6 +43,19 @@ async fn scopes_nest_and_with_goes_over_them() {
     assert_eq!((ran(&outer), ran(&inner)), (2, 1));
 }
 
+/// The type of what brings the executor says nothing about the call.
+#[tokio::test]
+async fn one_call_by_two_types_of_executors_is_a_duplicate() {
+    #[idempotent(key = id, with = app)]
+    async fn pay(app: impl AsRef<Executor>, id: u32) -> Result<u32, AppError> {
+        Ok(ran())
+    }
+    let e = executor();
+    let app = App { idem: e.clone() };
+    assert_eq!((pay(&e, 1).await.unwrap(), pay(&app, 1).await.unwrap(), pay(e, 1).await.unwrap()), (1, 1, 1));
+    assert_runs(1);
+}
+
 struct Holder {
     app: App,
     shared: Arc<Executor>,
