@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RETRIES;
-use super::seen::{Body, Note, Off, Time, Topic};
+use super::seen::{Body, Note, Off, Time, Topic, own_id};
 use crate::delivery::effects;
 use crate::delivery::hands::Point;
 use crate::delivery::stage::Stage;
@@ -95,8 +95,12 @@ impl Book {
             }
             Note::Kept { n, topic, id, at, new } => {
                 let entry = self.kept.entry(place(topic, id)).or_default();
-                if *new {
+                // A message that is merged is kept under an earlier one's id. Under its own id it is the message itself,
+                // although the answer to its first sending was lost.
+                if *new || *id == own_id(*n) {
                     *entry = Some(*n);
+                }
+                if *new {
                     self.tally.sent += 1;
                     let early = self.intended.get(n).is_none_or(|intended| *at < intended.not_before);
                     if early {
@@ -346,6 +350,26 @@ mod tests {
             (vec![], Left { leftovers: vec!["1 ready".into()], ..well() }, "Q6"),
         ] {
             assert_eq!(found(&[&one, &more], &left), [finding], "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_kept_by_a_sending_without_an_answer_ends_as_its_handler_does() {
+        let kept_before = |n, poison| {
+            let [intends, _] = sent(n, poison);
+            let kept = Note::Kept { n, topic: PLACE, id: own_id(n), at: 100, new: false };
+            [intends, (1, Note::Again { n }), (1, kept)]
+        };
+        let effect = Left { effects: vec![(name_of(PLACE, &own_id(1)), 1)], ..Left::default() };
+        let dead = Left { letters: vec![Letter { id: own_id(1), ..letter(1, true, 17) }], ..Left::default() };
+        for (poison, left, finding) in [
+            (false, &effect, None),
+            (true, &dead, None),
+            (false, &Left::default(), Some("Q1")),
+            (true, &Left::default(), Some("Q4")),
+        ] {
+            let found = found(&[&kept_before(1, poison)], left);
+            assert_eq!(found, finding.into_iter().collect::<Vec<_>>(), "poison: {poison}, {left:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use idempotent::mq::{Cancelled, DelayErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::seen::{Body, Note, Off, Topic};
+use super::seen::{Body, Note, Off, Topic, own_id};
 use super::topics;
 use crate::delivery::hands::{Hands, Point, now};
 
@@ -58,7 +58,7 @@ fn order(hands: &Hands, n: u64) -> Order {
     let body = Body::new(n, poison).bytes();
     let late = dice.ms(1, 900);
     let began = now();
-    let id = dice.percent(70).then(|| format!("m{n}"));
+    let id = dice.percent(70).then(|| own_id(n));
     let (message, not_before) = match dice.below(10) {
         0..4 => (DelayMessage::after(late, body), began + late),
         4..7 => (DelayMessage::due(began + late, body), began + late),

@@ -99,6 +99,11 @@ pub(super) enum Off {
     Unknown,
 }
 
+/// Returns the id that a producer gives its message of this number, where the message has one.
+pub(super) fn own_id(n: u64) -> String {
+    format!("m{n}")
+}
+
 /// A message, which says what becomes of it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct Body {
