@@ -10,6 +10,7 @@ mod open;
 mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
+mod pooler;
 mod sql;
 mod watch;
 
@@ -19,8 +20,8 @@ use idempotent_core::StoreError;
 use sqlx::Postgres;
 
 use self::dialect::Pg;
-use self::options::Listening;
 pub use self::options::PostgresStoreBuilder;
+use self::options::Session;
 use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
 
 /// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
@@ -34,8 +35,12 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 ///
 /// A record past its time stays in the table until [`Purge`](idempotent_core::Purge) removes it: call it now and then.
 ///
-/// Behind a pooler that lends out connections for a transaction (PgBouncer) add `statement-cache-capacity=0` to the
-/// URL and [`listening(false)`](PostgresStoreBuilder::listening); the store needs nothing else of its session.
+/// # Poolers
+/// PgBouncer with `pool_mode=session` is like the server itself. With `pool_mode=transaction` the pooler has to keep
+/// prepared statements: PgBouncer 1.21 or later with `max_prepared_statements=100` or more. [`open`](Self::open) asks over two
+/// connections which of these is there. An unsafe pooler is refused with the remedy. Behind a transaction pooler,
+/// runs that wait look every 50 ms, because notifications do not arrive there. Never set `statement-cache-capacity=0`: the
+/// open refuses that behind a transaction pooler. Migrate over a direct connection.
 ///
 /// With the feature `postgres-tls` connections use TLS where the server has it, and are encrypted then, but only
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
@@ -61,7 +66,7 @@ pub struct PostgresStore(Arc<Plan<Pg>>);
 impl PostgresStore {
     /// The builder of the store for renewals, which watches nothing.
     fn again(&self) -> PostgresStoreBuilder {
-        PostgresStoreBuilder(self.0.dialect.settings.again(), Listening(false))
+        PostgresStoreBuilder(self.0.dialect.settings.again(), Session { listening: false, is_known: true })
     }
 
     /// Connects. The table has to be there: [`create`](PostgresStoreBuilder::create) makes it.
@@ -77,12 +82,12 @@ impl PostgresStore {
 
     /// To set the table, the connections, limits of time or a clock.
     pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
-        PostgresStoreBuilder(Settings::new(Target::Url(url.into())), Listening(true))
+        PostgresStoreBuilder(Settings::new(Target::Url(url.into())), Session::NEW)
     }
 
     /// On a pool that is there already. Its connections are taken as they are; keep its `acquire_timeout` short.
     pub fn on_pool(pool: sqlx::PgPool) -> PostgresStoreBuilder {
-        PostgresStoreBuilder(Settings::new(Target::Pool(pool)), Listening(true))
+        PostgresStoreBuilder(Settings::new(Target::Pool(pool)), Session::NEW)
     }
 }
 

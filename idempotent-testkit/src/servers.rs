@@ -8,6 +8,7 @@
 //! | a cluster | [`RedisCluster`] |
 //! | a RabbitMQ | [`RabbitServer`] |
 //! | a PostgreSQL, also one with TLS | [`PostgresServer`] |
+//! | a PgBouncer in front of a PostgreSQL | [`PgBouncer`] |
 //! | a MariaDB, also one with TLS | [`MariaDbServer`] |
 //! | a RocketMQ, which `cargo xtask setup --brokers` has built | [`RocketServer`] |
 //!
@@ -29,6 +30,7 @@ mod cluster;
 mod daemon;
 mod files;
 mod mariadb;
+mod pgbouncer;
 pub(crate) mod port;
 mod postgres;
 mod process;
@@ -43,6 +45,7 @@ mod tls;
 pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
+pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};
 pub use self::rabbit::{RABBITMQ_SBIN, RabbitServer};
 pub use self::replicas::RedisReplicas;

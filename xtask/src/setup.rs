@@ -12,7 +12,7 @@ use crate::tools::{Done, stream, which};
 /// A program and Debian's packages that bring it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 10] = [
+const NEEDED: [Needed; 11] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -25,6 +25,7 @@ const NEEDED: [Needed; 10] = [
     ("wrk", &["wrk"]),
     ("rabbitmqctl", &["rabbitmq-server"]),
     ("psql", &["postgresql"]),
+    ("pgbouncer", &["pgbouncer"]),
     ("mariadb-install-db", &["mariadb-server"]),
 ];
 

@@ -11,16 +11,16 @@ use tokio::time::timeout;
 use super::dialect::{Pg, halves};
 use super::ear::Ears;
 use super::migrate::{self, MIGRATIONS};
-use super::options::{Listening, parse};
+use super::options::{Session, parse};
 use super::sql::{Maker, Words};
-use super::{PostgresStore, inbox, sql};
+use super::{PostgresStore, inbox, pooler, sql};
 use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
 use crate::table::Table;
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
-pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Result<PostgresStore, StoreError> {
+pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<PostgresStore, StoreError> {
     let table = builder.table()?;
     let (pool, transactions, connections, options) = match &builder.target {
         Target::Url(url) => {
@@ -37,6 +37,7 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
     let place = Place { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
     let mut connection = connect::<Pg>(&options, &place, builder.patience).await?;
+    let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place, builder.patience).await?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
     migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
@@ -51,7 +52,7 @@ pub(super) async fn open(builder: Settings<PgPool>, listening: Listening) -> Res
     let lines =
         Lines::new(&sql::of_lines(&table, builder.clock.is_some()), |sql| Text::numbered(sql.into()), str::to_owned);
     let link = Link { pool, transactions, place, patience: builder.patience };
-    let ears = listening.0.then(|| Ears::new(options, words, builder.patience));
+    let ears = (session.listening && !is_lent).then(|| Ears::new(options, words, builder.patience));
     let inside = inbox::inside(&maker, &texts);
     let dialect =
         Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };

@@ -11,11 +11,20 @@ use crate::plan::{Settings, Tls, server_builder};
 /// Sets up a [`PostgresStore`].
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Listening);
+pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Session);
 
-/// Whether waiters are told.
+/// The use of a server session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listening(pub(super) bool);
+pub(super) struct Session {
+    /// True if waiting runs are notified.
+    pub(super) listening: bool,
+    /// True if another store has already looked for a pooler.
+    pub(super) is_known: bool,
+}
+
+impl Session {
+    pub(super) const NEW: Self = Self { listening: true, is_known: false };
+}
 
 server_builder!(PostgresStoreBuilder);
 
@@ -29,14 +38,14 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Whether a run that waits for another is told when that ends, over one more connection, which is open while somebody
-    /// waits (`LISTEN`). Without it the record is looked at every 50 ms. To be turned off behind a pooler that lends out
-    /// connections for a transaction: what is told does not come through it. Other processes are told in any case.
+    /// Sets whether a run that waits for another one is notified when that one ends. Notifications (`LISTEN`) take one more
+    /// connection while a run waits. Without them the store looks at the record every 50 ms; so it does in any case
+    /// behind a pooler that lends connections for one transaction. Other processes are notified with either setting.
     ///
     /// # Default
     /// true
     pub fn listening(mut self, listening: bool) -> Self {
-        self.1 = Listening(listening);
+        self.1.listening = listening;
         self
     }
 
@@ -44,7 +53,8 @@ impl PostgresStoreBuilder {
     /// migrates and the others wait for it.
     ///
     /// # Errors
-    /// [`Schema`](StoreErrorKind::Schema): a name or the URL is refused, the table is missing or of another version.
+    /// [`Schema`](StoreErrorKind::Schema): a name or the URL is refused, the table is missing or of another version, or a
+    /// [pooler](PostgresStore#poolers) loses prepared statements.
     /// [`Denied`](StoreErrorKind::Denied): user, password, database or rights. [`Foreign`](StoreErrorKind::Foreign):
     /// the table is not ours. [`NotApplied`](StoreErrorKind::NotApplied): no connection.
     ///

@@ -3,8 +3,8 @@ use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::Pg;
-use super::migrate;
 use super::open::{MIGRATION, shown};
+use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
 use crate::plan::{Place, When};
 use crate::schema::Migration;
@@ -74,6 +74,7 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let place = Place { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
     let mut connection = options.connect().await.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
+    pooler::detect(&mut connection, &options, &place, pool.options().get_acquire_timeout()).await?;
     let migrated = migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
     migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;

@@ -16,6 +16,7 @@ mod laws;
 mod own;
 pub(crate) mod place;
 mod plans;
+mod pooler;
 #[path = "server/protocol.rs"]
 mod protocol;
 mod purge;

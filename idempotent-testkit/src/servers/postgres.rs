@@ -238,7 +238,7 @@ fn missing(e: &io::Error) -> String {
 }
 
 /// The first byte of its answer to a client: `R`, who it is does not matter; `E` while it starts.
-fn first_byte(port: u16) -> Option<u8> {
+pub(super) fn first_byte(port: u16) -> Option<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     let words = b"user\0postgres\0database\0postgres\0\0";

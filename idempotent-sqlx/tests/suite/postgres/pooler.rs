@@ -1,0 +1,86 @@
+//! PgBouncer between the store and the server.
+use futures_util::future::{join_all, try_join_all};
+use idempotent_core::{Claim, Store, StoreErrorKind};
+use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
+use idempotent_testkit::servers::PgBouncer;
+use sqlx::PgPool;
+
+use crate::postgres::place::{Place, server};
+use crate::postgres::setup::refused;
+use crate::support::{done, held, key, request};
+
+const TRANSACTION: &str = "pool_mode = transaction\n";
+const REMEDY: &[&str] = &["max_prepared_statements", "pool_mode=session", "directly"];
+
+/// Returns a pooler that keeps prepared statements: by transaction where this version can, by session otherwise.
+fn safe() -> (PgBouncer, bool) {
+    let by_transaction = PgBouncer::keeps_prepared_statements();
+    let prepared = format!("{TRANSACTION}max_prepared_statements = 100\n");
+    (PgBouncer::start(server(), if by_transaction { &prepared } else { "pool_mode = session\n" }), by_transaction)
+}
+
+/// Two poolers that lose prepared statements: one lends the last connection first, one lends connections in turn.
+fn unsafe_ones() -> [PgBouncer; 2] {
+    let off = if PgBouncer::keeps_prepared_statements() { "max_prepared_statements = 0\n" } else { "" };
+    ["", "server_round_robin = 1\n"].map(|more| PgBouncer::start(server(), &format!("{TRANSACTION}{off}{more}")))
+}
+
+#[tokio::test]
+async fn a_pooler_that_loses_prepared_statements_is_refused_with_the_remedy() {
+    let place = Place::new();
+    place.open().await;
+    for pooler in unsafe_ones() {
+        let url = pooler.url_of("postgres");
+        for _ in 0..10 {
+            let open = PostgresStore::builder(&url).table(&place.table).open().await;
+            refused(open, StoreErrorKind::Schema, REMEDY);
+        }
+        let pool = || PgPool::connect_lazy(&url).unwrap();
+        refused(PostgresStore::on_pool(pool()).table(&place.table).open().await, StoreErrorKind::Schema, REMEDY);
+        refused(Outbox::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
+        refused(DelayTable::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
+    }
+}
+
+#[tokio::test]
+async fn statements_that_are_never_cached_are_refused_behind_a_pooler_only() {
+    let place = Place::new();
+    place.open().await;
+    let uncached = |url: &str| PostgresStore::builder(format!("{url}?statement-cache-capacity=0")).table(&place.table);
+    uncached(&place.url).open().await.unwrap();
+    for pooler in
+        unsafe_ones().into_iter().chain([safe()].into_iter().filter_map(|(pooler, lent)| lent.then_some(pooler)))
+    {
+        let open = uncached(&pooler.url_of("postgres")).open().await;
+        refused(open, StoreErrorKind::Schema, &["statement-cache-capacity=0", "remove"]);
+    }
+}
+
+/// Eight connections of two stores, which the pooler mixes.
+#[tokio::test]
+async fn behind_a_pooler_that_keeps_prepared_statements_each_client_gets_its_own_answers() {
+    let (pooler, by_transaction) = safe();
+    let place = Place::new();
+    let builder = || place.builder();
+    builder().open().await.unwrap();
+    let url = pooler.url_of("postgres");
+    let open = || PostgresStore::builder(&url).table(&place.table).connections(4).open();
+    let stores = try_join_all([open(), open()]).await.unwrap();
+    for store in &stores {
+        assert_eq!(store.abilities().watch.is_none(), by_transaction, "notifications do not arrive");
+    }
+    join_all((0..400_u32).map(|n| {
+        let stores = &stores;
+        async move {
+            let (key, value) = (key(&n.to_string()), n.to_string().into_bytes());
+            let Claim::Acquired(_) = stores[n as usize % 2].claim(&request(&key, 1)).await.unwrap() else {
+                panic!("{n} was claimed before")
+            };
+            stores[n as usize % 2].complete(&held(&key, 1), &done(&value)).await.unwrap();
+            let again = stores[(n as usize + 1) % 2].claim(&request(&key, 2)).await.unwrap();
+            let Claim::Consumed(record) = again else { panic!("{n} is not consumed: {again:?}") };
+            assert_eq!(record.value.as_deref(), Some(&value[..]), "{n}");
+        }
+    }))
+    .await;
+}
