@@ -2,7 +2,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 
-use crate::setup::flavours::{self, FLAVOURS};
+use crate::setup::flavours::{self, FLAVOURS, POOLER};
 use crate::setup::{brokers, packaged};
 
 /// One command.
@@ -24,6 +24,7 @@ enum Environment {
     /// The nth flavour of Redis.
     Redis(usize),
     Postgres18,
+    PgBouncer,
     RocketMq,
     Fuzz,
 }
@@ -40,6 +41,7 @@ impl Stage {
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
             Environment::Redis(n) => format!("IDEMPOTENT_REDIS_SERVER={} {cargo}", FLAVOURS[n].program),
             Environment::Postgres18 => format!("IDEMPOTENT_POSTGRES_BIN=target/postgres-18/bin {cargo}"),
+            Environment::PgBouncer => format!("IDEMPOTENT_PGBOUNCER=pgbouncer-1.24 {cargo}"),
             Environment::RocketMq => format!("IDEMPOTENT_ROCKETMQ_BIN=target/brokers/bin {cargo}"),
             Environment::Fuzz => format!("{}={} {cargo}", FUZZ.0, FUZZ.1),
         }
@@ -66,6 +68,10 @@ impl Stage {
                 ]
             }
             Environment::Postgres18 => vec![("IDEMPOTENT_POSTGRES_BIN", packaged::postgres()?.into())],
+            Environment::PgBouncer => {
+                there(flavours::all()?)?;
+                vec![("IDEMPOTENT_PGBOUNCER", POOLER.path()?.into())]
+            }
             Environment::RocketMq => {
                 there(brokers::all()?)?;
                 vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
@@ -110,6 +116,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         }
     }
     stages.push(tests("PostgreSQL store on 18", "idempotent-sqlx", "postgres::", Environment::Postgres18));
+    stages.push(tests("PostgreSQL store behind PgBouncer 1.24", "idempotent-sqlx", "pooler::", Environment::PgBouncer));
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
         if play.starts_with("rocketmq") {

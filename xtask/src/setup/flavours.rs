@@ -1,4 +1,4 @@
-//! Redis 8.0 and Valkey 8.1 out of Debian's packages, beside the system's and not installed.
+//! Redis 8.0, Valkey 8.1 and PgBouncer 1.24 from Debian's packages, unpacked and not installed.
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 use crate::tools::{Done, capture, ran, target};
 
-/// The release that has both.
+/// The release that has all of them.
 const SUITE: &str = "trixie";
 
 /// The servers and the libraries they load, since the system's may be older.
-const PACKAGES: [&str; 20] = [
+const PACKAGES: [&str; 27] = [
     "redis-server",
     "redis-tools",
     "valkey-server",
@@ -32,21 +32,39 @@ const PACKAGES: [&str; 20] = [
     "libatomic1",
     "libstdc++6",
     "libgcc-s1",
+    "pgbouncer",
+    "libevent-2.1-7t64",
+    "libcares2",
+    "libpam0g",
+    "libaudit1",
+    "libcap-ng0",
+    "zlib1g",
 ];
 
 /// A server that tests can run on instead of the system's.
 pub(crate) struct Flavour {
     pub(crate) program: &'static str,
+    /// The folder of the program in its package.
+    place: &'static str,
     /// As the test of the version wants it.
     pub(crate) version: &'static str,
     /// How `--version` begins.
     told: &'static str,
 }
 
+/// The Redis servers.
 pub(crate) const FLAVOURS: [Flavour; 2] = [
-    Flavour { program: "redis-server", version: "redis 8.0", told: "Redis server v=8.0." },
-    Flavour { program: "valkey-server", version: "valkey 8.1", told: "Valkey server v=8.1." },
+    Flavour { program: "redis-server", place: "usr/bin", version: "redis 8.0", told: "Redis server v=8.0." },
+    Flavour { program: "valkey-server", place: "usr/bin", version: "valkey 8.1", told: "Valkey server v=8.1." },
 ];
+
+/// The pooler of PostgreSQL that keeps prepared statements in transaction mode. Debian 12 has an older one.
+pub(crate) const POOLER: Flavour =
+    Flavour { program: "pgbouncer", place: "usr/sbin", version: "pgbouncer 1.24", told: "PgBouncer 1.24." };
+
+fn every() -> impl Iterator<Item = &'static Flavour> {
+    FLAVOURS.iter().chain([&POOLER])
+}
 
 impl Flavour {
     /// Where it is, once [`all`] was there.
@@ -65,22 +83,22 @@ impl Flavour {
 pub(crate) fn all() -> Done {
     if !are_there()? {
         let folder = folder()?;
-        println!("xtask setup: unpacking {SUITE}'s Redis and Valkey into {}", folder.display());
+        println!("xtask setup: unpacking {SUITE}'s Redis, Valkey and PgBouncer into {}", folder.display());
         // What is left of a run that was broken off would be mixed with what comes.
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         unpack(&folder)?;
     }
-    for flavour in &FLAVOURS {
+    for flavour in every() {
         let (_, told) = capture(Command::new(flavour.path()?).arg("--version"))?;
-        println!("xtask setup: {}", told.trim());
+        println!("xtask setup: {}", told.lines().next().unwrap_or_default());
     }
     are_there()
 }
 
 fn are_there() -> Done {
-    FLAVOURS.iter().try_fold(true, |all, flavour| Ok(all && flavour.works()?))
+    every().try_fold(true, |all, flavour| Ok(all && flavour.works()?))
 }
 
 fn folder() -> Result<PathBuf, Box<dyn Error>> {
@@ -105,9 +123,9 @@ fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
     }
     let bin = folder.join("bin");
     fs::create_dir_all(&bin)?;
-    for flavour in &FLAVOURS {
+    for flavour in every() {
         let script = bin.join(flavour.program);
-        fs::write(&script, launcher(&system, flavour.program)?)?;
+        fs::write(&script, launcher(&system, flavour)?)?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     }
     fs::remove_dir_all(apt)?;
@@ -152,7 +170,7 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Starts it with the loader and the libraries it was built for.
-fn launcher(system: &Path, program: &str) -> Result<String, Box<dyn Error>> {
+fn launcher(system: &Path, flavour: &Flavour) -> Result<String, Box<dyn Error>> {
     let libraries = system.join("usr/lib");
     let loaders = fs::read_dir(&libraries)?.flatten().filter_map(|entry| {
         let inside = fs::read_dir(entry.path()).ok()?.flatten();
@@ -162,7 +180,7 @@ fn launcher(system: &Path, program: &str) -> Result<String, Box<dyn Error>> {
     });
     let loader = loaders.into_iter().next().ok_or("the C library's package has no loader")?;
     let beside = loader.parent().unwrap_or(&libraries).display();
-    let (loader, binary) = (loader.display(), system.join("usr/bin").join(program));
+    let (loader, binary) = (loader.display(), system.join(flavour.place).join(flavour.program));
     let binary = binary.display();
     Ok(format!("#!/bin/sh\nexec '{loader}' --library-path '{beside}' '{binary}' \"$@\"\n"))
 }
