@@ -42,6 +42,10 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// runs that wait look every 50 ms, because notifications do not arrive there. Never set `statement-cache-capacity=0`: the
 /// open refuses that behind a transaction pooler. Migrate over a direct connection.
 ///
+/// PgBouncer refuses the parameter `extra_float_digits`, which sqlx sends by default; this store does not send that parameter.
+/// For a pool of your own, call `PgConnectOptions::extra_float_digits(None)`, or set
+/// `ignore_startup_parameters = extra_float_digits` in PgBouncer.
+///
 /// With the feature `postgres-tls` connections use TLS where the server has it, and are encrypted then, but only
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.

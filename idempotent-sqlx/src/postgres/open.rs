@@ -25,7 +25,8 @@ pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<
     let (pool, transactions, connections, options) = match &builder.target {
         Target::Url(url) => {
             // The texts of statements are always the same: logging them says nothing and costs.
-            let options = parse(url)?.disable_statement_logging();
+            // PgBouncer knows no such parameter, and the tables hold no floating-point numbers.
+            let options = parse(url)?.disable_statement_logging().extra_float_digits(None);
             let transactions = builder.pool_options().connect_lazy_with(options.clone());
             (Pool::own(options.clone(), builder.connections, None), transactions, builder.connections, options)
         }

@@ -50,7 +50,7 @@ pub(super) async fn detect(
 }
 
 /// Returns true if two clients share server connections, or one client changes its connection.
-async fn are_lent(mut connections: [&mut PgConnection; 2]) -> Result<bool, sqlx::Error> {
+async fn are_lent(connections: [&mut PgConnection; 2]) -> Result<bool, sqlx::Error> {
     let mut seen: [Option<i32>; 2] = [None; 2];
     for client in ORDER {
         // Text without values is one round trip, which no pooler splits.
@@ -65,7 +65,7 @@ async fn are_lent(mut connections: [&mut PgConnection; 2]) -> Result<bool, sqlx:
 }
 
 /// Returns true if a statement that one client has prepared runs on each server connection, as that client's.
-async fn keep_statements(mut connections: [&mut PgConnection; 2]) -> bool {
+async fn keep_statements(connections: [&mut PgConnection; 2]) -> bool {
     for client in ORDER {
         let text = format!("SELECT $1::int4 + {client}");
         let row = sqlx::query(AssertSqlSafe(text)).bind(10).fetch_one(&mut *connections[client]).await;

@@ -4,6 +4,7 @@ use idempotent_core::{Claim, Store, StoreErrorKind};
 use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
 use idempotent_testkit::servers::PgBouncer;
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::postgres::place::{Place, server};
 use crate::postgres::setup::refused;
@@ -35,7 +36,8 @@ async fn a_pooler_that_loses_prepared_statements_is_refused_with_the_remedy() {
             let open = PostgresStore::builder(&url).table(&place.table).open().await;
             refused(open, StoreErrorKind::Schema, REMEDY);
         }
-        let pool = || PgPool::connect_lazy(&url).unwrap();
+        let options: PgConnectOptions = url.parse().unwrap();
+        let pool = || PgPool::connect_lazy_with(options.clone().extra_float_digits(None));
         refused(PostgresStore::on_pool(pool()).table(&place.table).open().await, StoreErrorKind::Schema, REMEDY);
         refused(Outbox::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
         refused(DelayTable::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
