@@ -39,6 +39,14 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// again at most, on which a handler's statements wait for locks as the server is set. A result has to fit into one packet (`max_allowed_packet` of the server, 16 MiB
 /// as a rule); a larger one is refused before it is sent.
 ///
+/// # Proxies
+/// The tests run without a proxy. By their documentation, two proxies fit with these settings, which send all statements of a
+/// connection to the primary. A replica that lags does not know the latest claims.
+/// - MaxScale: `readconnroute` with `router_options=master`. `readwritesplit` sends look-ups to replicas.
+/// - ProxySQL: no query rule that sends reads of this user to another hostgroup, and `multiplex=0` for this user, because the
+///   store sets variables of its session.
+///
+/// # TLS
 /// With the feature `mysql-tls` connections use TLS where the server has it, and are encrypted then, but only
 /// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
