@@ -15,6 +15,7 @@ mod detach;
 mod drain;
 mod handler;
 mod heartbeat;
+mod insist;
 mod judge;
 mod line;
 mod prepare;

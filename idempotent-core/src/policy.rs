@@ -185,6 +185,13 @@ knobs! {
     /// # Default
     /// 20
     jitter: u8 as u8 = 20;
+    /// How long an answer waits until the store has recorded the end of its run. After this time the answer goes out, and the
+    /// executor tries on in the background until the lease ends. Zero waits until the lease ends. A call in a transaction
+    /// of yours always waits.
+    ///
+    /// # Default
+    /// 2 s for rest, zero otherwise: no client waits for the answer of a message handler
+    settle_timeout: Duration as HumaneTime = Duration::ZERO;
     /// What becomes of a key whose owner let the lease run out.
     ///
     /// # Default
@@ -258,7 +265,8 @@ impl Policy {
     pub fn of(scene: &Scene) -> Self {
         match scene {
             Scene::Mq => Self::new().retain(DAY.saturating_mul(7)).max_retries(Self::MQ_MAX_RETRIES),
-            Scene::Rest | Scene::Named(_) => Self::new(),
+            Scene::Rest => Self::new().settle_timeout(Duration::from_secs(2)),
+            Scene::Named(_) => Self::new(),
         }
     }
 
@@ -332,6 +340,7 @@ impl Terms {
             &mut self.retain,
             &mut self.window,
             &mut self.memory,
+            &mut self.settle_timeout,
         ];
         for time in times {
             if !time.is_zero() {

@@ -1,20 +1,19 @@
 //! The last step: flip the marker, or delete it.
 use std::borrow::Cow;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::drain::Phase;
 use super::handler::Handler;
+use super::insist::Settling;
 use super::judge::{Judged, Worth};
 use super::report::Report;
 use super::take_back::{known_steps, sparing_steps};
 use crate::backoff::delay;
-use crate::clock::pause;
 use crate::policy::Terms;
 use crate::{
-    Completion, Event, Outcome, Rejection, Release, Replies, Settled, StateKind, StoreError, StoreErrorKind, Verdict,
+    Completion, Event, Key, Outcome, Rejection, Release, Replies, Settled, StateKind, StoreError, StoreErrorKind,
+    Verdict,
 };
 
 /// What a run came to.
@@ -113,7 +112,7 @@ impl Attempt<'_> {
         let settled = match told {
             Some(Told { answer, is_last }) if is_last || answer.is_ok() => answer,
             // What failed for all may go well for one, whatever it was.
-            _ => self.insist(report, "complete", || self.store().complete(self.lease.held(), &done)).await.0,
+            _ => self.insist(report, Settling::Complete(done)).await.0,
         };
         self.tell_waiters();
         match settled {
@@ -147,8 +146,7 @@ impl Attempt<'_> {
         };
         let release = self.releasing(verdict, &error).await;
         let verdict = release.verdict;
-        let (settled, unheard) =
-            self.insist(report, "release", || self.store().release(self.lease.held(), &release)).await;
+        let (settled, unheard) = self.insist(report, Settling::Release(release)).await;
         self.tell_waiters();
         match settled {
             Ok(Settled::Done) => outcome,
@@ -168,87 +166,15 @@ impl Attempt<'_> {
             Some(false) => release,
             known => {
                 let sparing = Box::pin(sparing_steps(store, lease.held(), known, release.clone(), limit));
-                let until = self.executor.0.clock.now() + lease.length() / 10;
+                let now = self.executor.0.clock.now();
+                let until = (now + lease.length() / 10).min(self.answers_at(now));
                 self.executor.before(until, sparing).await.unwrap_or(release)
             }
         }
     }
 
-    /// When one try is given up that is made now.
-    pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
-        patience(now, self.insists_until(now))
-    }
-
-    fn insists_until(&self, now: Instant) -> Instant {
-        self.lease.guard().max(now + self.lease.length() / 10)
-    }
-
-    /// Tries a settling step until it is answered, or until the guard (but at least for a tenth of the lease), or
-    /// until a drain is over. Says, too, whether a copy of it was sent whose fate is unknown.
-    async fn insist<Fut>(
-        &self,
-        report: &Report<'_>,
-        step: &'static str,
-        again: impl Fn() -> Fut,
-    ) -> (Result<Settled, StoreError>, bool)
-    where
-        Fut: Future<Output = Result<Settled, StoreError>>,
-    {
-        let now = self.executor.0.clock.now();
-        let until = self.insists_until(now);
-        let first = patience(now, until);
-        let clock = &self.executor.0.clock;
-        match self.executor.before(first, again()).await {
-            Some(Ok(settled)) => (Ok(settled), false),
-            // Cut off by the end of a drain: there is no time for another.
-            None if self.executor.0.gate.has_reached(Phase::Closed) && clock.now() < first => {
-                (Err(no_answer("before the drain's end")), true)
-            }
-            other => Box::pin(self.insist_again(report, step, again, until, other)).await,
-        }
-    }
-
-    /// What follows from a first try that failed, or was not answered.
-    async fn insist_again<Fut>(
-        &self,
-        report: &Report<'_>,
-        step: &'static str,
-        again: impl Fn() -> Fut,
-        until: Instant,
-        mut answer: Option<Result<Settled, StoreError>>,
-    ) -> (Result<Settled, StoreError>, bool)
-    where
-        Fut: Future<Output = Result<Settled, StoreError>>,
-    {
-        let clock = &*self.executor.0.clock;
-        let (mut last, mut unheard) = (None, false);
-        let tries = async {
-            let mut rest = Duration::from_millis(10);
-            loop {
-                let error = match answer.take().unwrap_or_else(|| Err(no_answer("in time"))) {
-                    Ok(settled) => return Ok(settled),
-                    Err(error) => error,
-                };
-                unheard |= error.kind() == StoreErrorKind::Ambiguous;
-                report.event(&Event::StoreFailed { step, error: &error });
-                if !error.is_worth_a_retry() {
-                    return Err(error);
-                }
-                last = Some(error);
-                pause(clock, rest).await;
-                rest = (rest * 2).min(Duration::from_secs(1));
-                answer = self.executor.before(patience(clock.now(), until), again()).await;
-            }
-        };
-        let ended = self.executor.before(until, tries).await;
-        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
-        (settled, unheard)
-    }
-
     pub(super) fn tell_waiters(&self) {
-        let key = self.lease.key();
-        self.executor.0.deferrals.forget(key);
-        self.executor.0.waiters.wake(key.hash());
+        self.executor.tell_waiters(self.lease.key());
     }
 
     fn retry_in(&self) -> Duration {
@@ -257,6 +183,12 @@ impl Attempt<'_> {
 }
 
 impl super::Executor {
+    /// Tells this process's calls of this key that its record has changed.
+    pub(super) fn tell_waiters(&self, key: &Key) {
+        self.0.deferrals.forget(key);
+        self.0.waiters.wake(key.hash());
+    }
+
     /// When a run that failed should be tried again.
     pub(super) fn retry_in(&self, terms: &Terms, attempt: u32) -> Duration {
         let bits = self.0.entropy.bits().unwrap_or_default();
@@ -281,11 +213,6 @@ pub(super) fn release(verdict: Verdict, memory: Duration, error: &str) -> Releas
     Release { verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
 }
 
-/// One try may not use up all of the time: a connection that hangs is given up for a fresh one.
-fn patience(now: Instant, until: Instant) -> Instant {
-    now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
-}
-
 fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
         Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
@@ -293,8 +220,4 @@ fn leads_to(verdict: Verdict, now: StateKind) -> bool {
         Verdict::Fail => now == StateKind::Failed,
         Verdict::Bury => now == StateKind::Dead,
     }
-}
-
-pub(super) fn no_answer(when: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
 }

@@ -1,9 +1,10 @@
 //! The completions of a batch, in one trip.
 use super::super::attempt::Attempt;
 use super::super::drain::Phase;
+use super::super::insist::no_answer;
 use super::super::judge::Judged;
 use super::super::report::Report;
-use super::super::settle::{Told, no_answer};
+use super::super::settle::Told;
 
 /// An item that was handled, and what its answer came to.
 type Handled<'e, V, F> = (usize, Attempt<'e>, Report<'e>, Judged<V, F>);

@@ -1,0 +1,174 @@
+//! A settling step, tried until the store answers: in the background once the call has waited long enough.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::Span;
+
+use super::Executor;
+use super::attempt::Attempt;
+use super::drain::Phase;
+use super::report::Report;
+use crate::clock::pause;
+use crate::observe::Run;
+use crate::transaction::OneRun;
+use crate::{Completion, Event, Held, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
+
+/// The end of a run, for its record.
+pub(super) enum Settling {
+    Complete(Completion),
+    Release(Release),
+}
+
+/// A settling step with all that it needs once its call has ended.
+struct Insistence {
+    executor: Executor,
+    lease: Lease,
+    via: Option<Arc<dyn OneRun>>,
+    span: Option<Span>,
+    step: Settling,
+    until: Instant,
+}
+
+/// The answer, and whether a copy of the step was sent whose fate is unknown.
+type Answer = (Result<Settled, StoreError>, bool);
+
+impl Settling {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Release(_) => "release",
+        }
+    }
+
+    async fn ask(&self, store: &dyn Store, held: &Held) -> Result<Settled, StoreError> {
+        match self {
+            Self::Complete(completion) => store.complete(held, completion).await,
+            Self::Release(release) => store.release(held, release).await,
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// Returns when one try is given up that is made now.
+    pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
+        patience(now, self.insists_until(now)).min(self.answers_at(now))
+    }
+
+    fn insists_until(&self, now: Instant) -> Instant {
+        self.lease.guard().max(now + self.lease.length() / 10)
+    }
+
+    /// Returns when the call ends at the latest, settled or not.
+    pub(super) fn answers_at(&self, now: Instant) -> Instant {
+        let (until, timeout) = (self.insists_until(now), self.terms().settle_timeout);
+        if timeout.is_zero() { until } else { until.min(now + timeout.min(self.lease.length())) }
+    }
+
+    /// Tries a settling step until it is answered, or until the guard (but at least for a tenth of the lease), or
+    /// until a drain is over. The call waits for `settle_timeout`; after that the tries go on in the background.
+    pub(super) async fn insist(&self, report: &Report<'_>, step: Settling) -> Answer {
+        let clock = &self.executor.0.clock;
+        let now = clock.now();
+        let first = self.gives_up_at(now);
+        match self.executor.before(first, step.ask(self.store(), self.lease.held())).await {
+            Some(Ok(settled)) => (Ok(settled), false),
+            // Cut off by the end of a drain: there is no time for another.
+            None if self.executor.0.gate.has_reached(Phase::Closed) && clock.now() < first => {
+                (Err(no_answer("before the drain's end")), true)
+            }
+            answer => Box::pin(self.insist_again(report, step, now, answer)).await,
+        }
+    }
+
+    async fn insist_again(
+        &self,
+        report: &Report<'_>,
+        step: Settling,
+        began: Instant,
+        answer: Option<Result<Settled, StoreError>>,
+    ) -> Answer {
+        let (until, answers_at) = (self.insists_until(began), self.answers_at(began));
+        let via = self.prepared.via.clone();
+        // A transaction ends with its call.
+        let here = answers_at >= until || via.is_some();
+        let (executor, lease, span) = (self.executor.clone(), self.lease.clone(), report.span().cloned());
+        let insistence = Insistence { executor, lease, via, span, step, until };
+        if here {
+            return insistence.run(answer).await;
+        }
+        // Counted among the runs, so that a drain waits for this one.
+        self.executor.0.gate.enter();
+        let going_on = tokio::spawn(async move {
+            let _inside = Inside(insistence.executor.clone());
+            let answer = insistence.run(answer).await;
+            insistence.executor.tell_waiters(insistence.lease.key());
+            answer
+        });
+        let ended = self.executor.before(answers_at, going_on).await;
+        ended.and_then(Result::ok).unwrap_or_else(|| (Err(no_answer("within `settle_timeout`")), true))
+    }
+}
+
+/// A background step counts among the runs until this is dropped.
+struct Inside(Executor);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.gate.leave();
+    }
+}
+
+impl Insistence {
+    /// Goes on after a first try that failed, or was not answered.
+    async fn run(&self, mut answer: Option<Result<Settled, StoreError>>) -> Answer {
+        let clock = &*self.executor.0.clock;
+        let (mut last, mut unheard) = (None, false);
+        let tries = async {
+            let mut rest = Duration::from_millis(10);
+            loop {
+                let error = match answer.take().unwrap_or_else(|| Err(no_answer("in time"))) {
+                    Ok(settled) => return Ok(settled),
+                    Err(error) => error,
+                };
+                unheard |= error.kind() == StoreErrorKind::Ambiguous;
+                self.report(&error);
+                if !error.is_worth_a_retry() {
+                    return Err(error);
+                }
+                last = Some(error);
+                pause(clock, rest).await;
+                rest = (rest * 2).min(Duration::from_secs(1));
+                let next = patience(clock.now(), self.until);
+                answer = self.executor.before(next, self.step.ask(self.store(), self.lease.held())).await;
+            }
+        };
+        let ended = self.executor.before(self.until, tries).await;
+        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
+        (settled, unheard)
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.via.as_deref().map_or(&*self.executor.0.store, |own| own)
+    }
+
+    fn report(&self, error: &StoreError) {
+        let names = self.lease.names();
+        let run = Run::new(&names.scene, &names.scope, Some(self.lease.key()));
+        let run = Run { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
+        let event = Event::StoreFailed { step: self.step.name(), error };
+        let on = || self.executor.0.observer.on(&run, &event);
+        match &self.span {
+            Some(span) => span.in_scope(on),
+            None => on(),
+        }
+    }
+}
+
+/// One try may not use up all of the time: a connection that hangs is given up for a fresh one.
+fn patience(now: Instant, until: Instant) -> Instant {
+    now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
+}
+
+pub(super) fn no_answer(when: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
+}
