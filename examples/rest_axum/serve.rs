@@ -10,8 +10,6 @@ use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
 
 /// What requests that have come in, and runs, have at the end.
 const GRACE: Duration = Duration::from_secs(30);
@@ -23,30 +21,34 @@ pub(crate) async fn until_stopped(listener: TcpListener, app: Router, executor: 
     let mut stop = Stop::listen()?;
     // Small answers must not wait for the acknowledgement of those before.
     let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
-    let (told, stopped) = oneshot::channel::<()>();
-    let serving = axum::serve(listener, app).with_graceful_shutdown(async { _ = stopped.await });
-    let serving = tokio::spawn(serving.into_future());
     writeln!(stdout(), "listening on http://{address}")?;
     stdout().flush()?;
-    stop.told().await;
-    say("ending: what runs has 30 s (again: end at once)");
-    drop(told);
-    tokio::select! {
-        () = finish(serving, executor) => Ok(()),
-        () = stop.told() => bail!("told twice: the keys of runs that were left are free when their leases are over"),
-    }
-}
-
-/// Connections first: what has come in is not refused. One that does not get done with its request is left.
-async fn finish(serving: JoinHandle<io::Result<()>>, executor: &Executor) {
-    let end = Instant::now() + GRACE;
-    if timeout_at(end, serving).await.is_err() {
+    let (told, again) = oneshot::channel();
+    let first = async {
+        stop.told().await;
+        say("ending: what runs has 30 s (again: end at once)");
+        // The other end is there as long as this function.
+        let _ = told.send(stop);
+    };
+    let serving = executor
+        .serve_until(first, GRACE, async |stopped| axum::serve(listener, app).with_graceful_shutdown(stopped).await);
+    let second = async {
+        match again.await {
+            Ok(mut stop) => stop.told().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let served = tokio::select! {
+        served = serving => served,
+        () = second => bail!("told twice: the keys of runs that were left are free when their leases are over"),
+    };
+    if served.output.transpose()?.is_none() {
         say("some connections did not end");
     }
-    let drained = executor.drain(end.saturating_duration_since(Instant::now())).await;
-    if drained.abandoned > 0 {
-        say(&format!("{} runs did not end: their keys are free when their leases are over", drained.abandoned));
+    if served.drained.abandoned > 0 {
+        say(&format!("{} runs did not end: their keys are free when their leases are over", served.drained.abandoned));
     }
+    Ok(())
 }
 
 /// SIGTERM and Ctrl-C.

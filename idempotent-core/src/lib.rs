@@ -42,7 +42,7 @@ pub use codec::{Codec, Discard, Json};
 pub use context::AlreadyInstalled;
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
-pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler};
+pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped};
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use journal::{
     Beside, JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, Step, StepRecord,

@@ -66,16 +66,16 @@ impl Shared {
         };
         let Some((call, key)) = call else {
             let (mut inner, parts) = *taken;
-            let passed = Box::pin(inner.call(Request::from_parts(parts, RequestBody::whole(body)))).await;
+            let passed = Box::pin(inner.call(request(parts, body, self.max_body))).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
-        let (executor, rules) = (self.executor.clone(), self.response.clone());
+        let (executor, rules, max_body) = (self.executor.clone(), self.response.clone(), self.max_body);
         let begun = Begun::of(Some(&executor), &call);
         let told = begun.clone();
         let run = async move {
             let handler = async || {
                 let (mut inner, parts) = *taken;
-                let mut request = Request::from_parts(parts, RequestBody::whole(body));
+                let mut request = request(parts, body, max_body);
                 if let Some(attempt) = Attempt::current() {
                     request.extensions_mut().insert(attempt);
                 }
@@ -292,4 +292,17 @@ fn template(_: &Parts) -> Option<&str> {
 
 fn whole<R: Body>(bytes: Bytes) -> ResponseBody<R> {
     ResponseBody::whole(bytes, None)
+}
+
+/// Returns a request whose body has been read. If the layer takes larger bodies than axum's extractors do by default,
+/// its limit is theirs, too: an extractor would refuse such a body as plain text.
+fn request<B>(parts: Parts, body: Whole, max_body: u64) -> Request<RequestBody<B>> {
+    let mut request = Request::from_parts(parts, RequestBody::whole(body));
+    #[cfg(feature = "axum")]
+    if max_body > crate::shared::MAX_BODY {
+        axum::extract::DefaultBodyLimit::max(usize::try_from(max_body).unwrap_or(usize::MAX)).apply(&mut request);
+    }
+    #[cfg(not(feature = "axum"))]
+    let _ = (&mut request, max_body);
+    request
 }

@@ -217,8 +217,11 @@ impl IdempotencyLayer {
     /// The largest body taken, in bytes; a larger one is refused (413) before anything is claimed. Of a request that is
     /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
     ///
+    /// A limit above 2 MiB counts for axum's extractors behind the layer, too. Without that, they would refuse such a body
+    /// by their `DefaultBodyLimit`. A `DefaultBodyLimit` between the layer and the handler overrides this one.
+    ///
     /// # Default
-    /// 2 MiB
+    /// 2 MiB, as axum's extractors
     pub fn max_body(mut self, bytes: u64) -> Self {
         self.shared.max_body = bytes;
         self

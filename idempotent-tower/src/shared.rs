@@ -16,6 +16,9 @@ pub(crate) type KeyOf = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
 pub(crate) type Words = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 pub(crate) type Skip = dyn Fn(&Parts) -> bool + Send + Sync;
 
+/// The default limit for bodies, in bytes. axum's extractors have the same.
+pub(crate) const MAX_BODY: u64 = 2 << 20;
+
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) executor: Executor,
@@ -66,7 +69,7 @@ impl Shared {
             scope: Scope::Route(None),
             prefix: None,
             payload: PayloadCheck::bytes(),
-            max_body: 2 << 20,
+            max_body: MAX_BODY,
             response: Arc::default(),
             policy: Policy::new(),
             message: None,

@@ -76,6 +76,22 @@ async fn d18_the_limit_is_an_option() {
 }
 
 #[tokio::test]
+async fn d18_the_limit_counts_for_extractors_behind_the_layer_too() {
+    let world = World::new();
+    let large = vec![b'x'; 3 << 20];
+    for (most, status) in [(4 << 20, 200), (2 << 20, 413)] {
+        let app: Router = Router::new()
+            .route("/orders", post(async |body: Bytes| body.len().to_string()))
+            .layer(world.layer().max_body(most));
+        let request = order_by(&most.to_string()).request_of(Body::from(large.clone()));
+        let response = app.oneshot(request).await.unwrap();
+        let kind = response.headers()["content-type"].clone();
+        assert_eq!(response.status(), status);
+        assert_eq!(kind == "application/problem+json", status == 413, "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn n93_d18_a_body_that_says_it_is_too_large_is_not_read() {
     let world = World::new();
     let shop = world.shop();

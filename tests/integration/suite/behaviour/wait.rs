@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnInFlight, Outcome,
-    Policy, Rejection, StateKind,
+    Auto, BatchItem, Call, Clock, Disposition, Drained, Executor, Fingerprint, Handler, Json, Lease, OnInFlight,
+    Outcome, Policy, Rejection, StateKind, Stopped,
 };
 use idempotent_testkit::Verb;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 on_all_stores! {
     b22_each_item_of_a_batch_is_settled_on_its_own
@@ -21,6 +21,8 @@ on_all_stores! {
     b25_a_replay_is_what_the_first_run_answered
     a_drain_lets_runs_finish_and_abandons_the_rest
     a_drain_gives_back_what_has_not_started
+    a_server_that_is_stopped_ends_before_the_runs_that_its_clients_have_left
+    a_server_whose_connections_stay_open_and_one_that_ends_by_itself_are_drained
     a_run_dropped_before_it_starts_frees_its_key_and_its_attempt
     release_on_cancel_frees_the_key_of_a_run_that_started
     a_detached_run_outlives_its_caller_and_keeps_scope_and_lease
@@ -236,6 +238,59 @@ async fn a_drain_lets_runs_finish_and_abandons_the_rest(world: World) {
     assert!(matches!(outcome.disposition(), Disposition::Retry { .. }));
     assert_eq!(world.record("three").await.unwrap().state.kind(), StateKind::Consuming, "its effect is unknown");
     assert_eq!(worker.executor.drain(secs(5)).await.finished, 0, "a second time there is nothing left to do");
+}
+
+async fn a_server_that_is_stopped_ends_before_the_runs_that_its_clients_have_left(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let left = worker.spawn("left", &Job::takes(secs(5))).await;
+    let (stop, stopping) = oneshot::channel::<()>();
+    let executor = worker.executor.clone();
+    let late = Job::takes(ms(0));
+    let server = {
+        let (worker, late, clock) = (worker.clone(), late.clone(), world.clock.clone());
+        async move |stopped: Stopped| {
+            stopped.await;
+            // A request in progress is still answered.
+            let answered = worker.outcome("late", &late).await;
+            clock.sleep_until(clock.now() + secs(2)).await;
+            answered
+        }
+    };
+    let serving =
+        tokio::spawn(async move { executor.serve_until(async { _ = stopping.await }, secs(10), server).await });
+    world.clock.advance(secs(1)).await;
+    assert!(!serving.is_finished());
+    stop.send(()).unwrap();
+    world.clock.advance(secs(2)).await;
+    assert!(!serving.is_finished(), "a run goes on");
+    world.clock.advance(secs(2)).await;
+    let served = serving.await.unwrap();
+    assert_eq!((served.output, served.drained), (Some(Outcome::Ran), Drained { finished: 1, abandoned: 0 }));
+    assert_eq!((left.await.unwrap().0, late.runs()), (Outcome::Ran, 1));
+}
+
+async fn a_server_whose_connections_stay_open_and_one_that_ends_by_itself_are_drained(world: World) {
+    for (never_ends, took) in [(true, secs(3)), (false, secs(0))] {
+        let worker = world.worker("a", Policy::new());
+        let job = Job::takes(if never_ends { secs(60) } else { secs(0) });
+        let run = worker.spawn(if never_ends { "long" } else { "short" }, &job).await;
+        let executor = worker.executor.clone();
+        let server = async move |stopped: Stopped| match never_ends {
+            true => std::future::pending().await,
+            false => drop(stopped),
+        };
+        let stop = async move {
+            if !never_ends {
+                std::future::pending().await
+            }
+        };
+        let serving = tokio::spawn(async move { executor.serve_until(stop, secs(3), server).await });
+        world.clock.advance(took).await;
+        let served = serving.await.unwrap();
+        assert_eq!((served.output.is_none(), served.drained.abandoned), (never_ends, usize::from(never_ends)));
+        assert!(worker.executor.is_draining());
+        drop(run.await);
+    }
 }
 
 async fn a_drain_gives_back_what_has_not_started(world: World) {

@@ -1,0 +1,80 @@
+//! Serving until a stop signal, and the shutdown after it.
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::sync::oneshot;
+
+use super::{Drained, Executor};
+use crate::clock::{before, later};
+
+/// A future that ends when a server is to shut down gracefully; see [`Executor::serve_until`].
+#[derive(Debug)]
+pub struct Stopped(oneshot::Receiver<()>);
+
+impl Future for Stopped {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}
+
+/// The end of a server and of the runs that it had begun.
+#[derive(Debug)]
+#[must_use]
+pub struct Served<T> {
+    /// The result of the server; `None` if its connections did not end within the grace.
+    pub output: Option<T>,
+    /// The runs that went on after their connections.
+    pub drained: Drained,
+}
+
+impl Executor {
+    /// Runs a server until `stop` ends, then shuts down in the right order: the server takes no more connections, requests
+    /// in progress are answered, and the executor [drains](Self::drain). The drain waits for runs whose client has gone,
+    /// which no server waits for: a process that exits before they end leaves their keys to their leases, and a retry
+    /// runs a second time. All of that takes at most `grace`, and a second for the store.
+    ///
+    /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use idempotent_core::Executor;
+    /// # async fn example(executor: Executor) {
+    /// let stop = async { _ = tokio::signal::ctrl_c().await };
+    /// let serving = executor.serve_until(stop, Duration::from_secs(30), async |stopped| {
+    ///     // axum::serve(listener, app).with_graceful_shutdown(stopped).await
+    /// #   stopped.await
+    /// });
+    /// if serving.await.drained.abandoned > 0 {
+    ///     eprintln!("some runs did not end: their keys are free when their leases end");
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the server. Detached runs go on in their tasks.
+    pub async fn serve_until<F: Future>(
+        &self,
+        stop: impl Future<Output = ()>,
+        grace: Duration,
+        serve: impl FnOnce(Stopped) -> F,
+    ) -> Served<F::Output> {
+        let clock = &*self.0.clock;
+        let (tell, told) = oneshot::channel();
+        let serving = pin!(serve(Stopped(told)));
+        match select(pin!(stop), serving).await {
+            Either::Left(((), serving)) => {
+                drop(tell);
+                let end = later(clock.now(), grace);
+                let output = before(clock, end, serving).await;
+                let drained = self.drain(end.saturating_duration_since(clock.now())).await;
+                Served { output, drained }
+            }
+            Either::Right((output, _)) => Served { output: Some(output), drained: self.drain(grace).await },
+        }
+    }
+}
