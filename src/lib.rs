@@ -167,7 +167,7 @@ pub use idempotent_tower::{
     ResponseBody, ResponseFuture, ResponseRules, SetupError, Spill, Spilling, StorePolicy,
 };
 #[cfg(feature = "axum")]
-pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard};
+pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard, WholeRequest};
 
 /// What belongs to [`Outbox`] and [`Relay`]; the guide is `docs::outbox`.
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]

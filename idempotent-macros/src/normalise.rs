@@ -108,6 +108,10 @@ impl Plan {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
         args.key.iter().try_for_each(|key| not_empty("key", key))?;
+        let (tenant, fingerprint) = (said(args.tenant.as_ref()), said(args.fingerprint.as_ref()));
+        if let (Scene::Rest, Some(reply)) = (&scene, &args.reply) {
+            endpoint(reply, &by, args.tenant.is_some(), args.fingerprint.is_some())?;
+        }
         let stands = order::check(&args, &by)?;
         let transaction = transaction(&args)?;
         Ok(Self {
@@ -118,8 +122,8 @@ impl Plan {
             prefix: args.prefix,
             key: args.key,
             stands,
-            tenant: args.tenant,
-            fingerprint: args.fingerprint,
+            tenant,
+            fingerprint,
             message: args.message,
             with: args.with,
             knobs,
@@ -132,6 +136,32 @@ impl Plan {
             transaction,
         })
     }
+}
+
+/// Returns the value of an argument, unless that is `()`: none, by choice.
+fn said(value: Option<&Expr>) -> Option<Expr> {
+    value.filter(|value| !matches!(value, Expr::Tuple(tuple) if tuple.elems.is_empty())).cloned()
+}
+
+/// An endpoint says whose keys it takes, and what a request with the same key has to have in common with the first. Left
+/// out unawares, one caller reads the answer of another one, or to another request.
+fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()> {
+    if !tenant {
+        return Err(Error::new_spanned(
+            reply,
+            "`tenant` is missing: equal keys of two callers would be one key, and a caller would read the other's answer; \
+             name the caller, e.g. `tenant = user.id`, or write `tenant = ()` if all callers share their keys",
+        ));
+    }
+    if !fingerprint && matches!(by, By::Key) {
+        return Err(Error::new_spanned(
+            reply,
+            "`fingerprint` is missing: the same key with another request would get the first answer; write \
+             `fingerprint = request` with the argument `WholeRequest(Json(order), request): WholeRequest<Json<Order>>`, or \
+             name what counts, e.g. `fingerprint = order`, or write `fingerprint = ()` if nothing does",
+        ));
+    }
+    Ok(())
 }
 
 /// Where the store is down, there is no transaction either.

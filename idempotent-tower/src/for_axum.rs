@@ -58,7 +58,7 @@ impl HttpRules for Standard {}
 /// use idempotent_macros::idempotent;
 /// use idempotent_tower::{Http, IdempotencyKey};
 ///
-/// #[idempotent(scene = rest, key = key, fingerprint = order, reply = Http, detach, crate = ::idempotent_core)]
+/// #[idempotent(scene = rest, key = key, fingerprint = order, tenant = (), reply = Http, detach, crate = ::idempotent_core)]
 /// async fn create(key: IdempotencyKey, Json(order): Json<String>) -> impl IntoResponse {
 ///     (StatusCode::CREATED, Json(order))
 /// }

@@ -26,6 +26,8 @@ mod service;
 mod setup;
 mod shared;
 mod spill;
+#[cfg(feature = "axum")]
+mod whole_request;
 
 pub use self::attempt::Attempt;
 pub use self::body::{RequestBody, ResponseBody};
@@ -41,3 +43,5 @@ pub use self::response::{Idempotent, ReplayHeader, ResponseRules, StorePolicy};
 pub use self::service::{IdempotencyService, ResponseFuture};
 pub use self::setup::SetupError;
 pub use self::spill::{Spill, Spilling};
+#[cfg(feature = "axum")]
+pub use self::whole_request::WholeRequest;

@@ -108,6 +108,14 @@ pub(crate) fn of_target(parts: &Parts) -> Fingerprint {
     of_head(parts).finish()
 }
 
+/// Of method, path, query and body.
+#[cfg(feature = "axum")]
+pub(crate) fn of_bytes(parts: &Parts, body: &Bytes) -> Fingerprint {
+    let mut all = of_head(parts);
+    all.push(body);
+    all.finish()
+}
+
 fn of_head(parts: &Parts) -> Fingerprinter {
     let mut head = Fingerprinter::new();
     head.part(parts.method.as_str());

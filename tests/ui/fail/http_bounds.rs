@@ -10,17 +10,17 @@ impl IntoResponse for Page {
     }
 }
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn create(key: IdempotencyKey) -> impl IntoResponse + std::fmt::Display {
     Page
 }
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn fallible(key: IdempotencyKey) -> Result<impl IntoResponse + std::fmt::Display, Problem> {
     Ok(Page)
 }
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn number(key: IdempotencyKey) -> impl IntoResponse {
     17
 }

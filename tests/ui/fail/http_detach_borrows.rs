@@ -7,7 +7,7 @@ struct Orders {
 }
 
 impl Orders {
-    #[idempotent(scene = rest, key = key, with = self.executor, reply = Http, detach)]
+    #[idempotent(scene = rest, key = key, with = self.executor, tenant = (), fingerprint = (), reply = Http, detach)]
     async fn create(&self, key: IdempotencyKey, order: u32) -> Json<u32> {
         self.note(order);
         Json(order)

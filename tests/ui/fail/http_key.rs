@@ -4,17 +4,17 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use idempotent::{Http, IdempotencyKey, idempotent};
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn without(Json(order): Json<u32>) -> Json<u32> {
     Json(order)
 }
 
-#[idempotent(scene = rest, key = headers, reply = Http)]
+#[idempotent(scene = rest, key = headers, tenant = (), fingerprint = (), reply = Http)]
 async fn all(headers: HeaderMap) -> &'static str {
     "created"
 }
 
-#[idempotent(scene = rest, key = key, fingerprint = body, reply = Http)]
+#[idempotent(scene = rest, key = key, fingerprint = body, tenant = (), reply = Http)]
 async fn raw(key: IdempotencyKey, body: Bytes) -> Bytes {
     body
 }

@@ -1,12 +1,12 @@
 // expect: an idempotent handler cannot answer with `u64` by `Http`
 use idempotent::{Http, IdempotencyKey, idempotent};
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn create(key: IdempotencyKey) -> u64 {
     17
 }
 
-#[idempotent(scene = rest, key = key, reply = Http)]
+#[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]
 async fn fallible(key: IdempotencyKey) -> Result<&'static str, std::io::Error> {
     Ok("created")
 }

@@ -2,7 +2,7 @@
 use axum::body::Body;
 use idempotent::{Http, IdempotencyKey, idempotent};
 
-#[idempotent(scene = rest, key = key, fingerprint = body, reply = Http)]
+#[idempotent(scene = rest, key = key, fingerprint = body, tenant = (), reply = Http)]
 async fn streaming(key: IdempotencyKey, body: Body) -> &'static str {
     "created"
 }

@@ -11,7 +11,7 @@ mod plain {
 
     use super::{Executor, Http, idempotent};
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http, detach)]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http, detach)]
     pub(super) async fn create(e: Executor, id: u8) -> impl IntoResponse {
         if id == 0 {
             return (axum::http::StatusCode::CREATED, String::new());
@@ -26,7 +26,7 @@ mod within {
 
     use super::{Executor, Http, Problem, idempotent};
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http)]
     pub(super) async fn create(e: &Executor, id: u8) -> Result<(StatusCode, impl Answer + Send + use<>), Problem> {
         Ok((StatusCode::CREATED, id.to_string()))
     }
@@ -76,18 +76,18 @@ trait Shelved<T>: axum::response::IntoResponse {}
 impl<T> Shelved<T> for String {}
 
 impl<T: Display + Sync> Shelf<T> {
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http)]
     async fn own(&self, e: &Executor, id: u8) -> impl Shelved<T> {
         format!("{id}{}", self.0)
     }
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http, scope = "itself")]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http, scope = "itself")]
     async fn itself<'a, U: Sync>(&self, e: &'a Executor, id: u8, u: &'a U) -> Result<impl Shelved<Self> + 'a, Problem> {
         let _ = u;
         Ok(format!("{id}{}", self.0))
     }
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http, scope = "counted")]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http, scope = "counted")]
     async fn counted<const N: usize>(&self, e: &Executor, id: [u8; N]) -> impl Shelved<[u8; N]> + Shelved<u8> {
         format!("{id:?}{}", self.0)
     }
@@ -110,7 +110,7 @@ mod bounded {
         }
     }
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http)]
     pub(super) async fn list(e: &Executor, id: u8) -> Rows<impl Iterator<Item = Row> + Send + use<>, LIMIT> {
         Rows::<_, LIMIT>(core::iter::once(Row(id)))
     }
@@ -128,7 +128,7 @@ mod bounded {
     }
     use answer::Imported;
 
-    #[idempotent(scene = rest, key = id, with = e, reply = Http)]
+    #[idempotent(scene = rest, key = id, with = e, tenant = (), fingerprint = (), reply = Http)]
     pub(super) async fn send(e: Executor, id: u8) -> Sent<impl Imported> {
         Sent(id.to_string())
     }

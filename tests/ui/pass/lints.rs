@@ -66,7 +66,7 @@ async fn detached(executor: Executor, id: String) -> Result<(), Rejection> {
     return Ok(());
 }
 
-#[idempotent(scene = rest, key = id, with = executor, reply = Http)]
+#[idempotent(scene = rest, key = id, with = executor, tenant = (), fingerprint = (), reply = Http)]
 async fn answered(executor: Executor, id: String) -> Result<impl IntoResponse + Send + use<>, Problem> {
     drop(executor);
     return Ok(id);

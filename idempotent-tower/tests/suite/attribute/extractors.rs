@@ -59,7 +59,7 @@ async fn destructured_extractors_make_key_tenant_and_fingerprint() {
     app.assert_runs(0);
 }
 
-#[idempotent(scene = rest, scope = "take", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "take", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn take(State(app): State<App>, key: IdempotencyKey) -> String {
     format!("run {}", app.ran())
 }
@@ -85,7 +85,7 @@ async fn without_a_key_or_with_a_malformed_one_the_extractor_answers() {
     app.assert_runs(1);
 }
 
-#[idempotent(scene = rest, scope = "optional", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "optional", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn optional(State(app): State<App>, key: Option<IdempotencyKey>) -> String {
     format!("run {}", app.ran())
 }
@@ -112,7 +112,7 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for RequestId {
     }
 }
 
-#[idempotent(scene = rest, scope = "own", key = id, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "own", key = id, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn own(State(app): State<App>, RequestId(id): RequestId) -> String {
     format!("run {}", app.ran())
 }
@@ -133,7 +133,7 @@ async fn an_extractor_of_ones_own_reads_another_header_by_other_rules() {
     app.assert_runs(1);
 }
 
-#[idempotent(scene = rest, scope = "field", key = order.sku, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "field", key = order.sku, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn by_field(State(app): State<App>, Json(order): Json<Order>) -> String {
     format!("run {} of {}", app.ran(), order.sku)
 }

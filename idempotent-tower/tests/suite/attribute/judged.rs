@@ -6,7 +6,7 @@ use super::*;
     scope = "declined",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     failed_if = |kept| {
         kept.headers().contains_key("x-declined") || kept.body().is_some_and(|body| body.starts_with(b"declined"))
     },
@@ -39,7 +39,7 @@ async fn failed_if_sees_status_headers_and_body_of_an_answer_that_would_be_kept(
     scope = "gone",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     permanent = |response| response.status() == StatusCode::GONE,
     crate = ::idempotent_core,
 )]

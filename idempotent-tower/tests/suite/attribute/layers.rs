@@ -9,7 +9,7 @@ use super::*;
     key = key,
     tenant = Caller::named("ada"),
     with = app,
-    reply = Http,
+    fingerprint = (), reply = Http,
     crate = ::idempotent_core,
 )]
 async fn annotated(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
@@ -77,7 +77,7 @@ async fn nested_with_the_same_identity_it_is_refused_and_the_key_is_free() {
     scope = "inner",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     crate = ::idempotent_core,
 )]
 async fn decided(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {

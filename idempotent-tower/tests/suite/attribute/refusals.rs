@@ -12,7 +12,7 @@ use super::*;
     key = key,
     fingerprint = order,
     with = app,
-    reply = Http,
+    tenant = (), reply = Http,
     detach,
     crate = ::idempotent_core,
 )]
@@ -26,7 +26,7 @@ async fn held(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Ord
     scope = "held",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     on_in_flight = wait("30s"),
     crate = ::idempotent_core,
 )]
@@ -39,7 +39,7 @@ async fn waiting(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
     scope = "held",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     on_in_flight = wait("30s"),
     detach,
     crate = ::idempotent_core,
@@ -126,14 +126,14 @@ async fn b18_a_detached_call_that_waits_goes_with_its_client_until_it_runs() {
     app.assert_runs(0);
 }
 
-#[idempotent(scene = rest, scope = "panic", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "panic", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn panicking(State(app): State<App>, key: IdempotencyKey) -> String {
     let run = app.ran();
     assert!(run > 1, "as told");
     format!("run {run}")
 }
 
-#[idempotent(scene = rest, scope = "panic", key = key, with = app, reply = Http, detach, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "panic", key = key, with = app, tenant = (), fingerprint = (), reply = Http, detach, crate = ::idempotent_core)]
 async fn panicking_elsewhere(State(app): State<App>, key: IdempotencyKey) -> String {
     let run = app.ran();
     assert!(run > 1, "as told");
@@ -154,7 +154,7 @@ async fn a_panic_goes_on_to_the_server_and_frees_the_key() {
     }
 }
 
-#[idempotent(scene = rest, scope = "found", key = key, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "found", key = key, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn found(State(app): State<App>, key: IdempotencyKey) -> String {
     format!("run {}", app.ran())
 }
@@ -200,7 +200,7 @@ async fn while_the_store_is_down_nothing_runs_and_the_client_may_come_back() {
     scope = "held",
     key = key,
     with = app,
-    reply = Http,
+    tenant = (), fingerprint = (), reply = Http,
     on_lease_lost = abort,
     crate = ::idempotent_core,
 )]

@@ -1,7 +1,7 @@
 //! What is kept of an answer, what of it is told again, and who decides.
 use super::*;
 
-#[idempotent(scene = rest, scope = "headers", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "headers", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn headers(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
     app.ran();
     let mut headers = HeaderMap::new();
@@ -49,7 +49,7 @@ async fn b38_status_headers_in_their_order_and_bytes_are_replayed_without_cookie
 }
 
 /// Answers as its body says.
-#[idempotent(scene = rest, scope = "told", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "told", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn told(State(app): State<App>, key: IdempotencyKey, body: String) -> impl IntoResponse {
     app.ran();
     let (status, decision) = body.split_once(' ').unwrap();
@@ -87,7 +87,7 @@ async fn b19_success_is_kept_any_other_status_frees_the_key_and_the_handler_may_
     }
 }
 
-#[idempotent(scene = rest, scope = "stream", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "stream", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn stream(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
     app.ran();
     let pieces = ["one ", "two"].map(Ok::<_, std::convert::Infallible>);
@@ -95,7 +95,7 @@ async fn stream(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespons
     (StatusCode::CREATED, [(header::LOCATION, "/reports/1")], body)
 }
 
-#[idempotent(scene = rest, scope = "large", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "large", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn large(State(app): State<App>, key: IdempotencyKey) -> Vec<u8> {
     app.ran();
     vec![7; (1 << 20) + 1]
@@ -115,7 +115,7 @@ async fn a_stream_or_a_large_body_passes_through_and_a_duplicate_learns_that_it_
     }
 }
 
-#[idempotent(scene = rest, scope = "extended", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "extended", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn extended(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
     (Extension(app.ran()), "for a layer further out")
 }
@@ -158,7 +158,7 @@ impl HttpRules for Mine {
     key = key,
     fingerprint = body,
     with = app,
-    reply = Http<Mine>,
+    tenant = (), reply = Http<Mine>,
     crate = ::idempotent_core,
 )]
 async fn mine(State(app): State<App>, key: IdempotencyKey, body: String) -> impl IntoResponse {

@@ -11,7 +11,7 @@ macro_rules! orders {
             key = key,
             fingerprint = $order,
             with = app,
-            reply = Http,
+            tenant = (), reply = Http,
             crate = ::idempotent_core,
         )]
         async fn $name(State(app): State<App>, key: IdempotencyKey, Json($order): Json<Order>) -> $reply {

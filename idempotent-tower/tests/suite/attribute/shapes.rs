@@ -60,13 +60,13 @@ async fn methods_of_a_service_answer_for_handlers() {
 }
 
 #[axum::debug_handler]
-#[idempotent(scene = rest, scope = "above", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "above", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn above(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Order>) -> impl IntoResponse {
     app.ran();
     Json(order)
 }
 
-#[idempotent(scene = rest, scope = "below", key = key, with = app, reply = Http, detach, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "below", key = key, with = app, tenant = (), fingerprint = (), reply = Http, detach, crate = ::idempotent_core)]
 #[axum::debug_handler]
 async fn below(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Order>) -> Result<Json<Order>, Problem> {
     app.ran();
@@ -94,7 +94,7 @@ impl Warehouse for Shelf {
     }
 }
 
-#[idempotent(scene = rest, scope = "generic", key = key, with = executor, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "generic", key = key, with = executor, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn generic<W: Warehouse>(
     Extension(executor): Extension<Executor>,
     State(warehouse): State<W>,
@@ -115,7 +115,7 @@ async fn a_generic_handler_runs_with_each_of_its_types() {
 }
 
 /// What a run needs of another service is a dependency like any other.
-#[idempotent(scene = rest, scope = "early", key = key, with = app, reply = Http, crate = ::idempotent_core)]
+#[idempotent(scene = rest, scope = "early", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn early(State(app): State<App>, key: IdempotencyKey, body: String) -> Result<impl IntoResponse, Problem> {
     app.ran();
     let quantity: u32 =

@@ -14,7 +14,7 @@ use crate::decisions::support::{Shop, World, ask, order_by, secs};
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-#[idempotent(scene = rest, key = key, with = executor, reply = Http, detach, crate = ::idempotent_core)]
+#[idempotent(scene = rest, key = key, with = executor, tenant = (), fingerprint = (), reply = Http, detach, crate = ::idempotent_core)]
 async fn create(
     executor: Executor,
     clock: VirtualClock,

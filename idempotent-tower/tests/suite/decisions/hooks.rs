@@ -102,7 +102,7 @@ impl HttpRules for Fickle {
     }
 }
 
-#[idempotent(scene = rest, key = key, with = executor, reply = Http<Fickle>, crate = ::idempotent_core)]
+#[idempotent(scene = rest, key = key, with = executor, tenant = (), fingerprint = (), reply = Http<Fickle>, crate = ::idempotent_core)]
 async fn fickle(executor: Executor, key: IdempotencyKey, runs: Arc<AtomicU32>) -> String {
     RULES_PANIC.store(true, SeqCst);
     format!("{}:", runs.fetch_add(1, SeqCst) + 1)
@@ -133,7 +133,7 @@ async fn d15_rules_that_panic_take_no_replay_from_an_annotated_handler() {
             Arc::default()
         }
     }
-    #[idempotent(scene = rest, key = key, with = executor, reply = Http<Late>, crate = ::idempotent_core)]
+    #[idempotent(scene = rest, key = key, with = executor, tenant = (), fingerprint = (), reply = Http<Late>, crate = ::idempotent_core)]
     async fn late(executor: Executor, key: IdempotencyKey) -> &'static str {
         "1:"
     }
