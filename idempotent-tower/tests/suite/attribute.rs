@@ -6,6 +6,7 @@ mod refusals;
 mod replays;
 mod replies;
 mod shapes;
+mod whole;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
