@@ -1,7 +1,7 @@
 //! How a result is kept for replay.
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::CodecError;
+use crate::{CodecError, Fingerprint};
 
 /// Keeps and restores a `T`. The type parameter sits on the trait, so that a codec of yours can serve a type
 /// that is not: seal, compress, or use another format.
@@ -45,8 +45,30 @@ pub trait Codec<T> {
 
 /// JSON by serde; the default.
 ///
-/// Where nothing was kept only a value without content comes back: an `Option` does not turn into `None`. What JSON
-/// itself cannot tell apart, such as `Some(())` and `None`, this cannot either.
+/// Some values come back from JSON as others: `Some(())`, `Some(None)` and `Some(f64::NAN)` as `None`, an integer in an untagged
+/// enum as a floating-point number. Debug builds compare each value with the one that comes back, and refuse to keep a
+/// value that has changed: its run counts as done, and duplicates get no result. Release builds do not look, so run the
+/// tests of your handlers in debug builds. If nothing was kept, only a value without content comes back: an
+/// `Option` does not turn into `None`.
+///
+/// A format that is not self-describing keeps such values, for instance `postcard`:
+///
+/// ```
+/// use idempotent_core::{Codec, CodecError};
+/// use serde::{Serialize, de::DeserializeOwned};
+///
+/// struct Postcard;
+/// impl<T: Serialize + DeserializeOwned> Codec<T> for Postcard {
+///     fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
+///         postcard::to_allocvec(value).map(Some).map_err(CodecError::encode::<T>)
+///     }
+///     fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError> {
+///         postcard::from_bytes(bytes.unwrap_or_default()).map_err(CodecError::decode::<T>)
+///     }
+/// }
+/// assert_eq!(Postcard::decode(Postcard::encode(&Some(()))?.as_deref())?, Some(()));
+/// # Ok::<(), CodecError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -58,7 +80,13 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
         if size_of::<T>() == 0 && serde_json::to_writer(&mut text[..], value).is_ok() && text == *b"null" {
             return Ok(None);
         }
-        serde_json::to_vec(value).map(Some).map_err(CodecError::encode::<T>)
+        let kept = serde_json::to_vec(value).map_err(CodecError::encode::<T>)?;
+        if cfg!(debug_assertions) && changes(value, &kept) {
+            return Err(CodecError::encode::<T>(
+                "it comes back from JSON as another value; name a codec that keeps it: `codec = …` (see `idempotent::Json`)",
+            ));
+        }
+        Ok(Some(kept))
     }
 
     fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError> {
@@ -68,6 +96,16 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
             None => return Err(CodecError::decode::<T>("no value was kept")),
         };
         serde_json::from_slice(bytes).map_err(|error| CodecError::decode::<T>(shape(&error)))
+    }
+}
+
+/// Returns true if another value comes back. Fingerprints tell values apart that have the same JSON, and have no order in
+/// sets and maps. Bytes that cannot be read are an error for the first duplicate, in any build.
+fn changes<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
+    let Ok(back) = serde_json::from_slice::<T>(kept) else { return false };
+    match (Fingerprint::of(value), Fingerprint::of(&back)) {
+        (Ok(value), Ok(back)) => value != back,
+        (value, back) => value.is_ok() != back.is_ok(),
     }
 }
 
@@ -130,6 +168,36 @@ mod tests {
         assert_eq!(comes_back(Only::One), Some(b"\"One\"".to_vec()));
         assert_eq!(comes_back(Wrapped { nothing: () }), Some(b"{\"nothing\":null}".to_vec()));
         assert_eq!(comes_back([(); 0]), Some(b"[]".to_vec()));
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    #[serde(untagged)]
+    enum Amount {
+        Euros(f64),
+        Cents(u64),
+    }
+
+    #[test]
+    fn a_value_that_comes_back_as_another_one_is_not_kept_in_debug_builds() {
+        fn is_refused<T: Serialize + DeserializeOwned>(value: T) -> bool {
+            let kept = Json::encode(&value);
+            kept.is_err_and(|error| format!("{error:?}").contains("another value"))
+        }
+        let debug = cfg!(debug_assertions);
+        assert_eq!(is_refused(Some(())), debug);
+        assert_eq!(is_refused(Some(None::<u8>)), debug);
+        assert_eq!(is_refused([Some(f64::NAN)]), debug);
+        assert_eq!(is_refused(Amount::Cents((1 << 53) + 1)), debug);
+        comes_back(Amount::Euros(1.5));
+        comes_back(Some(Some(1)));
+    }
+
+    #[test]
+    fn sets_and_maps_come_back_in_any_order() {
+        use std::collections::{HashMap, HashSet};
+        comes_back((0..100).collect::<HashSet<u32>>());
+        comes_back((0..100).map(|n| (n, Some(n))).collect::<HashMap<u32, Option<u32>>>());
+        comes_back(vec![f64::MAX, 1e-300, 0.1 + 0.2]);
     }
 
     #[test]
