@@ -130,7 +130,19 @@ impl Shared {
     }
 
     fn caller(&self, parts: &Parts) -> Result<Caller, Refused> {
-        self.principal.of(parts).map_err(|denied| denied.into_response())
+        let caller = self.principal.of(parts).map_err(|denied| denied.into_response())?;
+        if self.principal.overlooks(&caller, parts) {
+            return Err(self.misconfigured(
+                &"a request with an `Authorization` header has an anonymous principal: put the authentication outside the \
+                  layer, or use `Principal::none()` if all callers may read each other's answers",
+            ));
+        }
+        Ok(caller)
+    }
+
+    fn misconfigured(&self, why: &dyn std::fmt::Display) -> Refused {
+        tracing::error!(target: "idempotent", error = %why, "a request cannot be handled");
+        self.problem(Problem::new(ProblemKind::Misconfigured))
     }
 
     /// An answer that comes before the body is in.
@@ -144,8 +156,7 @@ impl Shared {
 
     fn claimed(&self, parts: &Parts) -> Result<Claimed, Refused> {
         if let Some(wrong) = &self.wrong {
-            tracing::error!(target: "idempotent", error = %wrong, "a request cannot be handled");
-            return Err(self.problem(Problem::new(ProblemKind::Misconfigured)));
+            return Err(self.misconfigured(wrong));
         }
         match &self.scene {
             Scene::Key { of: Some(_), .. } => Ok(Claimed::KeyInBody),

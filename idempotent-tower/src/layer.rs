@@ -140,12 +140,14 @@ impl IdempotencyLayer {
         self.called("token_header")
     }
 
-    /// How long after its end a request that says the same is a duplicate.
+    /// How long after its end a request that says the same is a duplicate. Zero is no window, and refused for
+    /// [`params`](Self::params). A run that died keeps its place until its lease ends, which may be longer than the window.
     ///
     /// # Default
     /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts, in whose place it is
     pub fn window(self, window: Duration) -> Self {
-        let layer = self.with(Policy::new().window(window));
+        let mut layer = self.with(Policy::new().window(window));
+        layer.shared.zero_window = window.is_zero();
         if window.is_zero() { layer.taken_back("window") } else { layer.called("window") }
     }
 

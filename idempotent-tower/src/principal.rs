@@ -33,7 +33,11 @@ type Named = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 pub struct Principal(Option<Arc<Named>>);
 
 impl Principal {
-    /// By a function of the request's head.
+    /// Asks a function of the request's head.
+    ///
+    /// A request with an `Authorization` header that the function calls [anonymous](Caller::anonymous) is answered with 500, and
+    /// the log says why: as a rule, the authentication runs inside the layer, so that all callers would look alike and read
+    /// each other's answers. Put the authentication outside. For a service that ignores the header use [`none`](Self::none).
     pub fn from_fn(named: impl Fn(&Parts) -> Result<Caller, Denied> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(named)))
     }
@@ -49,6 +53,11 @@ impl Principal {
             Some(named) => named(parts),
             None => Ok(Caller::anonymous()),
         }
+    }
+
+    /// Returns true if a request with credentials has no name.
+    pub(crate) fn overlooks(&self, caller: &Caller, parts: &Parts) -> bool {
+        self.0.is_some() && caller.0.is_none() && parts.headers.contains_key(http::header::AUTHORIZATION)
     }
 }
 

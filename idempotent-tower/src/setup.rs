@@ -77,8 +77,9 @@ pub(crate) fn idle(scene: &Scene, called: &[&'static str], rules: &ResponseRules
 }
 
 /// What an empty setting means, where that is nothing of use.
-pub(crate) fn empty(methods: bool, scope: bool, namespace: bool) -> impl Iterator<Item = &'static str> {
+pub(crate) fn empty(methods: bool, scope: bool, namespace: bool, window: bool) -> impl Iterator<Item = &'static str> {
     let found = [
+        (window, "`window` is zero, and without keys nothing else ends it: give a duration such as 5 s"),
         (methods, "`methods` names none, so that no request is protected: name those that are, or leave the layer out"),
         (scope, "`scope` is empty: name what the keys belong to, or leave it out for a scope by route"),
         (namespace, "`namespace` is empty: name it, or leave it out for that of the executor"),

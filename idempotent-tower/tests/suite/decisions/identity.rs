@@ -20,6 +20,18 @@ async fn n120_d8_equal_keys_of_two_callers_are_two_keys() {
     order_by("a").send(&shop).await.replays(5);
 }
 
+/// The authentication inside the layer has named nobody yet.
+#[tokio::test]
+async fn credentials_that_the_principal_overlooks_are_refused_unless_all_callers_are_one() {
+    let world = World::new();
+    let shop = world.shop();
+    let with_credentials = order_by("a").with("authorization", "Bearer ann");
+    with_credentials.clone().user("ann").send(&shop).await.ran(1);
+    with_credentials.send(&shop).await.problem(500, "misconfigured");
+    let all_one = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), Principal::none()));
+    with_credentials.send(&all_one).await.ran(1);
+}
+
 #[tokio::test]
 async fn d8_a_replay_never_crosses_callers_whatever_their_names() {
     let world = World::new();

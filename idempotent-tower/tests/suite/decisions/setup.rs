@@ -65,7 +65,8 @@ async fn d25_what_does_nothing_for_tokens_is_told() {
 async fn d26_what_does_nothing_for_params_is_told() {
     let world = World::new();
     let layer = IdempotencyLayer::params(world.executor.clone(), by_user());
-    let setters: [(&str, &str, Set); 5] = [
+    let setters: [(&str, &str, Set); 6] = [
+        ("window", "such as 5 s", |layer| layer.window(Duration::ZERO)),
         ("key", "new()", key),
         ("key_from", "new()", key_from),
         ("required", "skip", |layer| layer.required(false)),
