@@ -110,6 +110,7 @@
 
 mod connect;
 pub mod docs;
+pub mod prelude;
 
 pub use self::connect::{ConnectError, connect};
 #[doc(hidden)]

@@ -305,8 +305,11 @@ pub enum Rejection {
         /// The scope of the call.
         scope: Arc<str>,
     },
-    /// Polled outside a tokio runtime, which leases need.
-    #[error("no tokio runtime polls this call: leases are renewed by its timers; call it from a task of tokio")]
+    /// The call is polled outside a tokio runtime, or in one without timers, which leases need.
+    #[error(
+        "no tokio runtime with timers polls this call: call it from a task of tokio, and call `enable_time` (or \
+         `enable_all`) on the builder of the runtime"
+    )]
     NoRuntime,
     /// The store failed at the claim; the handler did not run.
     #[error("the handler did not run: {0}")]

@@ -37,6 +37,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::Semaphore;
 use tracing::{Instrument, Span};
@@ -98,6 +99,8 @@ struct Inner {
     gate: Gate,
     /// For duplicates that wait for a run in flight.
     places: Semaphore,
+    /// True once a timer could be made.
+    has_timer: AtomicBool,
 }
 
 impl Drop for Inner {

@@ -1,6 +1,7 @@
 //! Setting up an executor; nonsense is refused here, before the first delivery.
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::Semaphore;
 
@@ -125,6 +126,7 @@ impl ExecutorBuilder {
             deferrals: Deferrals::default(),
             gate: Gate::default(),
             places: Semaphore::new(wait::MOST),
+            has_timer: AtomicBool::new(false),
         }))
     }
 }

@@ -1,5 +1,7 @@
 //! A call made ready to be claimed, with all that can be refused before the store is asked.
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::line::InLine;
@@ -73,6 +75,21 @@ impl Prepared {
 }
 
 impl Executor {
+    /// Returns true in a tokio runtime with a timer. tokio tells of a missing timer only by a panic where one is made: the first
+    /// call makes one here, before its claim.
+    fn has_runtime(&self) -> bool {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return false;
+        }
+        let clock = &*self.0.clock;
+        if clock.is_real_time() && !self.0.has_timer.load(Ordering::Relaxed) {
+            let made = catch_unwind(AssertUnwindSafe(|| drop(clock.sleep_until(clock.now()))));
+            self.0.has_timer.store(made.is_ok(), Ordering::Relaxed);
+            return made.is_ok();
+        }
+        true
+    }
+
     /// Everything that can be refused without asking the store.
     pub(super) fn prepare(
         &self,
@@ -80,7 +97,7 @@ impl Executor {
         frame: &Frame,
         report: &mut Report<'_>,
     ) -> Result<Box<Prepared>, Rejection> {
-        if tokio::runtime::Handle::try_current().is_err() {
+        if !self.has_runtime() {
             return Err(Rejection::NoRuntime);
         }
         let Call { identity, fingerprint, policy, message, issued, comes, via, site } = call;

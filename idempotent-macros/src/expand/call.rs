@@ -130,10 +130,21 @@ fn issued(plan: &Plan, private: &TokenStream) -> Option<TokenStream> {
     }
 }
 
-/// The expression by reference. A literal needs no parentheses, and some lints would ask for that.
+/// Returns the expression by reference, and each part of a tuple: the body may move them. A literal needs no parentheses, and
+/// some lints would ask for that.
 fn borrowed(expr: &Expr) -> TokenStream {
     match expr {
-        Expr::Lit(_) | Expr::Path(_) | Expr::Field(_) | Expr::MethodCall(_) | Expr::Call(_) | Expr::Tuple(_) => {
+        Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
+            let parts = tuple.elems.iter().map(borrowed);
+            quote_spanned!(at(expr)=> &(#(#parts,)*))
+        }
+        Expr::Reference(_)
+        | Expr::Lit(_)
+        | Expr::Path(_)
+        | Expr::Field(_)
+        | Expr::MethodCall(_)
+        | Expr::Call(_)
+        | Expr::Tuple(_) => {
             quote_spanned!(at(expr)=> &#expr)
         }
         _ => quote_spanned!(at(expr)=> &(#expr)),

@@ -18,6 +18,19 @@ fn a_call_outside_tokio_is_refused_before_its_claim() {
 }
 
 #[test]
+fn a_call_in_a_runtime_without_timers_is_refused_before_its_claim() {
+    let executor = Executor::new(MemoryStore::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for _ in 0..2 {
+        let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
+        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+        let error = runtime.block_on(executor.run(call, handler)).unwrap_err();
+        assert!(error.to_string().contains("enable_time"), "{error}");
+    }
+    assert_eq!(executor.counts().of("misconfigured"), 2);
+}
+
+#[test]
 fn a_blocked_handler_keeps_its_key_in_memory() {
     let store = MemoryStore::new();
     blocked_handler_keeps_its_key(async || store.clone());

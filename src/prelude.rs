@@ -1,0 +1,32 @@
+//! Common names for a glob import.
+//!
+//! No name in here is also a name of axum or tokio, so `use axum::{extract::*, *}` fits beside this import. Whatever has such a name
+//! stays outside: [`Json`](crate::Json), [`State`](crate::State), `mq::Message`.
+//!
+//! ```
+//! use idempotent::prelude::*;
+//!
+//! # #[cfg(feature = "macros")]
+//! #[idempotent(key = order, with = executor)]
+//! async fn charge(executor: &Executor, order: &str, cents: u64) -> Result<u64, Rejection> {
+//!     Ok(cents)
+//! }
+//! # let _ = (Executor::new(MemoryStore::new()), Policy::new());
+//! ```
+#[cfg(feature = "mysql")]
+pub use crate::MySqlStore;
+#[cfg(feature = "postgres")]
+pub use crate::PostgresStore;
+#[cfg(feature = "redis")]
+pub use crate::RedisStore;
+#[cfg(feature = "sqlite")]
+pub use crate::SqliteStore;
+#[cfg(feature = "macros")]
+pub use crate::idempotent;
+#[cfg(feature = "mq")]
+pub use crate::mq::{Consumer, Messages, Verdict};
+#[cfg(feature = "tower")]
+pub use crate::{Caller, IdempotencyKey, IdempotencyLayer, Principal};
+pub use crate::{Executor, MemoryStore, Outcome, Policy, Rejection, Scene, connect};
+#[cfg(feature = "axum")]
+pub use crate::{Http, WholeRequest};
