@@ -40,6 +40,10 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
 /// The machine's clock, with tokio's timers.
 ///
+/// On Linux, a monotonic clock does not advance while a virtual machine is suspended. After that, [`wall`](Clock::wall) lags by
+/// the time of the suspension until the process restarts. Records in memory and local caches last that much longer; stores
+/// with a server go by the server's clock.
+///
 /// Under tokio's paused time (`start_paused`) it stands still with tokio. Use that with the memory store
 /// only: paused time runs ahead while a store works on another thread.
 #[derive(Clone, Debug)]
