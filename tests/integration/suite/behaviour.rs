@@ -3,5 +3,6 @@
 mod lease;
 mod nested;
 mod settle;
+mod settle_timeout;
 mod steps;
 mod wait;
