@@ -66,7 +66,9 @@ pub trait Codec<T> {
 ///         postcard::from_bytes(bytes.unwrap_or_default()).map_err(CodecError::decode::<T>)
 ///     }
 /// }
-/// assert_eq!(Postcard::decode(Postcard::encode(&Some(()))?.as_deref())?, Some(()));
+/// let kept = Postcard::encode(&Some(()))?;
+/// let back: Option<()> = Postcard::decode(kept.as_deref())?;
+/// assert_eq!(back, Some(()));
 /// # Ok::<(), CodecError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

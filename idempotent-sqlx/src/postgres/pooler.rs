@@ -31,7 +31,8 @@ pub(super) async fn detect(
     place: &Place,
     patience: Duration,
 ) -> Result<bool, StoreError> {
-    let mut second = connect::<Pg>(options, place, patience).await?;
+    // A role or a server that grants one connection only is found out by the store's statements.
+    let Ok(mut second) = connect::<Pg>(options, place, patience).await else { return Ok(false) };
     let asked = timeout(patience, are_lent([&mut *first, &mut second])).await;
     let asked = asked.map_err(|_| place.silent(When::Connecting, patience))?;
     let lent = asked.map_err(|error| place.error::<Pg>(When::Connecting, error))?;

@@ -160,5 +160,6 @@ async fn no_payload_is_shown() {
     let mut source = world.source("a").await;
     world.send("hush");
     let shown = format!("{:?}", one(&mut source).await);
-    assert!(!shown.contains("hush") && !shown.contains("104"), "{shown}");
+    // Bytes of the payload in decimal. One of them alone may be a part of an id.
+    assert!(!shown.contains("hush") && !shown.contains("104, 117"), "{shown}");
 }
