@@ -91,7 +91,7 @@ fn a_run_is_one_span_and_one_terminal_event_without_its_key() {
     assert!(ended[1].contains("outcome=\"replayed\""));
     assert!(ended[2].starts_with("WARN") && ended[2].contains("outcome=\"mismatch\""));
     assert!(ended[3].contains("outcome=\"bad_key\""));
-    assert!(!format!("{spans:?}{events:?}").contains("4111"), "{spans:#?} {events:#?}");
+    assert!(!format!("{spans:?}{events:?}").contains("4111-1111"), "{spans:#?} {events:#?}");
 }
 
 /// Two functions of one scope, and one whose scope nobody shares.
