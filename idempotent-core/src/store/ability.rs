@@ -210,7 +210,8 @@ pub trait Browse: fmt::Debug + Send + Sync {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError>;
 }
 
-/// Removes records past their time.
+/// Removes records past their time. A store whose claim is one atomic step goes by [`protocol::purgeable`](crate::protocol::purgeable),
+/// a [`CasBackend`](crate::CasBackend) by [`protocol::removable`](crate::protocol::removable).
 ///
 /// # Laws
 /// `a_purge_is_bounded_and_harmless`, `a_purge_leaves_what_it_cannot_read`,

@@ -29,8 +29,8 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     ///
     /// [`Cas`] never deletes: a claim that has read "nothing there" and was then held up would find nothing again,
     /// though another was granted meanwhile, and take a lower number. It writes a record that is past its time
-    /// instead. Removing records is the backend's business, by a TTL or a janitor, no earlier than an hour past
-    /// [`expires_at`](Record::expires_at): longer than any claim is held up.
+    /// instead. The backend removes records, by a TTL or by [`Purge`](super::Purge), once
+    /// [`protocol::removable`] says so: an hour after [`expires_at`](Record::expires_at).
     ///
     /// # Errors
     /// As [`Store`]: `Ambiguous` where the reply was lost, never a guess.
@@ -41,9 +41,18 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `a_refused_swap_changes_nothing`, `each_write_changes_the_version_also_of_an_equal_record`,
     /// `a_version_does_not_come_back_over_a_deletion`, `a_version_does_not_come_back_over_writes`,
     /// `a_version_does_not_come_back_over_the_end_of_a_record`, `a_long_history_has_no_version_twice`,
+    /// `a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time`,
     /// `two_keys_share_neither_rows_nor_versions`, `of_racing_swaps_with_one_version_one_wins`,
     /// `of_racing_writes_and_deletions_with_one_version_one_wins`, `no_update_is_lost_among_racing_ones`.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
+
+    /// Returns the abilities that the backend adds to its [`Cas`], such as [`Purge`](super::Purge) and [`Browse`](super::Browse).
+    ///
+    /// # Default
+    /// None. `Cas` has [`Inspect`] in any case.
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none()
+    }
 }
 
 /// Differs after each write of a key, also over a deletion (A → gone → A is not A); zero where nothing is.
@@ -114,7 +123,7 @@ impl<B: CasBackend> Store for Cas<B> {
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_inspect(self)
+        self.0.abilities().with_inspect(self)
     }
 }
 

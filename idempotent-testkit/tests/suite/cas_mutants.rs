@@ -82,6 +82,10 @@ caught! {
         One versions::a_version_does_not_come_back_over_the_end_of_a_record;
     a_record_removed_early_is_caught: RemovesEarly by
         One records::a_record_stays_until_its_time;
+    rows_removed_at_the_end_of_their_records_are_caught: RemovesAtTheEnd by
+        One versions::a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time;
+    a_purge_without_the_margin_is_caught: PurgesWithoutMargin by
+        One versions::a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time;
     rows_found_by_the_readable_part_are_caught: KeyByName by
         One versions::two_keys_share_neither_rows_nor_versions;
     an_empty_value_kept_as_none_is_caught: EmptyIsNone by

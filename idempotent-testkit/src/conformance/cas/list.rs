@@ -19,6 +19,7 @@ macro_rules! __cas_laws {
                 a_version_does_not_come_back_over_a_deletion
                 a_version_does_not_come_back_over_writes
                 a_version_does_not_come_back_over_the_end_of_a_record
+                a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time
                 a_long_history_has_no_version_twice
                 two_keys_share_neither_rows_nor_versions;
             One swaps:

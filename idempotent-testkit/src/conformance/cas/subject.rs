@@ -176,6 +176,12 @@ impl Hand {
         self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
 
+    /// Removes all that the backend removes when it is asked, if it can be asked.
+    pub(crate) async fn purge(&self) {
+        let Some(purge) = self.backend.abilities().purge else { return };
+        while must("purge", purge.purge(1_000).await) > 0 {}
+    }
+
     /// Held for an hour from the backend's now; `n` tells such records apart.
     pub(crate) async fn sample(&self, n: u32) -> Record {
         held(self.now().await, n)

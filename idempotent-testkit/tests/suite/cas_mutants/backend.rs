@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use idempotent_core::{CasBackend, Clock, Key, Micros, Record, Seen, State, StoreError, Version};
+use idempotent_core::{
+    Abilities, CasBackend, Clock, Key, Micros, Purge, Record, Seen, State, StoreError, Version, protocol,
+};
 use idempotent_testkit::VirtualClock;
 use tokio::task::yield_now;
 
@@ -54,6 +56,10 @@ bugs! {
     HidesExpired,
     /// Removes records an hour early.
     RemovesEarly,
+    /// A TTL removes rows at the end of their records.
+    RemovesAtTheEnd,
+    /// A purge removes what the store's own purge would.
+    PurgesWithoutMargin,
     /// Rows are found by the key's readable part.
     KeyByName,
     /// Keeps an empty value as none.
@@ -99,6 +105,18 @@ impl Mutant {
 
     fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
+    }
+
+    fn remove(&self, inside: &mut Inside, is_gone: impl Fn(&Record, Micros) -> bool) -> usize {
+        let (now, before) = (self.clock.wall(), inside.rows.len());
+        inside.rows.retain(|_, row| !is_gone(&row.1, now));
+        before - inside.rows.len()
+    }
+
+    fn lives(&self, inside: &mut Inside) {
+        if self.has(Bug::RemovesAtTheEnd) {
+            self.remove(inside, |record, now| record.expires_at <= now);
+        }
     }
 
     fn place(&self, key: &Key) -> String {
@@ -195,6 +213,7 @@ impl CasBackend for Mutant {
         let (record, mut version, reads) = {
             let inside = &mut *self.inside.lock().unwrap();
             inside.reads += 1;
+            self.lives(inside);
             if self.has(Bug::ReadingCounts) {
                 inside.last += 1;
                 let last = inside.last;
@@ -223,6 +242,7 @@ impl CasBackend for Mutant {
             return Ok(may);
         }
         let inside = &mut *self.inside.lock().unwrap();
+        self.lives(inside);
         let may = may(inside);
         if may || self.has(Bug::RefusedSwapWrites) {
             self.write(inside, key, next);
@@ -233,5 +253,17 @@ impl CasBackend for Mutant {
             row.0 = inside.last;
         }
         Ok(may && !self.has(Bug::DoneAndDenied))
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities::none().with_purge(self)
+    }
+}
+
+#[async_trait]
+impl Purge for Mutant {
+    async fn purge(&self, _: usize) -> Result<usize, StoreError> {
+        let rule = if self.has(Bug::PurgesWithoutMargin) { protocol::purgeable } else { protocol::removable };
+        Ok(self.remove(&mut self.inside.lock().unwrap(), rule))
     }
 }

@@ -2,6 +2,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use idempotent_core::protocol::CAS_MARGIN;
 use idempotent_core::{Record, Version};
 
 use crate::conformance::CasSubject;
@@ -88,6 +89,23 @@ pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubjec
     }
     assert!(written, "a record past its time cannot be written over with the version that is read: its key is stuck");
     stale(&k, first, "when a record past its time was there").await;
+}
+
+/// Such a swap is a claim that was held up: it would take a lower fencing number than the claim whose record is gone.
+pub async fn a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time(s: &CasSubject) {
+    let k = s.hand("k");
+    let nothing = k.version().await;
+    let brief = Duration::from_secs(1);
+    let sample = k.sample(1).await;
+    k.put(&Record { expires_at: sample.updated_at + brief, ..sample.clone() }).await;
+    let two = Duration::from_secs(2);
+    // In real time the law looks at the first seconds only.
+    for past in [Some(brief + two), s.clock().map(|_| CAS_MARGIN - two - two)].into_iter().flatten() {
+        s.pass(past).await;
+        k.purge().await;
+        let done = k.swap(nothing, Some(&Record { attempt: 2, ..sample.clone() })).await;
+        assert!(!done, "a record was removed before `protocol::removable` allowed that, and a late swap found nothing");
+    }
 }
 
 pub async fn a_long_history_has_no_version_twice(s: &CasSubject) {
