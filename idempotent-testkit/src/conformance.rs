@@ -83,12 +83,36 @@ where
 #[doc(hidden)]
 pub type Built = Pin<Box<dyn Future<Output = Subject>>>;
 
-/// Holds one law of [`laws`](list::all) for a test that `conformance!` made.
+/// Holds one law of [`laws`](list::all) for a test that `conformance!` made. A law whose needs the subject does not offer is not
+/// held: one test, [`left_out`], fails for all of them.
 #[doc(hidden)]
 #[allow(clippy::panic, reason = "this is the body of a test")]
 pub fn hold_listed(group: &str, law: &str, build: fn() -> Built) {
     let listed = list::all().find(|listed| listed.group() == group && listed.name() == law);
-    listed.unwrap_or_else(|| panic!("no law `{law}` in `{group}`")).hold(build);
+    listed.unwrap_or_else(|| panic!("no law `{law}` in `{group}`")).hold_if_offered(build);
+}
+
+/// Fails with the line to paste, if the subject lacks something that is not in `without:`.
+#[doc(hidden)]
+#[allow(clippy::panic, reason = "this is the body of a test")]
+pub fn left_out<B>(build: impl FnOnce() -> B, without: &[Need])
+where
+    B: IntoFuture<Output = Subject>,
+{
+    let law = async {
+        let missing = build().await.missing();
+        let new: Vec<_> = missing.iter().filter(|need| !without.contains(need)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let remedies: String = new.iter().map(|need| format!("\n  {need}: {}", need.remedy())).collect();
+        let names = missing.iter().map(|need| need.name()).collect::<Vec<_>>().join(", ");
+        panic!(
+            "some laws need more than this subject offers, and were not held:{remedies}\nOffer these, or leave them out \
+             by name:\n  conformance!(name, builder, without: [{names}])"
+        )
+    };
+    limit::run("what_is_missing_is_left_out", Threads::One, Box::pin(law));
 }
 
 /// Behind `without:`.
@@ -114,9 +138,10 @@ where
 /// one they wait for real, and times are compared with some slack. tokio's macros are not needed.
 ///
 /// # What is not shown says so
-/// Some laws need more than six methods: an ability of the store, or something the builder may offer. None of them
-/// passes where that is missing. It fails, and says what to do: offer it, or leave it out by name. What is left out
-/// is listed by the test run as `ignored, not shown: without …`, and what is left out though it is there is a failure.
+/// Some laws need more than six methods: an ability of the store, or something the builder may offer. If that is missing, these laws
+/// are not held, and one test fails for all of them: `what_is_missing_is_left_out` prints the remedies, and the line with
+/// `without:` to paste. What is left out is listed by the test run as `ignored, not shown: without …`. What is left out
+/// although it is on offer is a failure, too.
 ///
 /// | name in `without` | offered by | shows |
 /// |---|---|---|

@@ -212,6 +212,21 @@ impl Law {
     {
         hold_named(self.name, self.threads, build, async |subject: &Subject| (self.body)(subject).await);
     }
+
+    /// Holds it as [`hold`](Self::hold) does, unless the subject lacks something that it needs.
+    #[allow(clippy::print_stderr, reason = "this is the body of a test")]
+    pub(super) fn hold_if_offered<B>(&self, build: impl Fn() -> B)
+    where
+        B: IntoFuture<Output = Subject>,
+    {
+        hold_named(self.name, self.threads, build, async |subject: &Subject| {
+            let missing = subject.missing();
+            match self.needs.iter().find(|need| missing.contains(need)) {
+                Some(need) => eprintln!("not shown: without {need}; see the test `what_is_missing_is_left_out`"),
+                None => (self.body)(subject).await,
+            }
+        });
+    }
 }
 
 impl fmt::Debug for Law {

@@ -193,12 +193,21 @@ macro_rules! __need {
     };
 }
 
-/// A test that what is left out is not there; none where nothing is left out.
+/// A test that what is missing is left out, and one that what is left out is missing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __left_out {
-    ([$build:ident]) => {};
+    (@missing [$build:ident] $($without:ident)*) => {
+        #[test]
+        fn what_is_missing_is_left_out() {
+            $crate::conformance::left_out($build, &[$($crate::__need!($without)),*]);
+        }
+    };
+    ([$build:ident]) => {
+        $crate::__left_out! { @missing [$build] }
+    };
     ([$build:ident] $($without:ident)+) => {
+        $crate::__left_out! { @missing [$build] $($without)+ }
         // A name that is none is found in any build, not only in one for tests.
         const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
         #[test]
