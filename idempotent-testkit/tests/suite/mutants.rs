@@ -90,3 +90,22 @@ fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     assert!(catch_unwind(held).is_err());
     assert!(watched.upgrade().is_none());
 }
+
+#[test]
+fn one_test_fails_for_all_that_is_missing_with_the_line_to_paste() {
+    use idempotent_testkit::conformance::{Need, hold_listed, left_out};
+    let bare = || Subject::new(idempotent_core::MemoryStore::new());
+    // A law whose need is missing is not held, and says so on stderr.
+    let damaged = law("a_damaged_record_is_corrupt_to_every_step");
+    hold_listed(damaged.group(), damaged.name(), || {
+        Box::pin(async { Subject::new(idempotent_core::MemoryStore::new()) })
+    });
+    let panic = catch_unwind(|| left_out(bare, &[Need::Clock])).expect_err("it passed");
+    let said = panic.downcast_ref::<String>().unwrap();
+    let line =
+        "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch, browse])";
+    assert!(said.contains(line) && said.contains("\n  planting: give a way to damage records"), "{said}");
+    assert!(!said.contains("\n  clock:"), "what is left out by name needs no remedy: {said}");
+    let all = Subject::new(idempotent_core::MemoryStore::new()).missing();
+    left_out(bare, &all);
+}
