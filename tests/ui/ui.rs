@@ -28,6 +28,7 @@ pass! {
     http_imports in "pass/http_imports.rs"
     lints in "pass/lints.rs"
     n20_hygiene in "pass/n20_hygiene.rs"
+    prelude in "pass/prelude.rs"
     scenes in "pass/scenes.rs"
     transaction in "pass/transaction.rs"
 }

@@ -39,9 +39,9 @@ async fn consume(order: Order, executor: Executor) -> Result<String, Rejection> 
     Ok(order.shop)
 }
 
-fn main() {
+pub(crate) fn main() {
     let executor = Executor::new(MemoryStore::new());
     let _: Router = Router::new().route("/", post(create)).with_state(executor);
     let _ = consume;
-    let _: Option<(Verdict, Policy, Outcome)> = None;
+    let _: Option<(Policy, Outcome)> = None;
 }
