@@ -38,7 +38,7 @@ pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<
     let place = Place { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
     let mut connection = connect::<Pg>(&options, &place, builder.patience).await?;
-    let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place, builder.patience).await?;
+    let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
     migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;

@@ -74,7 +74,7 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let place = Place { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
     let mut connection = options.connect().await.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
-    pooler::detect(&mut connection, &options, &place, pool.options().get_acquire_timeout()).await?;
+    pooler::detect(&mut connection, &options, &place).await?;
     let migrated = migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
     migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;

@@ -4,14 +4,13 @@
 //! there, or run another client's text, unless the pooler keeps them (PgBouncer 1.21 and later with
 //! `max_prepared_statements`). Statements without a name are never safe: sqlx sends their text and their values in two
 //! round trips, between which the pooler may lend the server connection to another client.
-use std::time::Duration;
-
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tokio::time::timeout;
 
 use super::dialect::Pg;
+use super::open::MIGRATION;
 use crate::plan::{Place, When, connect};
 
 /// The order in which two connections are asked. A pooler that lends connections in turn, and one that lends the last one
@@ -29,24 +28,23 @@ pub(super) async fn detect(
     first: &mut PgConnection,
     options: &PgConnectOptions,
     place: &Place,
-    patience: Duration,
 ) -> Result<bool, StoreError> {
     // A role or a server that grants one connection only is found out by the store's statements.
-    let Ok(mut second) = connect::<Pg>(options, place, patience).await else { return Ok(false) };
-    let asked = timeout(patience, are_lent([&mut *first, &mut second])).await;
-    let asked = asked.map_err(|_| place.silent(When::Connecting, patience))?;
+    let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
+    let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
+    let asked = asked.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
     let lent = asked.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
     if lent {
         if is_uncached(options) {
             return Err(refused(place, "the URL has `statement-cache-capacity=0`: remove that"));
         }
-        let kept = timeout(patience, keep_statements([first, &mut second])).await;
-        if !kept.map_err(|_| place.silent(When::Connecting, patience))? {
+        let kept = timeout(MIGRATION, keep_statements([first, &mut second])).await;
+        if !kept.map_err(|_| place.silent(When::Connecting, MIGRATION))? {
             return Err(refused(place, REMEDY));
         }
     }
     // The pooler closes its side in any case.
-    let _ = timeout(patience, second.close()).await;
+    let _ = timeout(MIGRATION, second.close()).await;
     Ok(lent)
 }
 

@@ -91,14 +91,14 @@ async fn n83_a_migration_with_another_text_is_named() {
 #[tokio::test]
 async fn n86_a_pool_without_a_free_connection_says_how_many_it_has() {
     let place = Place::new();
-    let store = place.builder().connections(1).timeout(Duration::from_millis(300)).open().await.unwrap();
+    let store = place.builder().connections(1).timeout(Duration::from_secs(2)).open().await.unwrap();
     // The one connection waits for a lock of somebody else's.
     let other = place.other();
     let mut blocking = other.acquire().await.unwrap();
     place.lock_whole_table(&mut blocking).await;
     let requests = ["a", "b", "c", "d"].map(|name| request(&key(name), 1));
     let mut answers = futures_util::future::join_all(requests.iter().map(|request| store.claim(request))).await;
-    refused(answers.remove(0), StoreErrorKind::Ambiguous, &["no answer", "300ms"]);
+    refused(answers.remove(0), StoreErrorKind::Ambiguous, &["no answer", "2s"]);
     // The first gives up when the others do, so that one of them may get its place in the same instant. Not all can.
     answers.retain(|answer| !matches!(answer, Err(error) if error.kind() == StoreErrorKind::Ambiguous));
     assert!(!answers.is_empty());

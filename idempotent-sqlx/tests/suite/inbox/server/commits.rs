@@ -59,11 +59,11 @@ async fn a_commit_that_hangs_is_looked_up_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_may_yet_be_one_is_waited_for() {
     let (proxy, place) = proxied().await;
-    let world = World::patient(place, 8, Duration::from_millis(300)).await;
+    let world = World::patient(place, 8, Duration::from_secs(2)).await;
     for leased in [false, true] {
         let name = leased.to_string();
         // On its way for longer than anybody waits for an answer; meanwhile its transaction is open.
-        proxy.fail_next_with("COMMIT", Fault::Delay(Duration::from_millis(1_000)));
+        proxy.fail_next_with("COMMIT", Fault::Delay(Duration::from_secs(5)));
         let (answer, outcome) = run(&world, leased, &name).await;
         assert_eq!(outcome, Some(Outcome::Ran), "{answer:?}");
         assert_eq!(world.effects(&name).await, 1);
