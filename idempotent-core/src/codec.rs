@@ -45,11 +45,11 @@ pub trait Codec<T> {
 
 /// JSON by serde; the default.
 ///
-/// Some values come back from JSON as others: `Some(())`, `Some(None)` and `Some(f64::NAN)` as `None`, an integer in an untagged
-/// enum as a floating-point number. Debug builds compare each value with the one that comes back, and refuse to keep a
-/// value that has changed: its run counts as done, and duplicates get no result. Release builds do not look, so run the
-/// tests of your handlers in debug builds. If nothing was kept, only a value without content comes back: an
-/// `Option` does not turn into `None`.
+/// JSON does not preserve every value. `Some(())`, `Some(None)` and `Some(f64::NAN)` decode as `None`; an integer in an untagged
+/// enum can decode as a floating-point number. A debug build decodes each value again and does not keep a value that has
+/// changed. The run still counts as done, and its duplicates get no result. Release builds skip this check, so run the tests
+/// of your handlers in debug builds. If no value was kept, only zero-sized types decode; an `Option` fails instead of
+/// becoming `None`.
 ///
 /// A format that is not self-describing keeps such values, for instance `postcard`:
 ///

@@ -185,9 +185,9 @@ knobs! {
     /// # Default
     /// 20
     jitter: u8 as u8 = 20;
-    /// How long an answer waits until the store has recorded the end of its run. After this time the answer goes out, and the
-    /// executor tries on in the background until the lease ends. Zero waits until the lease ends. A call in a transaction
-    /// of yours always waits.
+    /// Sets how long an answer waits for the store to record the end of its run. After this time, the call returns and the
+    /// executor retries in the background until the lease ends. With zero, the answer waits until the lease ends. A call in
+    /// your own transaction always waits.
     ///
     /// # Default
     /// 2 s for rest, zero otherwise: no client waits for the answer of a message handler

@@ -159,16 +159,15 @@ pub fn purgeable(record: &Record, now: Micros) -> bool {
     record.expires_at <= now && record.fencing.0 < now.0
 }
 
-/// How long a record stays in a [`CasBackend`](crate::CasBackend) after its time: longer than any claim is held up between
-/// its read and its swap.
+/// The time for which a [`CasBackend`](crate::CasBackend) keeps a record after its expiry. This margin exceeds the longest delay
+/// of a claim between its read and its swap.
 pub const CAS_MARGIN: Duration = Duration::from_secs(3_600);
 
-/// Returns true if a [`CasBackend`](crate::CasBackend) may remove the record: [`CAS_MARGIN`] has passed since its time, and its
-/// fencing number cannot be drawn again.
+/// Returns true if a [`CasBackend`](crate::CasBackend) may remove the record: [`CAS_MARGIN`] has passed since
+/// [`expires_at`](Record::expires_at), and the record's fencing number cannot be drawn again.
 ///
-/// A claim that read "nothing there", and whose swap is late, would otherwise find nothing again after the record of
-/// another claim is gone. The late swap would then grant a lower fencing number. A store whose claim is one atomic step goes by
-/// [`purgeable`].
+/// Without the margin, a claim could read "nothing there" and swap late, after another claim's record was removed. The late
+/// swap would succeed and grant a lower fencing number. A store whose claim is one atomic step uses [`purgeable`] instead.
 #[must_use]
 pub fn removable(record: &Record, now: Micros) -> bool {
     purgeable(record, now) && record.expires_at + CAS_MARGIN <= now

@@ -67,15 +67,16 @@ impl<T: Send + 'static> Messages<T> {
     /// A handler that calls functions with `#[idempotent(scene = mq, …)]`. They find the consumer's executor in scope,
     /// and how they end settles the message, whatever the handler makes of it.
     ///
-    /// That holds for calls in the handler's own task and in tasks that [`Executor::detach`](idempotent_core::Executor::detach)
-    /// spawns, if the handler awaits them. A task spawned by `tokio::spawn` has no executor in scope, and the consumer does not
-    /// see its end: a message whose handler returns `Ok` is acknowledged, although nothing may have run.
+    /// The consumer sees calls in the handler's own task. The consumer also sees calls in tasks that
+    /// [`Executor::detach`](idempotent_core::Executor::detach) spawns, if the handler awaits those tasks. A task from `tokio::spawn`
+    /// has no executor in scope, and the consumer does not see the task end. If the handler then returns `Ok`, the consumer
+    /// acknowledges the message, although no function may have run.
     ///
     /// The key, the scope and the policy are those of the attribute: the consumer's group is no part of them. Where two
     /// groups run one function on the same messages give each a scope of its own.
     ///
-    /// The log warns once if a message was handled and no key was claimed in a place that the consumer sees: either the attribute is
-    /// missing, or the function was called in a spawned task.
+    /// The log warns once if a handler ends without a claim that the consumer sees. Either the attribute is missing, or a spawned
+    /// task called the function.
     pub fn annotated<F, Fut>(self, handler: F) -> Handling
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,

@@ -50,9 +50,9 @@ pub trait DeadLetters: Send {
 /// A key that is dead or has failed for good is not run again, whatever comes for it: such a message would be put aside
 /// at once, with one death more. [`letting_go`](Self::letting_go) makes it claimable before its letter is put back.
 ///
-/// That holds for the key that the message had. An entry of Redis Streams without an id of its own gets a new entry id when it is
-/// put back, and so a new key under [`KeyFrom::message_id`](crate::KeyFrom::message_id): the message runs again, although its
-/// old key is dead. Give such messages an id, or a key of the body.
+/// This rule applies to the original key of the message. A Redis Streams entry without its own message id gets a new entry id
+/// when it is put back. With [`KeyFrom::message_id`](crate::KeyFrom::message_id), the new entry id is a new key. The message then
+/// runs again, although its old key is dead. Give such messages an id, or take the key from the body.
 #[derive(Clone)]
 #[must_use]
 pub struct Redrive {

@@ -116,7 +116,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     world.broker.send_delivery("b", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
     world.clock.advance(secs(1)).await;
     assert_eq!((process.counts().acked, process.counts().unprotected), (2, 2));
-    let before = listener.0.lock().unwrap().matches("has the function it calls").count();
+    let before = listener.0.lock().unwrap().matches("annotate the called function").count();
     let world = World::new();
     let process = world.consume(Policy::new(), Messages::raw().unprotected(async |_| Verdict::Done)).await;
     world.broker.send_delivery("c", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
@@ -124,7 +124,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     assert_eq!(process.counts().unprotected, 1);
 
     let said = listener.0.lock().unwrap().clone();
-    assert_eq!((before, said.matches("has the function it calls").count()), (1, 1));
+    assert_eq!((before, said.matches("annotate the called function").count()), (1, 1));
     for wanted in [
         "dead letter",
         "retry",

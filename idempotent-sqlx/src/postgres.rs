@@ -36,11 +36,11 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// A record past its time stays in the table until [`Purge`](idempotent_core::Purge) removes it: call it now and then.
 ///
 /// # Poolers
-/// PgBouncer with `pool_mode=session` is like the server itself. With `pool_mode=transaction` the pooler has to keep
-/// prepared statements: PgBouncer 1.21 or later with `max_prepared_statements=100` or more. [`open`](Self::open) asks over two
-/// connections which of these is there. An unsafe pooler is refused with the remedy. Behind a transaction pooler,
-/// runs that wait look every 50 ms, because notifications do not arrive there. Never set `statement-cache-capacity=0`: the
-/// open refuses that behind a transaction pooler. Migrate over a direct connection.
+/// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared
+/// statements: use 1.21 or later with `max_prepared_statements=100` or more. [`open`](Self::open) detects the pooling mode over
+/// two connections and refuses an unsafe pooler; the error names the remedy. Notifications do not pass through a transaction
+/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting behind a
+/// transaction pooler. Migrate over a direct connection.
 ///
 /// PgBouncer refuses the parameter `extra_float_digits`, which sqlx sends by default; this store does not send that parameter.
 /// For a pool of your own, call `PgConnectOptions::extra_float_digits(None)`, or set

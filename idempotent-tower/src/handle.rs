@@ -305,8 +305,8 @@ fn whole<R: Body>(bytes: Bytes) -> ResponseBody<R> {
     ResponseBody::whole(bytes, None)
 }
 
-/// Returns a request whose body has been read. If the layer takes larger bodies than axum's extractors do by default,
-/// its limit is theirs, too: an extractor would refuse such a body as plain text.
+/// Returns a request whose body has been read. A limit above axum's default also applies to axum's extractors. Otherwise, an
+/// extractor would refuse such a body with a plain-text answer.
 fn request<B>(parts: Parts, body: Whole, max_body: u64) -> Request<RequestBody<B>> {
     let mut request = Request::from_parts(parts, RequestBody::whole(body));
     #[cfg(feature = "axum")]

@@ -140,8 +140,8 @@ impl IdempotencyLayer {
         self.called("token_header")
     }
 
-    /// How long after its end a request that says the same is a duplicate. Zero is no window, and refused for
-    /// [`params`](Self::params). A run that died keeps its place until its lease ends, which may be longer than the window.
+    /// Sets how long after a run's end an equal request counts as a duplicate. Zero means no window and is refused with
+    /// [`params`](Self::params). A run that died holds its key until the lease expires, which may take longer than the window.
     ///
     /// # Default
     /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts, in whose place it is
@@ -219,8 +219,8 @@ impl IdempotencyLayer {
     /// The largest body taken, in bytes; a larger one is refused (413) before anything is claimed. Of a request that is
     /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
     ///
-    /// A limit above 2 MiB counts for axum's extractors behind the layer, too. Without that, they would refuse such a body
-    /// by their `DefaultBodyLimit`. A `DefaultBodyLimit` between the layer and the handler overrides this one.
+    /// A limit above 2 MiB also applies to axum's extractors inside the layer, which would otherwise refuse such a body by their
+    /// `DefaultBodyLimit`. A `DefaultBodyLimit` between the layer and the handler overrides this limit.
     ///
     /// # Default
     /// 2 MiB, as axum's extractors

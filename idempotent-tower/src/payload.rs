@@ -108,7 +108,7 @@ pub(crate) fn of_target(parts: &Parts) -> Fingerprint {
     of_head(parts).finish()
 }
 
-/// Of method, path, query and body.
+/// Returns the fingerprint of method, path, query and body.
 #[cfg(feature = "axum")]
 pub(crate) fn of_bytes(parts: &Parts, body: &Bytes) -> Fingerprint {
     let mut all = of_head(parts);

@@ -35,9 +35,10 @@ pub struct Principal(Option<Arc<Named>>);
 impl Principal {
     /// Asks a function of the request's head.
     ///
-    /// A request with an `Authorization` header that the function calls [anonymous](Caller::anonymous) is answered with 500, and
-    /// the log says why: as a rule, the authentication runs inside the layer, so that all callers would look alike and read
-    /// each other's answers. Put the authentication outside. For a service that ignores the header use [`none`](Self::none).
+    /// The layer answers 500 if a request has an `Authorization` header and the function returns
+    /// [anonymous](Caller::anonymous). Such a request usually means that authentication runs inside the layer. All callers would
+    /// then share one identity and read each other's answers. The log names this cause. Put authentication outside the
+    /// layer. For a service that ignores the header, use [`none`](Self::none).
     pub fn from_fn(named: impl Fn(&Parts) -> Result<Caller, Denied> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(named)))
     }

@@ -49,7 +49,7 @@ impl Settling {
 }
 
 impl Attempt<'_> {
-    /// Returns when one try is given up that is made now.
+    /// Returns the deadline of a try that starts at `now`.
     pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
         patience(now, self.insists_until(now)).min(self.answers_at(now))
     }
@@ -58,14 +58,15 @@ impl Attempt<'_> {
         self.lease.guard().max(now + self.lease.length() / 10)
     }
 
-    /// Returns when the call ends at the latest, settled or not.
+    /// Returns the latest instant at which the call returns, settled or not.
     pub(super) fn answers_at(&self, now: Instant) -> Instant {
         let (until, timeout) = (self.insists_until(now), self.terms().settle_timeout);
         if timeout.is_zero() { until } else { until.min(now + timeout.min(self.lease.length())) }
     }
 
-    /// Tries a settling step until it is answered, or until the guard (but at least for a tenth of the lease), or
-    /// until a drain is over. The call waits for `settle_timeout`; after that the tries go on in the background.
+    /// Retries a settling step until the store answers or a drain ends. The retries stop at the lease's guard, but not before a
+    /// tenth of the lease has passed. The call waits for `settle_timeout`; after that time, the retries continue in the
+    /// background.
     pub(super) async fn insist(&self, report: &Report<'_>, step: Settling) -> Answer {
         let clock = &self.executor.0.clock;
         let now = clock.now();
@@ -164,7 +165,8 @@ impl Insistence {
     }
 }
 
-/// One try may not use up all of the time: a connection that hangs is given up for a fresh one.
+/// Returns the deadline of one try: a third of the remaining time, at least 1 ms. A try that hangs on one connection leaves time
+/// for another connection.
 fn patience(now: Instant, until: Instant) -> Instant {
     now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
 }

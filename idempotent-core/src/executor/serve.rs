@@ -33,10 +33,11 @@ pub struct Served<T> {
 }
 
 impl Executor {
-    /// Runs a server until `stop` ends, then shuts down in the right order: the server takes no more connections, requests
-    /// in progress are answered, and the executor [drains](Self::drain). The drain waits for runs whose client has gone,
-    /// which no server waits for: a process that exits before they end leaves their keys to their leases, and a retry
-    /// runs a second time. All of that takes at most `grace`, and a second for the store.
+    /// Runs a server until `stop` completes, then shuts the server down gracefully and [drains](Self::drain) the executor.
+    /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs whose
+    /// clients have disconnected, which no server waits for. If the process exited during such a run, the key would stay
+    /// held until its lease expires, and a retry would run the handler a second time. The shutdown takes at most `grace`,
+    /// plus one second for the store.
     ///
     /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
     ///

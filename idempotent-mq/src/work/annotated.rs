@@ -13,9 +13,9 @@ use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work};
 use crate::{Answer, Delivery, Message, Verdict};
 
 /// Told once.
-const FORGOTTEN: &str = "a handler given to `annotated` claimed no key, and its message was acknowledged: has the function it \
-                         calls `#[idempotent]`? Is the function called in a task of `tokio::spawn`? Call it in the handler, or \
-                         spawn by `Executor::detach`. If all messages may run twice, use `unprotected`";
+const FORGOTTEN: &str = "a handler passed to `annotated` claimed no key, and its message was acknowledged: annotate the called \
+                         function with `#[idempotent]`, and call it in the handler itself or through `Executor::detach`, not \
+                         `tokio::spawn`. If all messages may run twice, use `unprotected`";
 
 /// A handler of annotated functions, or of none.
 pub(crate) struct Calling<T, F> {

@@ -38,9 +38,9 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets whether a run that waits for another one is notified when that one ends. Notifications (`LISTEN`) take one more
-    /// connection while a run waits. Without them the store looks at the record every 50 ms; so it does in any case
-    /// behind a pooler that lends connections for one transaction. Other processes are notified with either setting.
+    /// Sets whether a waiting run receives a notification when the run that it waits for ends. Notifications (`LISTEN`) use one
+    /// more connection while a run waits. Without notifications, the store polls the record every 50 ms. The store always
+    /// polls if a pooler lends connections for one transaction. The store notifies other processes with either setting.
     ///
     /// # Default
     /// true

@@ -29,7 +29,7 @@ pub(super) async fn detect(
     options: &PgConnectOptions,
     place: &Place,
 ) -> Result<bool, StoreError> {
-    // A role or a server that grants one connection only is found out by the store's statements.
+    // If the role or the server allows only one connection, detection is skipped. The store's own statements report this limit.
     let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
     let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
     let asked = asked.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
@@ -76,7 +76,7 @@ async fn keep_statements(connections: [&mut PgConnection; 2]) -> bool {
     true
 }
 
-/// Returns true if each statement is prepared once more: sqlx names them also then, and never closes them.
+/// Returns true if the statement cache is off. sqlx still names each prepared statement then, and never closes it.
 fn is_uncached(options: &PgConnectOptions) -> bool {
     options.to_url_lossy().query_pairs().any(|(name, value)| name == "statement-cache-capacity" && value == "0")
 }

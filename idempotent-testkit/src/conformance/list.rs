@@ -213,7 +213,7 @@ impl Law {
         hold_named(self.name, self.threads, build, async |subject: &Subject| (self.body)(subject).await);
     }
 
-    /// Holds it as [`hold`](Self::hold) does, unless the subject lacks something that it needs.
+    /// Holds the law like [`hold`](Self::hold), unless the subject lacks one of the law's needs.
     #[allow(clippy::print_stderr, reason = "this is the body of a test")]
     pub(super) fn hold_if_offered<B>(&self, build: impl Fn() -> B)
     where

@@ -193,7 +193,7 @@ macro_rules! __need {
     };
 }
 
-/// A test that what is missing is left out, and one that what is left out is missing.
+/// Generates a test that `without:` names every missing need, and one that each named need is missing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __left_out {

@@ -176,7 +176,7 @@ impl Hand {
         self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
 
-    /// Removes all that the backend removes when it is asked, if it can be asked.
+    /// Purges the backend until no record is left to remove. Does nothing if the backend has no `purge` ability.
     pub(crate) async fn purge(&self) {
         let Some(purge) = self.backend.abilities().purge else { return };
         while must("purge", purge.purge(1_000).await) > 0 {}
