@@ -15,7 +15,7 @@ pub(super) struct Tally {
     pub(super) committed: u64,
     rolled_back: u64,
     delivered: u64,
-    /// Accepted by the broker more than once.
+    /// Accepted by the broker more than once, or sent more than once by the stub's count: a delay queue merges copies.
     sent_again: u64,
     in_order: u64,
     dead: u64,
@@ -52,8 +52,10 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
     for accepted in accepted.values_mut() {
         accepted.sort_unstable();
         accepted.dedup();
-        tally.sent_again += u64::from(accepted.len() > 1);
     }
+    let copies = accepted.iter().filter(|(_, accepted)| accepted.len() > 1).map(|(id, _)| *id);
+    let resent = left.stubs.iter().filter(|(_, stub)| stub.sends > 1).map(|(id, _)| id.as_str());
+    tally.sent_again = copies.chain(resent).collect::<BTreeSet<_>>().len() as u64;
     let mut found = effects(left);
     found.extend(stubs(left, &mut tally));
     found.extend(order(left, &accepted, &mut tally));
