@@ -199,7 +199,7 @@ mod tests {
         use std::collections::{HashMap, HashSet};
         comes_back((0..100).collect::<HashSet<u32>>());
         comes_back((0..100).map(|n| (n, Some(n))).collect::<HashMap<u32, Option<u32>>>());
-        comes_back(vec![f64::MAX, 1e-300, 0.1 + 0.2]);
+        comes_back(vec![f64::MAX, 1e-300, 0.1 + 0.2, 448.857_142_857_142_83]);
     }
 
     #[test]

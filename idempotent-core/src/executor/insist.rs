@@ -99,8 +99,9 @@ impl Attempt<'_> {
         }
         // Counted among the runs, so that a drain waits for this one.
         self.executor.0.gate.enter();
+        let inside = Inside(self.executor.clone());
         let going_on = tokio::spawn(async move {
-            let _inside = Inside(insistence.executor.clone());
+            let _inside = inside;
             let answer = insistence.run(answer).await;
             insistence.executor.tell_waiters(insistence.lease.key());
             answer

@@ -1,4 +1,6 @@
 //! PgBouncer between the store and the server.
+use std::time::Duration;
+
 use futures_util::future::{join_all, try_join_all};
 use idempotent_core::{Claim, Store, StoreErrorKind};
 use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
@@ -11,6 +13,8 @@ use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 
 const TRANSACTION: &str = "pool_mode = transaction\n";
+/// For a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const REMEDY: &[&str] = &["max_prepared_statements", "pool_mode=session", "directly"];
 
 /// Returns a pooler that keeps prepared statements: by transaction where this version can, by session otherwise.
@@ -66,7 +70,7 @@ async fn behind_a_pooler_that_keeps_prepared_statements_each_client_gets_its_own
     let builder = || place.builder();
     builder().open().await.unwrap();
     let url = pooler.url_of("postgres");
-    let open = || PostgresStore::builder(&url).table(&place.table).connections(4).open();
+    let open = || PostgresStore::builder(&url).table(&place.table).connections(4).timeout(PATIENCE).open();
     let stores = try_join_all([open(), open()]).await.unwrap();
     for store in &stores {
         assert_eq!(store.abilities().watch.is_none(), by_transaction, "notifications do not arrive");
