@@ -1,7 +1,7 @@
 //! The canonical form of a value: its compact JSON, with everything that has no order sorted.
 //!
-//! Where JSON writes different values alike, the canonical form does not: `None`, `()` and an infinity differ, and a NaN, which
-//! differs from itself, has no form.
+//! JSON writes some different values alike. The canonical form keeps `None`, `()` and an infinity apart, and refuses a NaN, which
+//! differs from itself.
 mod compound;
 
 use std::any::type_name;

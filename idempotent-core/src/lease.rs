@@ -43,7 +43,7 @@ struct Inner {
     cap: Instant,
     /// When the run's task looked after the lease last, in ns after `sent`.
     seen: AtomicU64,
-    /// Whether a blocked runtime was reported.
+    /// True once a blocked runtime was reported.
     reported: AtomicBool,
     lost: AtomicBool,
     ended: AtomicBool,

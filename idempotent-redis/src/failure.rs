@@ -171,7 +171,7 @@ fn is_final(text: &str) -> bool {
     ["DB index", "SELECT is not allowed", "NOPROTO"].iter().any(|words| text.contains(words))
 }
 
-/// Whether the server refused to store more; Redis 6.2 says so within the error of a script.
+/// Returns true if the server refused to store more. Redis 6.2 reports the refusal inside the error of a script.
 fn is_full(text: &str) -> bool {
     text.contains("OOM") || text.contains("maxmemory")
 }

@@ -42,6 +42,9 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting behind a
 /// transaction pooler. Migrate over a direct connection.
 ///
+/// An open holds two sessions for a moment. A session pooler needs room for both: with `default_pool_size=1`, the open fails after a
+/// minute.
+///
 /// PgBouncer refuses the parameter `extra_float_digits`, which sqlx sends by default; this store does not send that parameter.
 /// For a pool of your own, call `PgConnectOptions::extra_float_digits(None)`, or set
 /// `ignore_startup_parameters = extra_float_digits` in PgBouncer.

@@ -76,7 +76,7 @@ pub(crate) fn idle(scene: &Scene, called: &[&'static str], rules: &ResponseRules
     calls.chain(spill).collect()
 }
 
-/// What an empty setting means, where that is nothing of use.
+/// Returns an error text for each empty setting.
 pub(crate) fn empty(methods: bool, scope: bool, namespace: bool, window: bool) -> impl Iterator<Item = &'static str> {
     let found = [
         (window, "`window` is zero, and without keys nothing else ends it: give a duration such as 5 s"),

@@ -39,7 +39,7 @@ struct Turns {
     /// Which driver is at it, if one is. A driver that finds another number has been replaced.
     driver: Option<u64>,
     drivers: u64,
-    /// Whether it runs on the renewal thread.
+    /// True if the driver runs on the renewal thread.
     alone: bool,
     /// True once the executor is dropped, so that no lease is added any more.
     closed: bool,
@@ -131,7 +131,7 @@ impl Wheel {
         self.nudge.notify_one();
     }
 
-    /// Whether no run is left that could mind.
+    /// Returns true once the executor is dropped.
     fn is_closed(&self) -> bool {
         self.turns().closed
     }

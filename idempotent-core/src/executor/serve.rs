@@ -37,7 +37,9 @@ impl Executor {
     /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs whose
     /// clients have disconnected, which no server waits for. If the process exited during such a run, the key would stay
     /// held until its lease expires, and a retry would run the handler a second time. The shutdown takes at most `grace`,
-    /// plus one second for the store.
+    /// plus one second for the store, if the server runs its handlers in tasks of their own, as axum, hyper and tonic do in
+    /// general. A handler that runs inside the server's own future is not polled any more after the grace, and the drain waits
+    /// for that handler without a limit.
     ///
     /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
     ///

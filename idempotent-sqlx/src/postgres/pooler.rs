@@ -29,7 +29,7 @@ pub(super) async fn detect(
     options: &PgConnectOptions,
     place: &Place,
 ) -> Result<bool, StoreError> {
-    // If the role or the server allows only one connection, detection is skipped. The store's own statements report this limit.
+    // If a second connection is refused, detection is skipped: the store's own statements report the limit.
     let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
     let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
     let asked = asked.map_err(|_| place.silent(When::Connecting, MIGRATION))?;

@@ -1,4 +1,4 @@
-//! What the stores are asked, and what their answers mean.
+//! Renewal calls to the stores, and the meaning of their answers.
 use std::pin::pin;
 use std::time::Instant;
 

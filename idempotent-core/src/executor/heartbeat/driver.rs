@@ -12,7 +12,7 @@ use crate::Lease;
 pub(super) struct Driver {
     pub(super) wheel: Arc<Wheel>,
     pub(super) number: u64,
-    /// Whether it runs on the renewal thread.
+    /// True if the driver runs on the renewal thread.
     pub(super) alone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How long an answer waits for its record, on a virtual clock.
+//! The time that an answer waits for its record, on a virtual clock.
 use crate::common::{End, Job, World, assert_in_flight, ms, secs};
 use idempotent::{Outcome, Policy, StateKind};
 use idempotent_testkit::{FOREVER, Verb};
