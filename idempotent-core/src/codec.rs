@@ -1,5 +1,6 @@
 //! How a result is kept for replay.
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{CodecError, Fingerprint};
 
@@ -102,12 +103,35 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 }
 
 /// Returns true if another value comes back. Fingerprints tell values apart that have the same JSON, and have no order in
-/// sets and maps. Bytes that cannot be read are an error for the first duplicate, in any build.
+/// sets and maps. A difference only in the order of elements counts as none, since a custom serializer may write a set as a
+/// list. Bytes that cannot be read are an error for the first duplicate, in any build.
 fn changes<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
     let Ok(back) = serde_json::from_slice::<T>(kept) else { return false };
     match (Fingerprint::of(value), Fingerprint::of(&back)) {
-        (Ok(value), Ok(back)) => value != back,
+        (Ok(value), Ok(again)) => value != again && !is_reordered(kept, &back),
         (value, back) => value.is_ok() != back.is_ok(),
+    }
+}
+
+/// Returns true if the JSON of `back` has the elements of `kept` in another order.
+fn is_reordered<T: Serialize>(kept: &[u8], back: &T) -> bool {
+    let (Ok(mut kept), Ok(mut back)) = (serde_json::from_slice(kept), serde_json::to_value(back)) else { return false };
+    if kept == back {
+        return false;
+    }
+    sort(&mut kept);
+    sort(&mut back);
+    kept == back
+}
+
+fn sort(value: &mut Value) {
+    match value {
+        Value::Array(elements) => {
+            elements.iter_mut().for_each(sort);
+            elements.sort_by_cached_key(Value::to_string);
+        }
+        Value::Object(fields) => fields.values_mut().for_each(sort),
+        _ => {}
     }
 }
 
@@ -200,6 +224,20 @@ mod tests {
         comes_back((0..100).collect::<HashSet<u32>>());
         comes_back((0..100).map(|n| (n, Some(n))).collect::<HashMap<u32, Option<u32>>>());
         comes_back(vec![f64::MAX, 1e-300, 0.1 + 0.2, 448.857_142_857_142_83]);
+    }
+
+    /// A set that is written as a list, in any order.
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct Tags(#[serde(serialize_with = "as_list")] std::collections::HashSet<u32>);
+
+    fn as_list<S: serde::Serializer>(set: &std::collections::HashSet<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(set.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_list_that_comes_back_in_another_order_is_kept() {
+        comes_back(Tags((0..100).collect()));
+        comes_back([("tags", Some(Tags((0..100).collect())))].map(|(_, tags)| tags));
     }
 
     #[test]

@@ -265,8 +265,9 @@ pub enum Rejection {
     /// The lease was lost while the handler ran: another worker may be running. Do nothing more for it.
     #[error("the lease was lost while the handler ran; another worker may have taken over")]
     LeaseLost,
-    /// The handler ran, but the store did not take note of it in time.
-    #[error("the handler ran, but that could not be recorded before the lease ended")]
+    /// The handler ran, but the store did not record the result in time: before the lease ended, or within
+    /// [`settle_timeout`](crate::Policy::settle_timeout). In the second case the step goes on in the background.
+    #[error("the handler ran, but the store did not record its result in time")]
     Unrecorded {
         /// The store's last word, if it had one.
         cause: Option<StoreError>,

@@ -16,7 +16,9 @@ use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
 ///
 /// A pair of observers is one that tells both, so `(Tracing, Mine)` adds to the default one.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// Exactly one [`Event::Ended`] for each delivery, and any number of others before it.
+    /// Handles one event. Each delivery has exactly one [`Event::Ended`], after any number of other events. A settlement that
+    /// continues in the background reports [`StoreFailed`](Event::StoreFailed) and [`SettledLate`](Event::SettledLate) after
+    /// that, from another task.
     fn on(&self, run: &Run<'_>, event: &Event<'_>);
 }
 
@@ -88,6 +90,15 @@ pub enum Event<'a> {
     ResultNotKept {
         /// Why: too large, or not to be encoded.
         reason: &'a str,
+    },
+    /// A settlement that went on in the background, after its call returned, has ended; see
+    /// [`settle_timeout`](crate::Policy::settle_timeout).
+    SettledLate {
+        /// The step: complete or release.
+        step: &'static str,
+        /// `None` if the store has applied the step. Otherwise, the key stays held until its lease expires, unless another
+        /// worker has taken over.
+        error: Option<&'a StoreError>,
     },
     /// The delivery's one terminal event.
     Ended {

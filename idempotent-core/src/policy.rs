@@ -286,6 +286,12 @@ impl Policy {
         self.on_in_flight == Some(OnInFlight::Ack)
     }
 
+    /// Returns true if a [`window`](Self::window) above zero is in force.
+    #[must_use]
+    pub fn has_window(&self) -> bool {
+        self.window.is_some_and(|window| !window.is_zero())
+    }
+
     /// Runs a key gets in all by this policy, put over the scene's defaults; `None` is no limit.
     #[must_use]
     pub fn max_runs(&self, scene: &Scene) -> Option<u32> {

@@ -42,8 +42,8 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting behind a
 /// transaction pooler. Migrate over a direct connection.
 ///
-/// An open holds two sessions for a moment. A session pooler needs room for both: with `default_pool_size=1`, the open fails after a
-/// minute.
+/// An open asks for two sessions for a moment. If a pooler has only one left, the open waits 5 s for the second and then skips the
+/// detection.
 ///
 /// PgBouncer refuses the parameter `extra_float_digits`, which sqlx sends by default; this store does not send that parameter.
 /// For a pool of your own, call `PgConnectOptions::extra_float_digits(None)`, or set

@@ -146,8 +146,7 @@ impl IdempotencyLayer {
     /// # Default
     /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts, in whose place it is
     pub fn window(self, window: Duration) -> Self {
-        let mut layer = self.with(Policy::new().window(window));
-        layer.shared.zero_window = window.is_zero();
+        let layer = self.with(Policy::new().window(window));
         if window.is_zero() { layer.taken_back("window") } else { layer.called("window") }
     }
 
@@ -220,7 +219,7 @@ impl IdempotencyLayer {
     /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
     ///
     /// A limit above 2 MiB also applies to axum's extractors inside the layer, which would otherwise refuse such a body by their
-    /// `DefaultBodyLimit`. A `DefaultBodyLimit` between the layer and the handler overrides this limit.
+    /// `DefaultBodyLimit`; the limit then also overrides a lower `DefaultBodyLimit` outside the layer. A `DefaultBodyLimit` between the layer and the handler overrides this limit.
     ///
     /// # Default
     /// 2 MiB, as axum's extractors

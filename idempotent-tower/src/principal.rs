@@ -30,7 +30,10 @@ type Named = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Principal(Option<Arc<Named>>);
+pub struct Principal {
+    named: Option<Arc<Named>>,
+    anonymous_credentials: bool,
+}
 
 impl Principal {
     /// Asks a function of the request's head.
@@ -38,19 +41,30 @@ impl Principal {
     /// The layer answers 500 if a request has an `Authorization` header and the function returns
     /// [anonymous](Caller::anonymous). Such a request usually means that authentication runs inside the layer. All callers would
     /// then share one identity and read each other's answers. The log names this cause. Put authentication outside the
-    /// layer. For a service that ignores the header, use [`none`](Self::none).
+    /// layer. For optional authentication, see [`allow_anonymous_credentials`](Self::allow_anonymous_credentials). For a service
+    /// that ignores the header, use [`none`](Self::none).
     pub fn from_fn(named: impl Fn(&Parts) -> Result<Caller, Denied> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(named)))
+        Self { named: Some(Arc::new(named)), anonymous_credentials: false }
     }
 
     /// All callers are one. For services with one client, and for keys that nobody can guess and that answers nobody
     /// else may see follow from.
     pub fn none() -> Self {
-        Self(None)
+        Self { named: None, anonymous_credentials: true }
+    }
+
+    /// Lets anonymous callers send an `Authorization` header. Set this only if authentication outside the layer has examined
+    /// each header and lets requests with an expired or unknown credential pass as anonymous.
+    ///
+    /// # Default
+    /// Refused with 500
+    pub fn allow_anonymous_credentials(mut self) -> Self {
+        self.anonymous_credentials = true;
+        self
     }
 
     pub(crate) fn of(&self, parts: &Parts) -> Result<Caller, Denied> {
-        match &self.0 {
+        match &self.named {
             Some(named) => named(parts),
             None => Ok(Caller::anonymous()),
         }
@@ -58,13 +72,13 @@ impl Principal {
 
     /// Returns true if a request with credentials has no name.
     pub(crate) fn overlooks(&self, caller: &Caller, parts: &Parts) -> bool {
-        self.0.is_some() && caller.0.is_none() && parts.headers.contains_key(http::header::AUTHORIZATION)
+        !self.anonymous_credentials && caller.0.is_none() && parts.headers.contains_key(http::header::AUTHORIZATION)
     }
 }
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Principal::from_fn(…)" } else { "Principal::none()" })
+        f.write_str(if self.named.is_some() { "Principal::from_fn(…)" } else { "Principal::none()" })
     }
 }
 

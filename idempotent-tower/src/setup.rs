@@ -79,7 +79,11 @@ pub(crate) fn idle(scene: &Scene, called: &[&'static str], rules: &ResponseRules
 /// Returns an error text for each empty setting.
 pub(crate) fn empty(methods: bool, scope: bool, namespace: bool, window: bool) -> impl Iterator<Item = &'static str> {
     let found = [
-        (window, "`window` is zero, and without keys nothing else ends it: give a duration such as 5 s"),
+        (
+            window,
+            "no `window` is in force (it is zero, or a policy's `retain` replaces it), and without keys nothing else tells a new \
+             request from a repeated one: set `window` last, to a duration such as 5 s",
+        ),
         (methods, "`methods` names none, so that no request is protected: name those that are, or leave the layer out"),
         (scope, "`scope` is empty: name what the keys belong to, or leave it out for a scope by route"),
         (namespace, "`namespace` is empty: name it, or leave it out for that of the executor"),

@@ -32,8 +32,6 @@ pub(crate) struct Shared {
     pub(crate) max_body: u64,
     pub(crate) response: Arc<ResponseRules>,
     pub(crate) policy: Policy,
-    /// True if a window of zero was set last.
-    pub(crate) zero_window: bool,
     pub(crate) message: Option<Arc<str>>,
     pub(crate) detached: bool,
     pub(crate) base: Cow<'static, str>,
@@ -74,7 +72,6 @@ impl Shared {
             max_body: MAX_BODY,
             response: Arc::default(),
             policy: Policy::new(),
-            zero_window: false,
             message: None,
             detached: true,
             base: Cow::Borrowed(Problem::BASE),
@@ -104,7 +101,7 @@ impl Shared {
     fn empty(&self) -> impl Iterator<Item = &'static str> {
         let scope = matches!(&self.scope, Scope::Named(name) if name.is_empty());
         let namespace = self.prefix.as_ref().is_some_and(|name| name.is_empty());
-        let window = matches!(self.scene, Scene::Param) && self.zero_window;
+        let window = matches!(self.scene, Scene::Param) && !self.in_force().has_window();
         setup::empty(self.methods.is_empty(), scope, namespace, window)
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Attempt<'e> {
     pub(super) guard: OnDrop<'e>,
     heartbeat: Option<Ticket<'e>>,
     granted_at: Instant,
+    /// The start of the settlement, from which `settle_timeout` counts.
+    settles_from: Option<Instant>,
 }
 
 /// Why a handler is dropped.
@@ -42,7 +44,7 @@ impl<'e> Attempt<'e> {
         granted_at: Instant,
     ) -> Self {
         let heartbeat = Some(executor.0.wheel.add(&lease, granted_at));
-        Self { executor, lease, prepared, guard, heartbeat, granted_at }
+        Self { executor, lease, prepared, guard, heartbeat, granted_at, settles_from: None }
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -124,6 +126,17 @@ impl<'e> Attempt<'e> {
 
     pub(super) fn stop_heartbeat(&mut self) {
         self.heartbeat = None;
+    }
+
+    /// Stops the heartbeat and starts the settlement. A second step of the same settlement continues with the time that is left.
+    pub(super) fn begin_to_settle(&mut self) {
+        self.stop_heartbeat();
+        self.settles_from.get_or_insert_with(|| self.executor.0.clock.now());
+    }
+
+    /// Returns the start of the settlement, or `now` if the settlement starts with this step.
+    pub(super) fn settles_from(&self, now: Instant) -> Instant {
+        self.settles_from.unwrap_or(now)
     }
 
     /// Ends when the handler must be dropped.

@@ -2,12 +2,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::Executor;
 use super::attempt::Attempt;
 use super::drain::Phase;
 use super::report::Report;
+use super::settle::leads_to;
 use crate::clock::pause;
 use crate::observe::Run;
 use crate::transaction::OneRun;
@@ -49,9 +51,9 @@ impl Settling {
 }
 
 impl Attempt<'_> {
-    /// Returns the deadline of a try that starts at `now`.
+    /// Returns the deadline of a first try that starts at `now`.
     pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
-        patience(now, self.insists_until(now)).min(self.answers_at(now))
+        patience(now, self.answers_at(now))
     }
 
     fn insists_until(&self, now: Instant) -> Instant {
@@ -59,9 +61,9 @@ impl Attempt<'_> {
     }
 
     /// Returns the latest instant at which the call returns, settled or not.
-    pub(super) fn answers_at(&self, now: Instant) -> Instant {
+    fn answers_at(&self, now: Instant) -> Instant {
         let (until, timeout) = (self.insists_until(now), self.terms().settle_timeout);
-        if timeout.is_zero() { until } else { until.min(now + timeout.min(self.lease.length())) }
+        if timeout.is_zero() { until } else { until.min(self.settles_from(now) + timeout.min(self.lease.length())) }
     }
 
     /// Retries a settling step until the store answers or a drain ends. The retries stop at the lease's guard, but not before a
@@ -70,6 +72,10 @@ impl Attempt<'_> {
     pub(super) async fn insist(&self, report: &Report<'_>, step: Settling) -> Answer {
         let clock = &self.executor.0.clock;
         let now = clock.now();
+        if self.answers_at(now) <= now {
+            // Used up by an earlier step of this settlement.
+            return Box::pin(self.insist_again(report, step, now, None)).await;
+        }
         let first = self.gives_up_at(now);
         match self.executor.before(first, step.ask(self.store(), self.lease.held())).await {
             Some(Ok(settled)) => (Ok(settled), false),
@@ -77,7 +83,10 @@ impl Attempt<'_> {
             None if self.executor.0.gate.has_reached(Phase::Closed) && clock.now() < first => {
                 (Err(no_answer("before the drain's end")), true)
             }
-            answer => Box::pin(self.insist_again(report, step, now, answer)).await,
+            answer => {
+                let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
+                Box::pin(self.insist_again(report, step, now, Some(answer))).await
+            }
         }
     }
 
@@ -97,17 +106,35 @@ impl Attempt<'_> {
         if here {
             return insistence.run(answer).await;
         }
-        // Counted among the runs, so that a drain waits for this one.
-        self.executor.0.gate.enter();
-        let inside = Inside(self.executor.clone());
+        let (to, mut handed_over) = oneshot::channel();
+        let _place = Place { executor: self.executor.clone(), to: Some(to) };
         let going_on = tokio::spawn(async move {
-            let _inside = inside;
             let answer = insistence.run(answer).await;
             insistence.executor.tell_waiters(insistence.lease.key());
+            if let Ok(_inside) = handed_over.try_recv() {
+                insistence.report_late(&answer);
+            }
             answer
         });
         let ended = self.executor.before(answers_at, going_on).await;
         ended.and_then(Result::ok).unwrap_or_else(|| (Err(no_answer("within `settle_timeout`")), true))
+    }
+}
+
+/// A call's place in the gate. The background step takes the place over when the call returns or is dropped first, so that a
+/// drain waits for the step and counts the run once.
+struct Place {
+    executor: Executor,
+    to: Option<oneshot::Sender<Inside>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take().filter(|to| !to.is_closed()) {
+            self.executor.0.gate.enter();
+            // If the step has ended meanwhile, the place comes back and is left here.
+            drop(to.send(Inside(self.executor.clone())));
+        }
     }
 }
 
@@ -121,14 +148,18 @@ impl Drop for Inside {
 }
 
 impl Insistence {
-    /// Goes on after a first try that failed, or was not answered.
+    /// Repeats the step until the store answers. `answer` is the result of a first try.
     async fn run(&self, mut answer: Option<Result<Settled, StoreError>>) -> Answer {
         let clock = &*self.executor.0.clock;
         let (mut last, mut unheard) = (None, false);
         let tries = async {
             let mut rest = Duration::from_millis(10);
             loop {
-                let error = match answer.take().unwrap_or_else(|| Err(no_answer("in time"))) {
+                let asked = match answer.take() {
+                    Some(answer) => answer,
+                    None => self.ask().await,
+                };
+                let error = match asked {
                     Ok(settled) => return Ok(settled),
                     Err(error) => error,
                 };
@@ -140,8 +171,6 @@ impl Insistence {
                 last = Some(error);
                 pause(clock, rest).await;
                 rest = (rest * 2).min(Duration::from_secs(1));
-                let next = patience(clock.now(), self.until);
-                answer = self.executor.before(next, self.step.ask(self.store(), self.lease.held())).await;
             }
         };
         let ended = self.executor.before(self.until, tries).await;
@@ -149,16 +178,42 @@ impl Insistence {
         (settled, unheard)
     }
 
+    async fn ask(&self) -> Result<Settled, StoreError> {
+        let until = patience(self.executor.0.clock.now(), self.until);
+        let answer = self.executor.before(until, self.step.ask(self.store(), self.lease.held())).await;
+        answer.unwrap_or_else(|| Err(no_answer("in time")))
+    }
+
     fn store(&self) -> &dyn Store {
         self.via.as_deref().map_or(&*self.executor.0.store, |own| own)
     }
 
     fn report(&self, error: &StoreError) {
+        self.tell(&Event::StoreFailed { step: self.step.name(), error });
+    }
+
+    /// Reports the end of a step whose call has returned.
+    fn report_late(&self, (settled, unheard): &Answer) {
+        let lost = |now| {
+            StoreError::new(StoreErrorKind::NotApplied).because(format!("the lease was lost; the key is {now:?}"))
+        };
+        let lost = match (settled, &self.step) {
+            // An earlier copy whose answer got lost was applied.
+            (Ok(Settled::Lost { now }), Settling::Release(release)) if *unheard && leads_to(release.verdict, *now) => {
+                None
+            }
+            (Ok(Settled::Lost { now }), _) => Some(lost(now)),
+            _ => None,
+        };
+        let error = settled.as_ref().err().or(lost.as_ref());
+        self.tell(&Event::SettledLate { step: self.step.name(), error });
+    }
+
+    fn tell(&self, event: &Event<'_>) {
         let names = self.lease.names();
         let run = Run::new(&names.scene, &names.scope, Some(self.lease.key()));
         let run = Run { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
-        let event = Event::StoreFailed { step: self.step.name(), error };
-        let on = || self.executor.0.observer.on(&run, &event);
+        let on = || self.executor.0.observer.on(&run, event);
         match &self.span {
             Some(span) => span.in_scope(on),
             None => on(),

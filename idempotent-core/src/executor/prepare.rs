@@ -82,7 +82,7 @@ impl Executor {
             return false;
         }
         let clock = &*self.0.clock;
-        if clock.is_real_time() && !self.0.has_timer.load(Ordering::Relaxed) {
+        if !self.0.has_timer.load(Ordering::Relaxed) && clock.is_real_time() {
             let made = catch_unwind(AssertUnwindSafe(|| drop(clock.sleep_until(clock.now()))));
             self.0.has_timer.store(made.is_ok(), Ordering::Relaxed);
             return made.is_ok();

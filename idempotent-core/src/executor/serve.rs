@@ -37,9 +37,7 @@ impl Executor {
     /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs whose
     /// clients have disconnected, which no server waits for. If the process exited during such a run, the key would stay
     /// held until its lease expires, and a retry would run the handler a second time. The shutdown takes at most `grace`,
-    /// plus one second for the store, if the server runs its handlers in tasks of their own, as axum, hyper and tonic do in
-    /// general. A handler that runs inside the server's own future is not polled any more after the grace, and the drain waits
-    /// for that handler without a limit.
+    /// plus one second for the store. Runs that have not ended after `grace` are abandoned.
     ///
     /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
     ///
@@ -70,12 +68,18 @@ impl Executor {
         let (tell, told) = oneshot::channel();
         let serving = pin!(serve(Stopped(told)));
         match select(pin!(stop), serving).await {
-            Either::Left(((), serving)) => {
+            Either::Left(((), mut serving)) => {
                 drop(tell);
                 let end = later(clock.now(), grace);
-                let output = before(clock, end, serving).await;
-                let drained = self.drain(end.saturating_duration_since(clock.now())).await;
-                Served { output, drained }
+                if let Some(output) = before(clock, end, serving.as_mut()).await {
+                    let drained = self.drain(end.saturating_duration_since(clock.now())).await;
+                    return Served { output: Some(output), drained };
+                }
+                // The server is still polled: its handlers may run inside its own future, and end only there.
+                match select(pin!(self.drain(Duration::ZERO)), serving).await {
+                    Either::Left((drained, _)) => Served { output: None, drained },
+                    Either::Right((output, draining)) => Served { output: Some(output), drained: draining.await },
+                }
             }
             Either::Right((output, _)) => Served { output: Some(output), drained: self.drain(grace).await },
         }

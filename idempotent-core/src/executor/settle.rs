@@ -8,7 +8,7 @@ use super::handler::Handler;
 use super::insist::Settling;
 use super::judge::{Judged, Worth};
 use super::report::Report;
-use super::take_back::{known_steps, sparing_steps};
+use super::take_back::{known_steps, spared, sparing_steps};
 use crate::backoff::delay;
 use crate::policy::Terms;
 use crate::{
@@ -93,7 +93,7 @@ impl Attempt<'_> {
     /// stops here, so that refused completions cannot prolong the lease for ever.
     pub(super) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
         self.guard.disarm();
-        self.stop_heartbeat();
+        self.begin_to_settle();
         Completion { value, retain: self.terms().retain }
     }
 
@@ -135,7 +135,7 @@ impl Attempt<'_> {
         inner: Option<Outcome>,
     ) -> Outcome {
         let (worth, error) = Box::pin(self.look_at_steps(worth, error, inner.as_ref())).await;
-        self.stop_heartbeat();
+        self.begin_to_settle();
         let dead = || (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() });
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
             _ if worth == Worth::Parked => dead(),
@@ -167,7 +167,8 @@ impl Attempt<'_> {
             known => {
                 let sparing = Box::pin(sparing_steps(store, lease.held(), known, release.clone(), limit));
                 let until = self.executor.0.clock.now() + lease.length() / 10;
-                self.executor.before(until, sparing).await.unwrap_or(release)
+                // A store that does not answer may hold steps, like one that answers with an error.
+                self.executor.before(until, sparing).await.unwrap_or_else(|| spared(release, limit))
             }
         }
     }
@@ -212,7 +213,8 @@ pub(super) fn release(verdict: Verdict, memory: Duration, error: &str) -> Releas
     Release { verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
 }
 
-fn leads_to(verdict: Verdict, now: StateKind) -> bool {
+/// Returns true if an applied release of this verdict leaves a key in this state.
+pub(super) fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
         Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
         Verdict::Vacate => now == StateKind::Vacant,

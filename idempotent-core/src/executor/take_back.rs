@@ -76,9 +76,15 @@ pub(super) async fn sparing_steps(
             Err(_) => true,
         },
     };
+    if spares { spared(release, limit) } else { release }
+}
+
+/// Returns the release with a verdict that keeps the record and its steps.
+pub(super) fn spared(release: Release, limit: bool) -> Release {
     match release.verdict {
-        _ if !spares => release,
+        Verdict::Vacate | Verdict::Fail | Verdict::Bury => release,
         // The shortest delay keeps the record, and costs no attempt.
+        Verdict::Refund if !release.delay.is_zero() => release,
         Verdict::Refund if limit => Release { delay: Duration::from_millis(1), ..release },
         _ => Release { verdict: Verdict::Vacate, ..release },
     }

@@ -50,6 +50,13 @@ impl Observer for Tracing {
                 warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
                     "the store failed");
             }
+            Event::SettledLate { step, error: None } => {
+                info!(target: "idempotent", scope = run.scope, key, step, "settled in the background");
+            }
+            Event::SettledLate { step, error: Some(error) } => {
+                warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
+                    "the settlement in the background failed");
+            }
             Event::LeaseLost => {
                 warn!(target: "idempotent", scope = run.scope, key, "the lease was lost while the handler ran");
             }

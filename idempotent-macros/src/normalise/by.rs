@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Error, Expr, Ident, Result};
 
-use super::{By, Setting, word};
+use super::{By, Setting, said, word};
 use crate::parse::Args;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
@@ -82,7 +82,7 @@ fn by_token(args: &Args, by: &Expr) -> Result<By> {
                     `on_store_error` out";
         return Err(Error::new_spanned(value, text));
     }
-    if args.tenant.is_none() {
+    if said(args.tenant.as_ref()).is_none() {
         let text = "`by = token` needs a `tenant`, the caller that the token was issued to, e.g. `tenant = user`: else \
                     everybody could spend everybody's. Where there is one caller only, give it a name, \
                     `tenant = \"all\"`, and issue its tokens to that";

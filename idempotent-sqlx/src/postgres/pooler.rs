@@ -4,14 +4,19 @@
 //! there, or run another client's text, unless the pooler keeps them (PgBouncer 1.21 and later with
 //! `max_prepared_statements`). Statements without a name are never safe: sqlx sends their text and their values in two
 //! round trips, between which the pooler may lend the server connection to another client.
+use std::time::Duration;
+
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 use tokio::time::timeout;
 
 use super::dialect::Pg;
 use super::open::MIGRATION;
 use crate::plan::{Place, When, connect};
+
+/// The time that the second connection has for its first answer.
+const SECOND: Duration = Duration::from_secs(5);
 
 /// The order in which two connections are asked. A pooler that lends connections in turn, and one that lends the last one
 /// first, give two clients the same server connection in this order.
@@ -31,6 +36,15 @@ pub(super) async fn detect(
 ) -> Result<bool, StoreError> {
     // If a second connection is refused, detection is skipped: the store's own statements report the limit.
     let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
+    // A session pooler lends a server connection with the first statement. If it has only one left, the second waits.
+    let both = async {
+        first.execute("SELECT 1").await?;
+        timeout(SECOND, second.execute("SELECT 1")).await.map_or(Ok(false), |asked| asked.map(|_| true))
+    };
+    let has_both = timeout(MIGRATION, both).await.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
+    if !has_both.map_err(|error: sqlx::Error| place.error::<Pg>(When::Connecting, error))? {
+        return Ok(false);
+    }
     let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
     let asked = asked.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
     let lent = asked.map_err(|error| place.error::<Pg>(When::Connecting, error))?;

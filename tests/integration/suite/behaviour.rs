@@ -1,5 +1,6 @@
 //! What users were promised, on a virtual clock: over memory, SQLite, and private servers of PostgreSQL and MariaDB.
 
+mod drain;
 mod lease;
 mod nested;
 mod settle;

@@ -6,6 +6,11 @@ async fn of_anybody(token: &str) -> Result<usize, Rejection> {
     Ok(token.len())
 }
 
+#[idempotent(by = token, key = token, tenant = ())]
+async fn of_none(token: &str) -> Result<usize, Rejection> {
+    Ok(token.len())
+}
+
 #[idempotent(by = token, tenant = user)]
 async fn none(user: usize, token: &str) -> Result<usize, Rejection> {
     Ok(user + token.len())

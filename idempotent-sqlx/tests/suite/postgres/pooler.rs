@@ -5,8 +5,8 @@ use futures_util::future::{join_all, try_join_all};
 use idempotent_core::{Claim, Store, StoreErrorKind};
 use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
 use idempotent_testkit::servers::PgBouncer;
-use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{Connection, Executor, PgPool};
 
 use crate::postgres::place::{Place, server};
 use crate::postgres::setup::refused;
@@ -60,6 +60,20 @@ async fn statements_that_are_never_cached_are_refused_behind_a_pooler_only() {
         let open = uncached(&pooler.url_of("postgres")).open().await;
         refused(open, StoreErrorKind::Schema, &["statement-cache-capacity=0", "remove"]);
     }
+}
+
+#[tokio::test]
+async fn a_session_pooler_with_one_server_connection_left_is_usable() {
+    let place = Place::new();
+    place.open().await;
+    let pooler = PgBouncer::start(server(), "pool_mode = session\ndefault_pool_size = 2\n");
+    let options: PgConnectOptions = pooler.url_of("postgres").parse().unwrap();
+    let mut other = PgConnection::connect_with(&options.extra_float_digits(None)).await.unwrap();
+    other.execute("SELECT 1").await.unwrap();
+    let builder = PostgresStore::builder(pooler.url_of("postgres")).table(&place.table).timeout(PATIENCE);
+    let store = builder.connections(1).listening(false).open().await.unwrap();
+    let key = key("alone");
+    assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
 }
 
 /// Eight connections of two stores, which the pooler mixes.

@@ -5,7 +5,7 @@ use http::{Method, Response, StatusCode};
 use idempotent_core::{DisplayKey, Policy};
 use idempotent_tower::{Caller, Denied, IdempotencyLayer, PayloadCheck, Principal};
 
-use crate::decisions::support::{Shop, World, ask, order_by};
+use crate::decisions::support::{Shop, World, ask, by_user, order_by};
 
 #[tokio::test]
 async fn n120_d8_equal_keys_of_two_callers_are_two_keys() {
@@ -30,6 +30,10 @@ async fn credentials_that_the_principal_overlooks_are_refused_unless_all_callers
     with_credentials.send(&shop).await.problem(500, "misconfigured");
     let all_one = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), Principal::none()));
     with_credentials.send(&all_one).await.ran(1);
+    let optional = by_user().allow_anonymous_credentials();
+    let optional = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), optional).scope("optional"));
+    with_credentials.send(&optional).await.ran(1);
+    with_credentials.clone().user("ann").send(&optional).await.ran(2);
 }
 
 #[tokio::test]

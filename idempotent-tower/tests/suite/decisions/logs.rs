@@ -97,6 +97,8 @@ async fn d24_no_key_token_caller_or_body_is_in_any_line_of_a_log() {
     let hook = ResponseRules::default().sanitize(|_| panic!("{SECRET}"));
     let panics = world.shop_behind(world.layer().scope("log-test-hook").response(hook));
     secret("j").send(&panics).await;
+    let short = world.shop_behind(world.layer().scope("log-test-short").policy(Policy::new().max_result(1)));
+    secret("l").send(&short).await.ran(1);
     let idle = world.shop_behind(world.layer().token_header(http::HeaderName::from_static("x-form")));
     secret("k").send(&idle).await.problem(500, "misconfigured");
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::HeaderName;
-use idempotent_core::Tokens;
+use idempotent_core::{Policy, Tokens};
 use idempotent_tower::{Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules, Spill, Spilling};
 
 use crate::decisions::support::{World, by_user, order_by, secs};
@@ -74,6 +74,26 @@ async fn d26_what_does_nothing_for_params_is_told() {
         ("ttl", "window", |layer| layer.ttl(secs(60))),
     ];
     do_nothing(&world, &layer, &setters).await;
+}
+
+/// The window is asked for, wherever it was set.
+#[tokio::test]
+async fn params_without_a_window_are_refused() {
+    let world = World::new();
+    let layer = || IdempotencyLayer::params(world.executor.clone(), by_user());
+    let zero = Policy::new().window(Duration::ZERO);
+    let retained = Policy::new().retain(secs(3_600));
+    for (case, layer) in [
+        ("zero by a policy", layer().policy(zero)),
+        ("zero by a policy after a window", layer().window(secs(5)).policy(zero)),
+        ("replaced by a policy's retention", layer().policy(retained)),
+    ] {
+        let refused = layer.check().expect_err(case).to_string();
+        assert!(refused.contains("no `window` is in force"), "{case}: {refused}");
+    }
+    for layer in [layer(), layer().policy(zero).window(secs(5)), layer().policy(retained).window(secs(5))] {
+        assert_eq!(layer.check(), Ok(()));
+    }
 }
 
 #[tokio::test]

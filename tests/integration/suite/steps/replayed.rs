@@ -6,13 +6,14 @@ use idempotent::{Auto, Call, Executor, Handler, JournalError, Json, Outcome, Pol
 use idempotent_testkit::Verb;
 
 use super::{Effects, dies, kind, run, run_on};
-use crate::common::{AppError, World, id, ms};
+use crate::common::{AppError, World, id, ms, secs};
 
 on_both_stores! {
     s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest
     s2_16_whatever_step_the_process_dies_in_each_step_done_before_is_done_once
     steps_survive_a_retry_where_attempts_are_not_counted
     steps_survive_a_later_run_that_fails_before_its_first_step
+    steps_survive_a_later_run_whose_look_at_them_is_not_answered
     steps_survive_a_deferral_by_a_run_in_flight_inside
     a_failed_run_without_steps_still_leaves_no_trace
     each_step_has_a_key_that_stays
@@ -93,6 +94,26 @@ async fn steps_survive_a_later_run_that_fails_before_its_first_step(world: World
     let (outcome, _) = run(&worker, || effects.does("a")).await;
     assert_eq!(outcome, Outcome::Ran);
     assert_eq!(effects.take(), ["a"]);
+}
+
+async fn steps_survive_a_later_run_whose_look_at_them_is_not_answered(world: World) {
+    let (worker, effects) = (world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT)), Effects::default());
+    let once = |fails| {
+        let effects = effects.clone();
+        async move {
+            effects.does("a").await?;
+            if fails { Err(AppError::NoStock) } else { Ok(0) }
+        }
+    };
+    run(&worker, || once(true)).await.1.unwrap_err();
+    worker.store.hang(Verb::Steps, 1);
+    let (other, clock) = (worker.clone(), world.clock.clone());
+    let failing = tokio::spawn(async move { run(&other, || async { Err(AppError::NoStock) }).await.0 });
+    clock.settle().await;
+    clock.advance(secs(3)).await;
+    assert!(matches!(failing.await.unwrap(), Outcome::Released { .. }));
+    assert_eq!(run(&worker, || once(false)).await.0, Outcome::Ran);
+    assert_eq!(effects.take(), ["a"], "once");
 }
 
 async fn steps_survive_a_deferral_by_a_run_in_flight_inside(world: World) {
