@@ -53,7 +53,7 @@ impl Terms {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note | Script::Redraw);
+        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note | Script::Redraw | Script::Shrink);
         Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
@@ -157,9 +157,11 @@ impl Call {
 
     pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
         let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
+        // What does not need more memory is let through when the server's memory is full.
+        let script = if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::Redraw };
         let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
         let args = [Some(Arg::Own(seen.into())), Some(Arg::Own(next.into()))];
-        Self::new(Terms::new(Script::Redraw, [keep]), stream, args)
+        Self::new(Terms::new(script, [keep]), stream, args)
     }
 
     pub(crate) fn purge(key: &Key) -> Self {
@@ -182,7 +184,7 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
     }
     let with_steps = matches!(terms.script, Script::Note | Script::Steps);
     cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
-    let of_streams = matches!(terms.script, Script::Line | Script::Redraw);
+    let of_streams = matches!(terms.script, Script::Line | Script::Redraw | Script::Shrink);
     for call in calls {
         if of_streams {
             cmd.arg([call.key.as_str(), order::SUFFIX].concat());

@@ -24,9 +24,11 @@ pub(crate) enum Script {
     Steps,
     Line,
     Redraw,
+    /// The same for tables that do not grow.
+    Shrink,
 }
 
-const ALL: [(Script, &str); 15] = [
+const ALL: [(Script, &str); 16] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
     (Script::Renew, include_str!("scripts/renew.lua")),
@@ -41,7 +43,8 @@ const ALL: [(Script, &str); 15] = [
     (Script::Note, include_str!("scripts/note.lua")),
     (Script::Steps, include_str!("scripts/steps.lua")),
     (Script::Line, include_str!("scripts/line.lua")),
-    (Script::Redraw, include_str!("scripts/redraw.lua")),
+    (Script::Redraw, concat!("#!lua\n", include_str!("scripts/redraw.lua"))),
+    (Script::Shrink, concat!("#!lua flags=allow-oom\n", include_str!("scripts/redraw.lua"))),
 ];
 
 /// Their texts as a server of some version takes them, with their hashes.
@@ -162,8 +165,8 @@ mod tests {
     #[test]
     fn what_ends_a_run_is_let_through_when_memory_is_full_and_a_claim_is_not() {
         let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
-        assert_eq!(first(Script::Claim), "#!lua");
-        for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget] {
+        assert_eq!([Script::Claim, Script::Redraw].map(first), ["#!lua"; 2]);
+        for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget, Script::Shrink] {
             assert_eq!(first(script), "#!lua flags=allow-oom");
         }
     }

@@ -21,5 +21,7 @@ broker_conformance!(
         what_was_held_comes_again_when_its_connection_is_cut,
         // A queue goes to others as a whole, once all is settled that was taken from it. See `tests/broker/ends.rs`.
         closing_hands_back_what_was_not_handed_over,
+        // The client parses messages, before the adapter sees them.
+        an_unreadable_message_is_dead_lettered_and_blocks_nothing,
     ]
 );

@@ -13,6 +13,7 @@
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
 //! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_delivery_put_off_is_the_same_attempt` |
 //! | 6: dead letters | `a_dead_letter_says_why_when_and_how_often`, `a_dead_letter_put_back_is_a_first_attempt_that_has_died` |
+//! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
 //! | delays | `a_retry_comes_not_before_its_delay_and_then_does` |
 //! | giving back | `a_delivery_given_back_comes_again_as_it_was`, `what_a_retry_left_outlasts_giving_back`, `closing_hands_back_what_was_not_handed_over` |
 //! | 7: receiving | `a_receive_that_is_dropped_loses_nothing`, `a_receive_brings_at_most_its_room` |
@@ -52,6 +53,20 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Puts a message into the queue as a producer does. The broker has it when this returns.
     async fn publish(&self, message: Message);
+
+    /// Puts a message into the queue that the adapter cannot parse, such as a record with a damaged header. Use the worst
+    /// message that the broker accepts.
+    ///
+    /// # Default
+    /// Panics: leave out the law `an_unreadable_message_is_dead_lettered_and_blocks_nothing` if the adapter can parse each
+    /// message that its broker accepts.
+    #[allow(clippy::panic, reason = "a part of a test")]
+    async fn publish_unreadable(&self) {
+        panic!(
+            "`publish_unreadable` is not implemented: implement it, or leave out the law \
+             `an_unreadable_message_is_dead_lettered_and_blocks_nothing` by `without:`"
+        )
+    }
 
     /// All that has been put aside and not [put back](Self::put_back), in any order: id, body and headers without the
     /// adapter's marks, and what these marks say.

@@ -1,4 +1,3 @@
-#!lua
 -- Puts order tables of streams back that nobody has changed since. ARGV: how long they are kept (ms; 0: for ever), then for
 -- each stream 'S' and what was seen, or 'N' for nothing, and what is put there. Answers: now (µs), then (index, answer) for
 -- each that was not put back: 'N', or 'E' and an error.

@@ -19,7 +19,7 @@ pub use self::consumer::{
 };
 pub use self::dead_letters::{
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte, a_dead_letter_put_back_is_a_first_attempt_that_has_died,
-    a_dead_letter_says_why_when_and_how_often,
+    a_dead_letter_says_why_when_and_how_often, an_unreadable_message_is_dead_lettered_and_blocks_nothing,
 };
 pub use self::deliveries::{
     a_receive_brings_at_most_its_room, an_acknowledged_delivery_never_comes_again, any_body_comes_as_it_was_sent,

@@ -97,6 +97,7 @@ laws! { $
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte
     a_dead_letter_says_why_when_and_how_often
     a_dead_letter_put_back_is_a_first_attempt_that_has_died
+    an_unreadable_message_is_dead_lettered_and_blocks_nothing
     a_delivery_given_back_comes_again_as_it_was
     what_a_retry_left_outlasts_giving_back
     closing_hands_back_what_was_not_handed_over

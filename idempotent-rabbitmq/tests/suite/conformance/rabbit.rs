@@ -92,6 +92,18 @@ impl Broker for Rabbit {
         self.send(&message.body, properties.with_headers(table(&message.headers)).with_delivery_mode(2)).await;
     }
 
+    /// No id, and headers of types that are no text.
+    async fn publish_unreadable(&self) {
+        let inner: FieldTable = BTreeMap::from([("void".into(), AMQPValue::Void)]).into();
+        let headers = BTreeMap::from([
+            ("table".into(), AMQPValue::FieldTable(inner)),
+            ("x-idempotent-attempt".into(), AMQPValue::Boolean(true)),
+            ("x-idempotent-first-at".into(), AMQPValue::Double(1.5)),
+        ]);
+        let properties = BasicProperties::default().with_headers(headers.into());
+        self.send(b"\xff", properties.with_content_encoding("unknown".into())).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         self.dead().await.iter().map(|one| letter(&one.data, &one.properties)).collect()
     }
@@ -155,7 +167,7 @@ fn values(value: &AMQPValue) -> Vec<Vec<u8>> {
     match value {
         AMQPValue::LongString(text) => vec![text.as_bytes().to_vec()],
         AMQPValue::FieldArray(list) => list.as_slice().iter().flat_map(values).collect(),
-        other => panic!("no header of these laws: {other:?}"),
+        other => vec![format!("{other:?}").into_bytes()],
     }
 }
 

@@ -155,3 +155,24 @@ async fn an_entry_that_cannot_be_put_aside_stays_pending_and_the_consumer_puts_i
     // For 300 s, as the runtime does with what cannot be put aside.
     assert_eq!((world.pending().len(), running.counters.counts().dead_lettered), (1, 0));
 }
+
+/// With `noeviction`, a consumer goes past an entry that it cannot handle.
+#[tokio::test]
+async fn with_memory_full_an_entry_is_dead_lettered_and_the_next_one_acknowledged() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    for body in ["poison", "good"] {
+        world.server.command(&["XADD", "orders", "*", "body", body]);
+    }
+    world.server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    world.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = world.server.command(&["XADD", "orders", "*", "body", "late"]);
+    assert!(refused.is_error(), "{refused:?}");
+    let poison = one(&mut source).await;
+    settle(&source.settler(), &poison, letter()).await;
+    let good = one(&mut source).await;
+    settle(&source.settler(), &good, Settlement::Ack).await;
+    assert!(world.pending().is_empty());
+    let dead = world.entries("orders:dead");
+    assert_eq!((dead.len(), &dead[0][1][..]), (1, &b"poison"[..]));
+}

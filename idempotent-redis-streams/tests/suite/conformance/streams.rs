@@ -61,6 +61,12 @@ impl Broker for Streams {
         assert!(!self.server.command(&entry).is_error());
     }
 
+    /// Neither a body nor an id, and a name that is no text.
+    async fn publish_unreadable(&self) {
+        let entry: [&[u8]; 5] = [b"XADD", b"orders", b"*", b"\xff\xfe", b"\xff"];
+        assert!(!self.server.command(&entry).is_error());
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let entries = self.server.command(&["XRANGE", "orders:dead", "-", "+"]);
         let fields = |entry: &Value| entry.items()[1].items().iter().map(bytes).collect::<Vec<_>>();
@@ -88,7 +94,7 @@ impl Broker for Streams {
 fn letter(fields: &[Vec<u8>]) -> (Message, DeadLetter) {
     let (mut message, mut letter) = (Message::default(), DeadLetter::because("", Micros(0)));
     for field in fields.chunks(2) {
-        let (name, value) = (text(&field[0]), &field[1]);
+        let (name, value) = (String::from_utf8_lossy(&field[0]).into_owned(), &field[1]);
         let number = || text(value).parse::<u64>().unwrap();
         match name.strip_prefix("idempotent-").unwrap_or(&name) {
             "id" if name == "id" => message.id = text(value),

@@ -73,6 +73,19 @@ impl Broker for Queue {
         }
     }
 
+    async fn publish_unreadable(&self) {
+        self.publish(Message::new("unreadable", "body")).await;
+        let mut damaged = 0;
+        for slot in 0..2 {
+            let key = format!("idempotent:delay:{{{TOPIC}:{slot}}}:msg");
+            for member in self.place.command(&key, &["HKEYS", &key]).items() {
+                self.place.command(&key, &["HSET", &key, &member.text(), "of another version"]);
+                damaged += 1;
+            }
+        }
+        assert_eq!(damaged, 1);
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut letters = DelayDeadLetters::new(&self.producer);
         let mut all = Vec::new();

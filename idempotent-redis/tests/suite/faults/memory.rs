@@ -64,6 +64,29 @@ async fn n64_with_memory_full_claims_are_put_off_and_what_has_begun_can_end() {
     }
 }
 
+/// With both forms of the scripts, too.
+#[tokio::test]
+async fn with_memory_full_an_order_table_can_shrink_and_cannot_grow() {
+    let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];
+    for form in forms {
+        let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
+        let store = form(RedisStore::builder(server.url())).cache(None).connect().await.unwrap();
+        let (order, stream, keep) = (store.abilities().order.unwrap(), ask("stream", 1).key, secs(60));
+        assert!(order.redraw(&stream, None, b"first", keep).await.unwrap());
+        set(&server, "1");
+        assert!(order.redraw(&stream, Some(b"first"), b"other", keep).await.unwrap());
+        assert!(!order.redraw(&stream, Some(b"first"), b"late", keep).await.unwrap(), "another has changed it");
+        assert!(order.redraw(&stream, Some(b"other"), b"less", keep).await.unwrap());
+        let fresh = ask("another stream", 1).key;
+        for (stream, seen, next) in [(&stream, Some(&b"less"[..]), &b"longer"[..]), (&fresh, None, b"new")] {
+            let error = order.redraw(stream, seen, next, keep).await.unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
+            assert!(error.to_string().contains("the server's memory is full"), "{error}");
+        }
+        assert_eq!(order.line(&stream).await.unwrap().line.as_deref(), Some(&b"less"[..]));
+    }
+}
+
 /// What another process has consumed is known without asking, memory or not.
 #[tokio::test]
 async fn n64_with_memory_full_a_duplicate_of_what_is_in_mind_is_acked() {

@@ -2,7 +2,9 @@
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Settlement};
 
-use super::super::hand::{FIRST_AT, Hand, as_sent, aside, by_name, retry, rich};
+use tokio::time::timeout;
+
+use super::super::hand::{FIRST_AT, Hand, PAUSE, as_sent, aside, by_name, retry, rich, until};
 use super::super::{Broker, Message};
 
 fn letter() -> DeadLetter {
@@ -67,4 +69,29 @@ pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(
     hand.ack(again).await;
     hand.leave_nothing(broker).await;
     aside(broker, 0).await;
+}
+
+/// The adapter dead-letters the message, or delivers as much of it as it can read; a handler then refuses that.
+pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    broker.publish_unreadable().await;
+    broker.publish(Message::new("readable", "body")).await;
+    let mut has_come = false;
+    let what = "the unreadable message is a dead letter, and the readable one comes";
+    until(broker, what, async || {
+        // Dropping a receive loses nothing.
+        if let Ok(held) = timeout(PAUSE * 5, hand.next()).await {
+            if held.0.id.as_deref() == Some("readable") {
+                assert!(!has_come, "the readable message came twice");
+                has_come = true;
+                hand.ack(held).await;
+            } else {
+                hand.done(held, Settlement::DeadLetter(letter())).await;
+            }
+        }
+        (has_come && !broker.dead_letters().await.is_empty()).then_some(())
+    })
+    .await;
+    aside(broker, 1).await;
+    hand.leave_nothing(broker).await;
 }

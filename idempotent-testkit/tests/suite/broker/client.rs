@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::Micros;
 use idempotent_mq::{
-    Capabilities, Delays, Delivery, Position, Received, Settle, Settlement, Source, SourceError, SourceErrorKind,
+    Capabilities, DeadLetter, Delays, Delivery, Position, Received, Settle, Settlement, Source, SourceError,
+    SourceErrorKind,
 };
 use tokio::time::Instant;
 
@@ -64,15 +65,26 @@ impl Client {
     }
 
     /// Up to the prefetch.
-    fn fill(&mut self, room: usize) {
+    fn fill(&mut self, room: usize) -> Result<(), SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let session = &self.session;
         loop {
             let held = self.broker.state().held.iter().filter(|holding| holding.session == session.number).count();
             if held >= prefetch {
-                return;
+                return Ok(());
             }
-            let Some(stored) = self.broker.pop() else { return };
+            let Some(stored) = self.broker.pop() else { return Ok(()) };
+            if stored.is_unreadable {
+                match self.broker.bug {
+                    Some(Bug::UnreadableFailsForEver) => {
+                        self.broker.state().waiting.push_front((Instant::now(), stored));
+                        return Err(SourceError::new(SourceErrorKind::Transient, "the message cannot be read"));
+                    }
+                    Some(Bug::UnreadableIsAcked) => {}
+                    _ => self.broker.state().dead.push((stored, DeadLetter::because("cannot be read", Micros(0)))),
+                }
+                continue;
+            }
             let number = {
                 let mut tags = session.tags.lock().unwrap();
                 *tags += 1;
@@ -126,7 +138,7 @@ impl Source for Client {
                 return Ok(Received::Revoked(vec![Position::of("queue")]));
             }
             broker.take_back();
-            self.fill(room);
+            self.fill(room)?;
             let room = if broker.has(Bug::RoomIgnored) { usize::MAX } else { room };
             let ready: Vec<_> = self.stock.drain(..room.min(self.stock.len())).collect();
             if !ready.is_empty() {

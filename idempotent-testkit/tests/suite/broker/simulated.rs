@@ -40,9 +40,16 @@ pub struct State {
 #[derive(Clone)]
 pub struct Stored {
     pub message: Message,
+    pub is_unreadable: bool,
     pub attempt: u32,
     pub first_at: Option<Micros>,
     pub deaths: u32,
+}
+
+impl Stored {
+    fn new(message: Message) -> Self {
+        Self { message, is_unreadable: false, attempt: 1, first_at: None, deaths: 0 }
+    }
 }
 
 pub struct Holding {
@@ -186,7 +193,11 @@ impl Broker for Simulated {
     }
 
     async fn publish(&self, message: Message) {
-        self.put(Duration::ZERO, Stored { message, attempt: 1, first_at: None, deaths: 0 });
+        self.put(Duration::ZERO, Stored::new(message));
+    }
+
+    async fn publish_unreadable(&self) {
+        self.put(Duration::ZERO, Stored { is_unreadable: true, ..Stored::new(Message::default()) });
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {

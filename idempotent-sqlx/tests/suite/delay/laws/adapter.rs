@@ -65,6 +65,12 @@ impl Broker for Table {
         assert_eq!(self.producer.put(&work).await.unwrap(), Scheduled::New);
     }
 
+    async fn publish_unreadable(&self) {
+        self.publish(Message::new("unreadable", "body")).await;
+        let text = format!("UPDATE {} SET headers={}", self.table, own::HEX.replace("DIGITS", "ffffffff00"));
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut letters = DelayTableLetters::new(&self.producer);
         let mut all = Vec::new();
