@@ -6,6 +6,7 @@ mod chaos;
 mod check;
 mod fix;
 mod heavy;
+mod mutants;
 mod nightly;
 mod outside;
 mod setup;
@@ -42,6 +43,9 @@ Proofs that take hours
                     all of them in turn, resumable; writes docs/proof.md
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` lists its options
   chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
+  mutants [AREA | FILE ...] [--seed N] [--write] [--list]
+                    changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox;
+                    --seed picks three files; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 
 Measurements
@@ -50,7 +54,7 @@ Measurements
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 9] = ["test", "check", "nightly", "sim", "chaos", "soak", "fix", "bench", "setup"];
+const COMMANDS: [&str; 10] = ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "bench", "setup"];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
@@ -108,6 +112,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
         ["soak", other, ..] => return Err(unknown(other, &SOAKS)),
         ["nightly", ref options @ ..] => nightly::run(&nightly::Options::parse(options)?),
+        ["mutants", ref options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["fix"] => fix::all(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use self::entry::{Entry, Outcome};
 use self::stages::Stage;
-use crate::tools::{Done, capture, cargo, root, target};
+use crate::tools::{Done, capture, cargo, date, root, target};
 
 /// The options of `nightly`.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -144,11 +144,6 @@ fn commit() -> Result<String, Box<dyn Error>> {
 
 /// The mark on a commit whose tree has changes. A stage never counts as passed there: the next change is not seen.
 pub(super) const CHANGED: &str = "+";
-
-fn date() -> Result<String, Box<dyn Error>> {
-    let (_, date) = capture(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?;
-    Ok(date.trim().to_owned())
-}
 
 #[cfg(test)]
 mod tests {

@@ -71,6 +71,15 @@ pub(crate) fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
 }
 
+/// Returns the date and the time, in UTC.
+///
+/// # Errors
+/// The program `date` cannot be started.
+pub(crate) fn date() -> Result<String, Box<dyn Error>> {
+    let (_, date) = capture(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?;
+    Ok(date.trim().to_owned())
+}
+
 /// Returns the path of an installed program.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

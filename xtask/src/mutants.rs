@@ -1,0 +1,132 @@
+//! Mutants of the source, by cargo-mutants: each changes one expression, and some test must fail. Works on a clone of the last
+//! commit, so that the checkout is never touched.
+mod areas;
+mod page;
+mod tool;
+
+use std::error::Error;
+use std::fs;
+
+use self::areas::{AREAS, Area, files};
+use self::page::{Row, page, read};
+use self::tool::{Tool, missed};
+use crate::tools::{Done, date, root};
+
+/// The number of files that a seed picks.
+const PICKED: usize = 3;
+
+/// What to mutate.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Names of areas, or files. None: all areas.
+    wanted: Vec<String>,
+    seed: Option<u64>,
+    /// Whether to put the figures on the page.
+    write: bool,
+    list: bool,
+}
+
+impl Options {
+    /// # Errors
+    /// What was not understood.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--write" => options.write = true,
+                "--list" => options.list = true,
+                "--seed" => {
+                    let seed = words.next().and_then(|seed| seed.parse().ok());
+                    options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
+                }
+                flag if flag.starts_with('-') => {
+                    return Err(format!("`mutants` has no option `{flag}`; it has --seed N, --write and --list"));
+                }
+                wanted => options.wanted.push(wanted.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Returns the files to mutate, each with its area.
+    ///
+    /// # Errors
+    /// A word that is neither an area nor a file of one.
+    fn files(&self) -> Result<Vec<(&'static Area, String)>, Box<dyn Error>> {
+        let mut all = Vec::new();
+        for area in &AREAS {
+            all.extend(files(area)?.into_iter().map(|file| (area, file)));
+        }
+        for word in &self.wanted {
+            if !all.iter().any(|(area, file)| area.name == word || file == word) {
+                let names = AREAS.map(|area| area.name).join(", ");
+                return Err(format!("`{word}` is neither an area ({names}) nor a source file of one").into());
+            }
+        }
+        if !self.wanted.is_empty() {
+            all.retain(|(area, file)| self.wanted.iter().any(|word| area.name == word || file == word));
+        }
+        if let (Some(seed), false) = (self.seed, all.is_empty()) {
+            let first = usize::try_from(seed % all.len() as u64)?;
+            all.rotate_left(first);
+            // Far from each other, so that a few nights see every area.
+            let step = (all.len() / PICKED).max(1);
+            all = all.into_iter().step_by(step).take(PICKED).collect();
+        }
+        Ok(all)
+    }
+}
+
+/// Mutates each file; false if a mutant survives.
+pub(crate) fn run(options: &Options) -> Done {
+    let files = options.files()?;
+    if options.list {
+        files.iter().for_each(|(area, file)| println!("{}: {file}", area.name));
+        return Ok(true);
+    }
+    let mut tool = Tool::ready()?;
+    let path = root()?.join("docs/mutants.md");
+    let (mut all_caught, mut mutants) = (true, 0);
+    for (area, file) in files {
+        let figures = tool.mutate(area, &file)?;
+        let row = Row { figures, date: date()?, commit: tool.commit().to_owned() };
+        println!("xtask mutants: {file}: {}", row.figures);
+        for survivor in missed(&tool)? {
+            println!("  survived: {survivor}");
+        }
+        mutants += row.figures.mutants;
+        all_caught &= row.figures.survived == 0;
+        if options.write {
+            let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
+            rows.insert(file, row);
+            fs::write(&path, page(&rows))?;
+        }
+    }
+    println!("xtask mutants: {mutants} mutants");
+    Ok(all_caught)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_picks_files_and_another_seed_picks_others() {
+        let picked = |seed: &str| {
+            let files = Options::parse(&["--seed", seed]).unwrap().files().unwrap();
+            files.into_iter().map(|(_, file)| file).collect::<Vec<_>>()
+        };
+        assert_eq!(picked("7"), picked("7"));
+        assert_ne!(picked("7"), picked("8"));
+        assert_eq!(picked("7").len(), PICKED);
+    }
+
+    #[test]
+    fn a_word_that_names_nothing_is_refused() {
+        let refused = Options::parse(&["cores"]).unwrap().files().unwrap_err().to_string();
+        assert!(refused.contains("`cores` is neither an area (core, mq, tower, outbox)"), "{refused}");
+        assert!(Options::parse(&["--seed", "x"]).is_err() && Options::parse(&["--sede"]).is_err());
+        assert_eq!(Options::parse(&["idempotent-core/src/order/line.rs"]).unwrap().files().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,137 @@
+//! The parts of the source that decide something, and the tests that judge their mutants.
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use crate::tools::root;
+
+/// A part of the source.
+#[derive(Debug)]
+pub(crate) struct Area {
+    pub(super) name: &'static str,
+    pub(super) package: &'static str,
+    folder: &'static str,
+    /// Folders and files in which no decision is made.
+    left_out: &'static [&'static str],
+    /// The tests, the quickest first. A mutant that one of them notices is not shown to the others.
+    pub(super) judges: &'static [Judge],
+}
+
+/// Tests of one package.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Judge {
+    pub(super) package: &'static str,
+    /// What `cargo test` gets besides the package.
+    pub(super) arguments: &'static [&'static str],
+}
+
+pub(super) const AREAS: [Area; 4] = [
+    Area {
+        name: "core",
+        package: "idempotent-core",
+        folder: "idempotent-core/src",
+        // Texts for people and sources of time and randomness.
+        left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "lib.rs"],
+        judges: &[
+            Judge { package: "idempotent-core", arguments: &["--lib"] },
+            Judge {
+                package: "idempotent-tests",
+                arguments: &[
+                    "--test",
+                    "suite",
+                    "--",
+                    "--skip",
+                    "postgres::",
+                    "--skip",
+                    "mariadb::",
+                    "--skip",
+                    "sqlite::",
+                    "--skip",
+                    "redis::",
+                ],
+            },
+        ],
+    },
+    Area {
+        name: "mq",
+        package: "idempotent-mq",
+        folder: "idempotent-mq/src",
+        left_out: &["docs.rs", "error.rs", "lib.rs"],
+        judges: &[
+            Judge { package: "idempotent-mq", arguments: &["--lib"] },
+            Judge { package: "idempotent-mq", arguments: &["--test", "suite"] },
+        ],
+    },
+    Area {
+        name: "tower",
+        package: "idempotent-tower",
+        folder: "idempotent-tower/src",
+        left_out: &["lib.rs"],
+        judges: &[
+            Judge { package: "idempotent-tower", arguments: &["--lib"] },
+            Judge { package: "idempotent-tower", arguments: &["--test", "suite", "--", "decisions::"] },
+        ],
+    },
+    Area {
+        name: "outbox",
+        package: "idempotent-sqlx",
+        folder: "idempotent-sqlx/src/outbox",
+        left_out: &[],
+        judges: &[
+            Judge { package: "idempotent-sqlx", arguments: &["--lib", "--features", "outbox,sqlite"] },
+            Judge { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
+        ],
+    },
+];
+
+/// Returns the source files of an area, in order. Test modules are no part of it.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(super) fn files(area: &Area) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    collect(&root()?.join(area.folder), &mut found)?;
+    let root = root()?;
+    let mut files = Vec::new();
+    for path in found {
+        let name = path.strip_prefix(&root)?.to_str().ok_or("a file whose name is no text")?.replace('\\', "/");
+        let inside = name.strip_prefix(area.folder).unwrap_or(&name).trim_start_matches('/');
+        let is_test = inside.ends_with("tests.rs") || inside.contains("/tests/");
+        let is_left_out = area
+            .left_out
+            .iter()
+            .any(|out| inside == *out || inside.starts_with(&format!("{out}/")) || inside == format!("{out}.rs"));
+        if name.ends_with(".rs") && !is_test && !is_left_out {
+            files.push(name);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn collect(folder: &Path, found: &mut Vec<std::path::PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_area_has_files_and_no_tests_among_them() {
+        for area in &AREAS {
+            let files = files(area).unwrap();
+            assert!(files.len() > 5, "{}: {files:?}", area.name);
+            assert!(files.iter().all(|file| !file.ends_with("tests.rs")), "{files:?}");
+            assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `docs/mutants.md`: the figures of each file.
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+const HEAD: &str = "\
+# Mutants
+
+`cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
+must fail: the unit tests of the package first, then its test suite without database servers. A mutant that does not compile
+is unviable. A mutant that makes the tests run for longer than three minutes counts as caught. `.cargo/mutants.toml` lists
+mutants that change nothing anyone can observe, each with its reason. A file without a row has not been mutated yet.
+
+| file | mutants | caught | unviable | survived | date (UTC) | commit |
+|---|---|---|---|---|---|---|
+";
+
+/// The results of one file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Figures {
+    pub(super) mutants: u64,
+    pub(super) caught: u64,
+    pub(super) unviable: u64,
+    pub(super) survived: u64,
+}
+
+/// A row of the page.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Row {
+    pub(super) figures: Figures,
+    pub(super) date: String,
+    pub(super) commit: String,
+}
+
+impl Figures {
+    /// Returns the figures after another judge has seen the survivors. The first judge sees all mutants.
+    pub(super) fn then(self, next: Self, is_first: bool) -> Self {
+        if is_first {
+            return next;
+        }
+        Self { caught: self.caught + next.caught, survived: next.survived, ..self }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mutants, caught, unviable, survived } = self;
+        write!(f, "{mutants} mutants, {caught} caught, {unviable} unviable, {survived} survived")
+    }
+}
+
+/// Returns the whole page.
+pub(super) fn page(rows: &BTreeMap<String, Row>) -> String {
+    let mut page = HEAD.to_owned();
+    for (file, Row { figures: Figures { mutants, caught, unviable, survived }, date, commit }) in rows {
+        // Writing to a string does not fail.
+        let _ = writeln!(page, "| `{file}` | {mutants} | {caught} | {unviable} | {survived} | {date} | {commit} |");
+    }
+    page
+}
+
+/// Returns the rows of a page by their files. Lines of another form are left out.
+pub(super) fn read(page: &str) -> BTreeMap<String, Row> {
+    page.lines().filter_map(row).collect()
+}
+
+fn row(line: &str) -> Option<(String, Row)> {
+    let cells: Vec<_> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
+    let [file, mutants, caught, unviable, survived, date, commit] = cells[..] else { return None };
+    let number = |cell: &str| cell.parse().ok();
+    let (mutants, caught) = (number(mutants)?, number(caught)?);
+    let figures = Figures { mutants, caught, unviable: number(unviable)?, survived: number(survived)? };
+    let row = Row { figures, date: date.to_owned(), commit: commit.to_owned() };
+    Some((file.strip_suffix('`')?.to_owned(), row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_read_as_it_was_written() {
+        let figures = Figures { mutants: 9, caught: 6, unviable: 1, survived: 2 };
+        let row = Row { figures, date: "2026-11-23 06:00".into(), commit: "0123456789".into() };
+        let rows = BTreeMap::from([("a/b.rs".to_owned(), row.clone()), ("c.rs".to_owned(), row)]);
+        assert_eq!(read(&page(&rows)), rows);
+    }
+
+    #[test]
+    fn a_second_judge_sees_the_survivors() {
+        let first = Figures { mutants: 9, caught: 5, unviable: 1, survived: 3 };
+        let second = Figures { mutants: 3, caught: 2, unviable: 0, survived: 1 };
+        let both = Figures::default().then(first, true).then(second, false);
+        assert_eq!(both, Figures { mutants: 9, caught: 7, unviable: 1, survived: 1 });
+    }
+}

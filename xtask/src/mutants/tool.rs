@@ -1,0 +1,152 @@
+//! cargo-mutants and the clone that it works on.
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::areas::{Area, Judge};
+use super::page::Figures;
+use crate::tools::{capture, cargo, ran, root, some_passed, stream, target};
+
+const VERSION: &str = "27.1.0";
+/// Seconds for the tests of one mutant. They take some seconds; an endless loop does not end.
+const TESTS: &str = "180";
+/// Seconds for the build of one mutant.
+const BUILD: &str = "1200";
+
+/// The program, the clone, and what is known of the tests.
+#[derive(Debug)]
+pub(super) struct Tool {
+    program: PathBuf,
+    tree: PathBuf,
+    output: PathBuf,
+    commit: String,
+    /// Judges that pass without a mutant.
+    sound: Vec<&'static Judge>,
+}
+
+impl Tool {
+    /// Installs the program, and brings the clone to the last commit.
+    ///
+    /// # Errors
+    /// One of these fails.
+    pub(super) fn ready() -> Result<Self, Box<dyn Error>> {
+        let folder = target()?.join("mutants");
+        fs::create_dir_all(&folder)?;
+        let tools = folder.join("tools");
+        let program = tools.join("bin/cargo-mutants");
+        let told = capture(Command::new(&program).args(["mutants", "--version"]));
+        if !told.is_ok_and(|(_, told)| told.contains(VERSION)) {
+            println!("xtask mutants: installing cargo-mutants {VERSION}");
+            let mut install =
+                cargo(&["install", "cargo-mutants", "--locked", "--force", "--version", VERSION, "--root"])?;
+            ran(install.arg(&tools))?;
+        }
+        let (tree, own) = (folder.join("tree"), root()?);
+        if !tree.join(".git").exists() {
+            ran(Command::new("git").args(["clone", "--quiet", "--shared"]).arg(&own).arg(&tree))?;
+        }
+        let git = |words: &[&str]| ran(Command::new("git").arg("-C").arg(&tree).args(words));
+        let commit = head(&own)?;
+        git(&["fetch", "--quiet", "origin", "HEAD"])?;
+        git(&["checkout", "--quiet", "--force", "--detach", &commit])?;
+        Ok(Self { program, tree, output: folder, commit, sound: Vec::new() })
+    }
+
+    /// Returns the commit that is mutated, short.
+    pub(super) fn commit(&self) -> &str {
+        &self.commit[..10.min(self.commit.len())]
+    }
+
+    /// Shows all mutants of a file to the judges of its area.
+    ///
+    /// # Errors
+    /// The tests fail without a mutant, or the tool fails.
+    pub(super) fn mutate(&mut self, area: &'static Area, file: &str) -> Result<Figures, Box<dyn Error>> {
+        let results = self.output.join("mutants.out");
+        for old in [&results, &self.output.join("mutants.out.old")] {
+            if old.exists() {
+                fs::remove_dir_all(old)?;
+            }
+        }
+        let mut figures = Figures::default();
+        for (nth, judge) in area.judges.iter().enumerate() {
+            if nth > 0 && figures.survived == 0 {
+                break;
+            }
+            self.pass_without_a_mutant(judge)?;
+            let mut command = self.in_tree(Command::new(&self.program));
+            command.args(["mutants", "--in-place", "--no-shuffle", "--baseline=skip", "--colors=never", "--no-times"]);
+            command.args(["--timeout", TESTS, "--build-timeout", BUILD]);
+            command.arg("--output").arg(&self.output).args(["--package", area.package, "--file", file]);
+            command.args(["--test-package", judge.package]);
+            if nth > 0 {
+                command.arg("--iterate");
+            }
+            command.arg("--").args(judge.arguments);
+            let (status, said) = capture(&mut command)?;
+            // Missed mutants and timeouts are results.
+            if !matches!(status.code(), Some(0 | 2 | 3)) {
+                return Err(format!("cargo-mutants on {file}: {said}").into());
+            }
+            figures = figures.then(counted(&results)?, nth == 0);
+            if figures.mutants == 0 {
+                break;
+            }
+        }
+        Ok(figures)
+    }
+
+    /// # Errors
+    /// The tests fail. Each mutant would seem to be noticed.
+    fn pass_without_a_mutant(&mut self, judge: &'static Judge) -> Result<(), Box<dyn Error>> {
+        if self.sound.contains(&judge) {
+            return Ok(());
+        }
+        let mut command = self.in_tree(cargo(&["test", "--package", judge.package])?);
+        let mut some = false;
+        let status = stream(command.args(judge.arguments), |line| some |= some_passed(line))?;
+        if !status.success() || !some {
+            let Judge { package, arguments } = judge;
+            return Err(
+                format!("cargo test --package {package} {}: fails without a mutant", arguments.join(" ")).into()
+            );
+        }
+        self.sound.push(judge);
+        Ok(())
+    }
+
+    fn in_tree(&self, mut command: Command) -> Command {
+        command.current_dir(&self.tree).env_remove("CARGO_TARGET_DIR");
+        // Most of a mutant's time is its build.
+        command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");
+        command
+    }
+}
+
+/// Returns the mutants of the last file that no judge has noticed.
+///
+/// # Errors
+/// The tool's list cannot be read.
+pub(super) fn missed(tool: &Tool) -> Result<Vec<String>, Box<dyn Error>> {
+    let list = fs::read_to_string(tool.output.join("mutants.out/missed.txt"))?;
+    Ok(list.lines().map(str::to_owned).collect())
+}
+
+fn counted(results: &Path) -> Result<Figures, Box<dyn Error>> {
+    let told: Value = serde_json::from_str(&fs::read_to_string(results.join("outcomes.json"))?)?;
+    let number = |name: &str| told[name].as_u64().ok_or_else(|| format!("outcomes.json has no `{name}`"));
+    Ok(Figures {
+        mutants: number("total_mutants")?,
+        caught: number("caught")? + number("timeout")?,
+        unviable: number("unviable")?,
+        survived: number("missed")?,
+    })
+}
+
+fn head(root: &Path) -> Result<String, Box<dyn Error>> {
+    let (status, said) = capture(Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]))?;
+    if status.success() { Ok(said.trim().to_owned()) } else { Err(said.into()) }
+}
