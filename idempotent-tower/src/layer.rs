@@ -219,7 +219,8 @@ impl IdempotencyLayer {
     /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
     ///
     /// A limit above 2 MiB also applies to axum's extractors inside the layer, which would otherwise refuse such a body by their
-    /// `DefaultBodyLimit`; the limit then also overrides a lower `DefaultBodyLimit` outside the layer. A `DefaultBodyLimit` between the layer and the handler overrides this limit.
+    /// `DefaultBodyLimit`; the limit then also overrides a lower `DefaultBodyLimit` outside the layer. A `DefaultBodyLimit`
+    /// between the layer and the handler overrides this limit.
     ///
     /// # Default
     /// 2 MiB, as axum's extractors

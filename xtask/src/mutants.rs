@@ -15,20 +15,22 @@ use crate::tools::{Done, date, root};
 /// The number of files that a seed picks.
 const PICKED: usize = 3;
 
-/// What to mutate.
+/// The options of `mutants`.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     /// Names of areas, or files. None: all areas.
     wanted: Vec<String>,
     seed: Option<u64>,
-    /// Whether to put the figures on the page.
+    /// True if the page gets the figures.
     write: bool,
     list: bool,
 }
 
 impl Options {
+    /// Reads the words after `mutants`.
+    ///
     /// # Errors
-    /// What was not understood.
+    /// A word that is no option, or lacks its number.
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -108,6 +110,7 @@ pub(crate) fn run(options: &Options) -> Done {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -21,7 +21,7 @@ pub(crate) struct Area {
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Judge {
     pub(super) package: &'static str,
-    /// What `cargo test` gets besides the package.
+    /// The arguments of `cargo test` after the package.
     pub(super) arguments: &'static [&'static str],
 }
 
@@ -122,6 +122,7 @@ fn collect(folder: &Path, found: &mut Vec<std::path::PathBuf>) -> std::io::Resul
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -99,6 +99,8 @@ impl Tool {
         Ok(figures)
     }
 
+    /// Runs the tests of a judge on the source as it is.
+    ///
     /// # Errors
     /// The tests fail. Each mutant would seem to be noticed.
     fn pass_without_a_mutant(&mut self, judge: &'static Judge) -> Result<(), Box<dyn Error>> {
