@@ -173,3 +173,25 @@ fn a_number_that_is_seen_anew_waits_from_then_on() {
         assert_eq!(line.seen(3), Some(SeenAt { first: Micros(first), last: Micros(now) }));
     }
 }
+
+#[test]
+fn a_number_is_done_by_its_own_key_only() {
+    let mut line = Line::default();
+    line.enter(5, &key(5), Micros(100));
+    assert!(!line.done(5, &key(6)), "another key with this number");
+    line.done(6, &key(5));
+    assert!(!line.last.as_ref().unwrap().done, "another number under this key");
+    line.done(5, &key(5));
+    assert!(line.last.as_ref().unwrap().done);
+}
+
+#[test]
+fn a_table_is_kept_as_long_as_its_calls_and_twice_as_long_as_one_waits() {
+    let keep = |retain, memory, patience| keep(secs(retain), secs(memory), secs(patience));
+    assert_eq!([keep(9, 5, 1), keep(5, 9, 1), keep(5, 5, 9)], [secs(9), secs(9), secs(18)]);
+    assert_eq!(keep(1, 1, u64::MAX), Duration::MAX);
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
