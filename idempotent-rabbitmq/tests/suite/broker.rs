@@ -8,5 +8,6 @@ mod redrive;
 mod refusals;
 mod retries;
 mod runtime;
+mod silent;
 mod together;
 mod world;

@@ -1,0 +1,53 @@
+//! A broker that accepts connections and never answers.
+use std::net::TcpListener;
+
+use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use crate::broker::world::{ms, within};
+
+/// Returns a URL, and the number of each connection as it comes.
+fn silent() -> (String, UnboundedReceiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("amqp://guest:guest@{}/%2f", listener.local_addr().unwrap());
+    let (accepted, connections) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for connection in listener.incoming() {
+            open.push(connection.unwrap());
+            if accepted.send(open.len()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, connections)
+}
+
+#[tokio::test]
+async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
+    let (url, mut connections) = silent();
+    let publisher = Publisher::builder(&url).confirm_within(ms(50)).give_up_after(ms(50)).build().unwrap();
+    let publish = async || publisher.publish(&Route::queue("orders"), &Outgoing::new("m", "{}")).await.unwrap_err();
+    assert_eq!(publish().await.kind(), PublishErrorKind::NotSent);
+    assert_eq!(within("a connection", connections.recv()).await, Some(1));
+    for _ in 0..3 {
+        assert_eq!(publish().await.kind(), PublishErrorKind::NotSent);
+    }
+    assert!(connections.try_recv().is_err(), "a second handshake began during the first");
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_not_answered_within_its_limit_is_begun_again() {
+    let (url, mut connections) = silent();
+    // The limit of a handshake is 10 s.
+    let publisher = Publisher::builder(&url).give_up_after(ms(120_000)).build().unwrap();
+    let (to, message) = (Route::queue("orders"), Outgoing::new("m", "{}"));
+    let second = async {
+        connections.recv().await;
+        connections.recv().await
+    };
+    tokio::select! {
+        published = publisher.publish(&to, &message) => panic!("ended before the second handshake: {published:?}"),
+        number = second => assert_eq!(number, Some(2)),
+    }
+}
