@@ -29,10 +29,11 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("redraw", include_str!("../../src/scripts/redraw.lua")),
 ];
 
-/// Puts a mutant in the place of its script. What a store does to scripts first must be the same here.
+/// Puts a mutant in the place of its script. What a store does to scripts first must be the same here. One text is two scripts,
+/// with other flags before it.
 fn edits(mutant: &Mutant) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
     let (whole, edited) = (prepared(mutant.whole), prepared(&mutant.edit.text));
-    move |script: &str| if script == whole { edited.clone() } else { script.to_owned() }
+    move |script: &str| script.replacen(&whole, &edited, 1)
 }
 
 fn prepared(text: &str) -> String {
