@@ -115,7 +115,10 @@ fn changes<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
 
 /// Returns true if the JSON of `back` has the elements of `kept` in another order.
 fn is_reordered<T: Serialize>(kept: &[u8], back: &T) -> bool {
-    let (Ok(mut kept), Ok(mut back)) = (serde_json::from_slice(kept), serde_json::to_value(back)) else { return false };
+    // Both by their text: a number of another precision is another `Value` without it.
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    let back = serde_json::to_vec(back).ok();
+    let (Some(mut kept), Some(mut back)) = (read(kept), back.and_then(|back| read(&back))) else { return false };
     if kept == back {
         return false;
     }
@@ -237,7 +240,8 @@ mod tests {
     #[test]
     fn a_list_that_comes_back_in_another_order_is_kept() {
         comes_back(Tags((0..100).collect()));
-        comes_back([("tags", Some(Tags((0..100).collect())))].map(|(_, tags)| tags));
+        comes_back([Some(Tags((0..100).collect()))]);
+        comes_back((Tags((0..100).collect()), 0.1_f32));
     }
 
     #[test]

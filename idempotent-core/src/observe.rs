@@ -17,8 +17,8 @@ use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
 /// A pair of observers is one that tells both, so `(Tracing, Mine)` adds to the default one.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// Handles one event. Each delivery has exactly one [`Event::Ended`], after any number of other events. A settlement that
-    /// continues in the background reports [`StoreFailed`](Event::StoreFailed) and [`SettledLate`](Event::SettledLate) after
-    /// that, from another task.
+    /// continues in the background reports [`StoreFailed`](Event::StoreFailed) and [`SettledLate`](Event::SettledLate) from
+    /// another task, as a rule after that.
     fn on(&self, run: &Run<'_>, event: &Event<'_>);
 }
 
@@ -96,8 +96,8 @@ pub enum Event<'a> {
     SettledLate {
         /// The step: complete or release.
         step: &'static str,
-        /// `None` if the store has applied the step. Otherwise, the key stays held until its lease expires, unless another
-        /// worker has taken over.
+        /// `None` if the store has applied the step. Otherwise, the key is held until its lease expires, unless the store has
+        /// applied the step without an answer, or another worker has taken over.
         error: Option<&'a StoreError>,
     },
     /// The delivery's one terminal event.

@@ -51,9 +51,11 @@ impl Settling {
 }
 
 impl Attempt<'_> {
-    /// Returns the deadline of a first try that starts at `now`.
+    /// Returns the deadline of a first try that starts at `now`: at most half the time that the call has left, so that there is
+    /// time for another try.
     pub(super) fn gives_up_at(&self, now: Instant) -> Instant {
-        patience(now, self.answers_at(now))
+        let half = self.answers_at(now).saturating_duration_since(now) / 2;
+        patience(now, self.insists_until(now)).min(now + half.max(Duration::from_millis(1)))
     }
 
     fn insists_until(&self, now: Instant) -> Instant {
@@ -61,7 +63,7 @@ impl Attempt<'_> {
     }
 
     /// Returns the latest instant at which the call returns, settled or not.
-    fn answers_at(&self, now: Instant) -> Instant {
+    pub(super) fn answers_at(&self, now: Instant) -> Instant {
         let (until, timeout) = (self.insists_until(now), self.terms().settle_timeout);
         if timeout.is_zero() { until } else { until.min(self.settles_from(now) + timeout.min(self.lease.length())) }
     }

@@ -18,6 +18,7 @@ use super::Executor;
 use super::attempt::Attempt;
 use super::claim::Turned;
 use super::drain::Phase;
+use super::insist::no_answer;
 use super::prepare::{After, Prepared};
 use super::presence::{Presence, beside, waited};
 use super::report::Report;
@@ -335,7 +336,9 @@ impl Attempt<'_> {
     /// gone. Its record says so, too: a note that fails costs nobody anything before that.
     pub(super) async fn over_in_line(&self, report: &Report<'_>) {
         let Some(After::Line(place)) = self.prepared.comes.as_deref() else { return };
-        if let Err(error) = self.executor.over(&self.prepared, place).await {
+        let until = self.answers_at(self.executor.0.clock.now());
+        let over = self.executor.before(until, self.executor.over(&self.prepared, place)).await;
+        if let Err(error) = over.unwrap_or_else(|| Err(no_answer("in time"))) {
             report.event(&Event::StoreFailed { step: "order", error: &error });
         }
     }

@@ -26,7 +26,7 @@ impl Future for Stopped {
 #[derive(Debug)]
 #[must_use]
 pub struct Served<T> {
-    /// The result of the server; `None` if its connections did not end within the grace.
+    /// The result of the server; `None` if the server had not ended when the last run had.
     pub output: Option<T>,
     /// The runs that went on after their connections.
     pub drained: Drained,
@@ -37,7 +37,8 @@ impl Executor {
     /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs whose
     /// clients have disconnected, which no server waits for. If the process exited during such a run, the key would stay
     /// held until its lease expires, and a retry would run the handler a second time. The shutdown takes at most `grace`,
-    /// plus one second for the store. Runs that have not ended after `grace` are abandoned.
+    /// plus some seconds for settlements. Handlers that have not ended after `grace` are abandoned. A compensation of a step
+    /// that has begun goes on to its end.
     ///
     /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
     ///

@@ -166,7 +166,8 @@ impl Attempt<'_> {
             Some(false) => release,
             known => {
                 let sparing = Box::pin(sparing_steps(store, lease.held(), known, release.clone(), limit));
-                let until = self.executor.0.clock.now() + lease.length() / 10;
+                let now = self.executor.0.clock.now();
+                let until = self.gives_up_at(now).min(now + lease.length() / 10);
                 // A store that does not answer may hold steps, like one that answers with an error.
                 self.executor.before(until, sparing).await.unwrap_or_else(|| spared(release, limit))
             }

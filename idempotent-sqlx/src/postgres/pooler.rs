@@ -4,6 +4,7 @@
 //! there, or run another client's text, unless the pooler keeps them (PgBouncer 1.21 and later with
 //! `max_prepared_statements`). Statements without a name are never safe: sqlx sends their text and their values in two
 //! round trips, between which the pooler may lend the server connection to another client.
+use std::pin::pin;
 use std::time::Duration;
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -15,8 +16,9 @@ use super::dialect::Pg;
 use super::open::MIGRATION;
 use crate::plan::{Place, When, connect};
 
-/// The time that the second connection has for its first answer.
-const SECOND: Duration = Duration::from_secs(5);
+/// The second connection waits for its first answer so often, and so long each time.
+const ROUNDS: u32 = 5;
+const ROUND: Duration = Duration::from_secs(1);
 
 /// The order in which two connections are asked. A pooler that lends connections in turn, and one that lends the last one
 /// first, give two clients the same server connection in this order.
@@ -36,13 +38,9 @@ pub(super) async fn detect(
 ) -> Result<bool, StoreError> {
     // If a second connection is refused, detection is skipped: the store's own statements report the limit.
     let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
-    // A session pooler lends a server connection with the first statement. If it has only one left, the second waits.
-    let both = async {
-        first.execute("SELECT 1").await?;
-        timeout(SECOND, second.execute("SELECT 1")).await.map_or(Ok(false), |asked| asked.map(|_| true))
-    };
-    let has_both = timeout(MIGRATION, both).await.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
-    if !has_both.map_err(|error: sqlx::Error| place.error::<Pg>(When::Connecting, error))? {
+    let both = timeout(MIGRATION, both_have_servers(first, &mut second)).await;
+    let both = both.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
+    if !both.map_err(|error| place.error::<Pg>(When::Connecting, error))? {
         return Ok(false);
     }
     let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
@@ -60,6 +58,24 @@ pub(super) async fn detect(
     // The pooler closes its side in any case.
     let _ = timeout(MIGRATION, second.close()).await;
     Ok(lent)
+}
+
+/// Returns false if the second connection gets no server connection while the first has one. A session pooler that has only
+/// one left lets the second wait. A transaction pooler whose connections are all in use lends that of the first to the second
+/// as soon as a statement of the first ends.
+///
+/// # Errors
+/// The first connection fails.
+async fn both_have_servers(first: &mut PgConnection, second: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    first.execute("SELECT 1").await?;
+    let mut waiting = pin!(second.execute("SELECT 1"));
+    for _ in 0..ROUNDS {
+        if let Ok(answer) = timeout(ROUND, waiting.as_mut()).await {
+            return Ok(answer.is_ok());
+        }
+        first.execute("SELECT 1").await?;
+    }
+    Ok(false)
 }
 
 /// Returns true if two clients share server connections, or one client changes its connection.

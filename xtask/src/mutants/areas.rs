@@ -107,7 +107,8 @@ pub(super) fn files(area: &Area) -> Result<Vec<String>, Box<dyn Error>> {
     for path in found {
         let name = path.strip_prefix(&root)?.to_str().ok_or("a file whose name is no text")?.replace('\\', "/");
         let inside = name.strip_prefix(area.folder).unwrap_or(&name).trim_start_matches('/');
-        let is_test = inside.ends_with("tests.rs") || inside.contains("/tests/");
+        let is_test =
+            inside.ends_with("tests.rs") || inside.ends_with("interleavings.rs") || inside.contains("/tests/");
         let is_left_out = area
             .left_out
             .iter()

@@ -92,6 +92,6 @@ pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker
         (has_come && !broker.dead_letters().await.is_empty()).then_some(())
     })
     .await;
-    aside(broker, 1).await;
+    assert!(!aside(broker, 1).await[0].1.reason.is_empty(), "the dead letter has no reason");
     hand.leave_nothing(broker).await;
 }

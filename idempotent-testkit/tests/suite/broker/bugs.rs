@@ -53,6 +53,7 @@ bugs! {
     DeathsNotRead: a_dead_letter_put_back_is_a_first_attempt_that_has_died;
     DeathsForgottenByRetry: a_dead_letter_put_back_is_a_first_attempt_that_has_died;
     UnreadableFailsForEver: an_unreadable_message_is_dead_lettered_and_blocks_nothing;
+    UnreadableHasNoReason: an_unreadable_message_is_dead_lettered_and_blocks_nothing;
     UnreadableIsAcked: an_unreadable_message_is_dead_lettered_and_blocks_nothing;
     AttemptOutlivesDeath: a_dead_letter_put_back_is_a_first_attempt_that_has_died;
     GiveBackCounts: a_delivery_given_back_comes_again_as_it_was a_consumer_that_stops_gives_back_what_waits;

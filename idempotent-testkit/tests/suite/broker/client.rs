@@ -81,7 +81,10 @@ impl Client {
                         return Err(SourceError::new(SourceErrorKind::Transient, "the message cannot be read"));
                     }
                     Some(Bug::UnreadableIsAcked) => {}
-                    _ => self.broker.state().dead.push((stored, DeadLetter::because("cannot be read", Micros(0)))),
+                    bug => {
+                        let reason = if bug == Some(Bug::UnreadableHasNoReason) { "" } else { "it cannot be read" };
+                        self.broker.state().dead.push((stored, DeadLetter::because(reason, Micros(0))));
+                    }
                 }
                 continue;
             }

@@ -10,6 +10,7 @@ on_all_stores! {
     a_failure_is_answered_within_the_settle_timeout_and_its_key_is_free_once_the_store_is_back
     a_drain_waits_for_a_record_that_is_tried_in_the_background
     a_drain_counts_a_run_once_that_waits_for_its_record
+    a_look_at_steps_that_hangs_counts_towards_the_settle_timeout
     a_first_try_that_hangs_leaves_time_for_another
     the_items_of_a_batch_have_one_settle_timeout
     an_observer_reads_how_a_settlement_in_the_background_ended
@@ -86,6 +87,24 @@ async fn a_first_try_that_hangs_leaves_time_for_another(world: World) {
     let run = worker.spawn("k", &Job::takes(ms(0))).await;
     world.clock.advance(ms(1_900)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
+}
+
+/// A second run may have steps of the first.
+async fn a_look_at_steps_that_hangs_counts_towards_the_settle_timeout(world: World) {
+    let policy = Policy::new().settle_timeout(secs(2)).max_retries(Policy::NO_LIMIT);
+    let worker = world.worker("a", policy);
+    let job = Job::ends(ms(0), End::Err);
+    drop(worker.spawn("k", &job).await.await.unwrap());
+    let held = worker.spawn("k", &Job::takes(secs(60))).await;
+    worker.kill(held).await;
+    world.clock.advance(secs(31)).await;
+    let next = world.worker("b", policy);
+    next.store.hang(Verb::Steps, FOREVER);
+    let run = next.spawn("k", &job).await;
+    world.clock.advance(ms(2_000)).await;
+    assert!(run.is_finished(), "answered within the timeout");
+    assert!(matches!(run.await.unwrap().0, Outcome::Released { .. }));
+    assert_eq!(world.record("k").await.unwrap().state.kind(), StateKind::Vacant, "released in that time");
 }
 
 /// The completion of both hangs, and so does that of each.
