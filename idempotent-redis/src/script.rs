@@ -24,7 +24,7 @@ pub(crate) enum Script {
     Steps,
     Line,
     Redraw,
-    /// The same for tables that do not grow.
+    /// Redraws a table that does not grow. A server whose memory is full lets this script through.
     Shrink,
 }
 

@@ -86,7 +86,6 @@ pub type Built = Pin<Box<dyn Future<Output = Subject>>>;
 /// Holds one law of [`laws`](list::all) for a test that `conformance!` made. A law whose needs the subject does not offer is not
 /// held: one test, [`left_out`], fails for all of them.
 #[doc(hidden)]
-#[allow(clippy::panic, reason = "this is the body of a test")]
 pub fn hold_listed(group: &str, law: &str, build: fn() -> Built) {
     listed(group, law).hold_if_offered(build);
 }

@@ -109,11 +109,11 @@ impl Attempt<'_> {
             return insistence.run(answer).await;
         }
         let (to, mut handed_over) = oneshot::channel();
-        let _place = Place { executor: self.executor.clone(), to: Some(to) };
+        let _handover = GateHandover { executor: self.executor.clone(), to: Some(to) };
         let going_on = tokio::spawn(async move {
             let answer = insistence.run(answer).await;
             insistence.executor.tell_waiters(insistence.lease.key());
-            if let Ok(_inside) = handed_over.try_recv() {
+            if let Ok(_guard) = handed_over.try_recv() {
                 insistence.report_late(&answer);
             }
             answer
@@ -123,27 +123,27 @@ impl Attempt<'_> {
     }
 }
 
-/// A call's place in the gate. The background step takes the place over when the call returns or is dropped first, so that a
-/// drain waits for the step and counts the run once.
-struct Place {
+/// A guard that hands the call's entry in the gate over to the background step, if the call returns or is dropped first. A drain
+/// then waits for the step and counts the run once.
+struct GateHandover {
     executor: Executor,
-    to: Option<oneshot::Sender<Inside>>,
+    to: Option<oneshot::Sender<GateGuard>>,
 }
 
-impl Drop for Place {
+impl Drop for GateHandover {
     fn drop(&mut self) {
         if let Some(to) = self.to.take().filter(|to| !to.is_closed()) {
             self.executor.0.gate.enter();
-            // If the step has ended meanwhile, the place comes back and is left here.
-            drop(to.send(Inside(self.executor.clone())));
+            // If the step has ended meanwhile, `send` returns the guard, which leaves the gate here.
+            drop(to.send(GateGuard(self.executor.clone())));
         }
     }
 }
 
-/// A background step counts among the runs until this is dropped.
-struct Inside(Executor);
+/// A guard of the gate: the background step counts among the runs until the guard is dropped.
+struct GateGuard(Executor);
 
-impl Drop for Inside {
+impl Drop for GateGuard {
     fn drop(&mut self) {
         self.0.0.gate.leave();
     }

@@ -1,4 +1,4 @@
-//! The parts of the source that decide something, and the tests that judge their mutants.
+//! The parts of the source that decide something, and the tests that must notice their mutants.
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ pub(crate) struct Area {
     /// Folders and files in which no decision is made.
     left_out: &'static [&'static str],
     /// The tests, the quickest first. A mutant that one of them notices is not shown to the others.
-    pub(super) judges: &'static [Judge],
+    pub(super) test_sets: &'static [TestSet],
 }
 
-/// Tests of one package.
+/// Some tests of one package.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Judge {
+pub(super) struct TestSet {
     pub(super) package: &'static str,
     /// The arguments of `cargo test` after the package.
     pub(super) arguments: &'static [&'static str],
@@ -58,9 +58,9 @@ pub(super) const AREAS: [Area; 4] = [
         folder: "idempotent-core/src",
         // Texts for people and sources of time and randomness.
         left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "lib.rs"],
-        judges: &[
-            Judge { package: "idempotent-core", arguments: &["--lib"] },
-            Judge { package: "idempotent-tests", arguments: QUICK },
+        test_sets: &[
+            TestSet { package: "idempotent-core", arguments: &["--lib"] },
+            TestSet { package: "idempotent-tests", arguments: QUICK },
         ],
     },
     Area {
@@ -68,9 +68,9 @@ pub(super) const AREAS: [Area; 4] = [
         package: "idempotent-mq",
         folder: "idempotent-mq/src",
         left_out: &["docs.rs", "error.rs", "lib.rs"],
-        judges: &[
-            Judge { package: "idempotent-mq", arguments: &["--lib"] },
-            Judge { package: "idempotent-mq", arguments: &["--test", "suite"] },
+        test_sets: &[
+            TestSet { package: "idempotent-mq", arguments: &["--lib"] },
+            TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
         ],
     },
     Area {
@@ -78,9 +78,9 @@ pub(super) const AREAS: [Area; 4] = [
         package: "idempotent-tower",
         folder: "idempotent-tower/src",
         left_out: &["lib.rs"],
-        judges: &[
-            Judge { package: "idempotent-tower", arguments: &["--lib"] },
-            Judge { package: "idempotent-tower", arguments: &["--test", "suite", "--", "decisions::"] },
+        test_sets: &[
+            TestSet { package: "idempotent-tower", arguments: &["--lib"] },
+            TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "decisions::"] },
         ],
     },
     Area {
@@ -88,9 +88,9 @@ pub(super) const AREAS: [Area; 4] = [
         package: "idempotent-sqlx",
         folder: "idempotent-sqlx/src/outbox",
         left_out: &[],
-        judges: &[
-            Judge { package: "idempotent-sqlx", arguments: &["--lib", "--features", "outbox,sqlite"] },
-            Judge { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
+        test_sets: &[
+            TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "outbox,sqlite"] },
+            TestSet { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
         ],
     },
 ];

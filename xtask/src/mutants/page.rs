@@ -32,7 +32,7 @@ pub(super) struct Row {
 }
 
 impl Figures {
-    /// Returns the figures after another judge has seen the survivors. The first judge sees all mutants.
+    /// Returns the figures after another test set has seen the survivors. The first one sees all mutants.
     pub(super) fn then(self, next: Self, is_first: bool) -> Self {
         if is_first {
             return next;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_judge_sees_the_survivors() {
+    fn a_second_test_set_sees_the_survivors() {
         let first = Figures { mutants: 9, caught: 5, unviable: 1, survived: 3 };
         let second = Figures { mutants: 3, caught: 2, unviable: 0, survived: 1 };
         let both = Figures::default().then(first, true).then(second, false);

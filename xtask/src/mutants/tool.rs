@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::areas::{Area, Judge};
+use super::areas::{Area, TestSet};
 use super::page::Figures;
 use crate::tools::{capture, cargo, ran, root, some_passed, stream, target};
 
@@ -23,8 +23,8 @@ pub(super) struct Tool {
     tree: PathBuf,
     output: PathBuf,
     commit: String,
-    /// Judges that pass without a mutant.
-    sound: Vec<&'static Judge>,
+    /// Test sets that pass without a mutant.
+    sound: Vec<&'static TestSet>,
 }
 
 impl Tool {
@@ -60,7 +60,7 @@ impl Tool {
         &self.commit[..10.min(self.commit.len())]
     }
 
-    /// Shows all mutants of a file to the judges of its area.
+    /// Shows all mutants of a file to the test sets of its area.
     ///
     /// # Errors
     /// The tests fail without a mutant, or the tool fails.
@@ -72,24 +72,24 @@ impl Tool {
             }
         }
         let mut figures = Figures::default();
-        for (nth, judge) in area.judges.iter().enumerate() {
+        for (nth, tests) in area.test_sets.iter().enumerate() {
             if nth > 0 && figures.survived == 0 {
                 break;
             }
-            self.pass_without_a_mutant(judge)?;
+            self.pass_without_a_mutant(tests)?;
             let mut command = self.in_tree(Command::new(&self.program));
             command.args(["mutants", "--in-place", "--no-shuffle", "--baseline=skip", "--colors=never", "--no-times"]);
             command.args(["--timeout", TESTS, "--build-timeout", BUILD]);
             command.arg("--output").arg(&self.output).args(["--package", area.package, "--file", file]);
-            command.args(["--test-package", judge.package]);
+            command.args(["--test-package", tests.package]);
             if nth > 0 {
-                // What made the tests of another judge run for ever is caught.
+                // What made the tests of another set run for ever is caught.
                 let (caught, slow) = (results.join("caught.txt"), results.join("timeout.txt"));
                 let both = fs::read_to_string(&caught)? + &fs::read_to_string(slow).unwrap_or_default();
                 fs::write(caught, both)?;
                 command.arg("--iterate");
             }
-            command.arg("--").args(judge.arguments);
+            command.arg("--").args(tests.arguments);
             let (status, said) = capture(&mut command)?;
             // Missed mutants and timeouts are results.
             if !matches!(status.code(), Some(0 | 2 | 3)) {
@@ -104,24 +104,27 @@ impl Tool {
         Ok(figures)
     }
 
-    /// Runs the tests of a judge on the source as it is.
+    /// Runs the tests of a set on the source as it is.
     ///
     /// # Errors
     /// The tests fail. Each mutant would seem to be noticed.
-    fn pass_without_a_mutant(&mut self, judge: &'static Judge) -> Result<(), Box<dyn Error>> {
-        if self.sound.contains(&judge) {
+    fn pass_without_a_mutant(&mut self, tests: &'static TestSet) -> Result<(), Box<dyn Error>> {
+        if self.sound.contains(&tests) {
             return Ok(());
         }
-        let mut command = self.in_tree(cargo(&["test", "--package", judge.package])?);
+        let mut command = self.in_tree(cargo(&["test", "--package", tests.package])?);
         let mut some = false;
-        let status = stream(command.args(judge.arguments), |line| some |= some_passed(line))?;
-        if !status.success() || !some {
-            let Judge { package, arguments } = judge;
-            return Err(
-                format!("cargo test --package {package} {}: fails without a mutant", arguments.join(" ")).into()
-            );
+        let status = stream(command.args(tests.arguments), |line| some |= some_passed(line))?;
+        let TestSet { package, arguments } = tests;
+        let problem = match (status.success(), some) {
+            (true, true) => None,
+            (true, false) => Some("runs no test"),
+            (false, _) => Some("fails without a mutant"),
+        };
+        if let Some(problem) = problem {
+            return Err(format!("cargo test --package {package} {}: {problem}", arguments.join(" ")).into());
         }
-        self.sound.push(judge);
+        self.sound.push(tests);
         Ok(())
     }
 
@@ -133,7 +136,7 @@ impl Tool {
     }
 }
 
-/// Returns the mutants of the last file that no judge has noticed.
+/// Returns the mutants of the last file that no test set has noticed.
 ///
 /// # Errors
 /// The tool's list cannot be read.
