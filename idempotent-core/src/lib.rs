@@ -25,11 +25,13 @@ mod outcome;
 mod policy;
 pub mod protocol;
 mod record;
+mod rejection;
 mod reply;
 pub mod store;
 mod sync;
 mod token;
 mod transaction;
+mod units;
 mod url;
 mod waiters;
 
@@ -41,7 +43,7 @@ pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
 pub use context::AlreadyInstalled;
 pub use entropy::{Entropy, EntropyError, OsEntropy};
-pub use error::{CodecError, KeyError, Rejection, StoreError, StoreErrorKind};
+pub use error::{CodecError, KeyError, StoreError, StoreErrorKind};
 pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped};
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use journal::{
@@ -55,6 +57,7 @@ pub use order::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Regis
 pub use outcome::{Captured, Disposition, Outcome};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
+pub use rejection::Rejection;
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
 pub use store::{
     Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, Lined,

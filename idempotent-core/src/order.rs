@@ -27,7 +27,7 @@ pub use self::predecessor::Predecessor;
 pub use self::register::Registered;
 pub use self::stream::Stream;
 use crate::StateKind;
-use crate::policy::time;
+use crate::units::time;
 
 /// What becomes of a call whose predecessor will not be consumed by itself: one that failed for good, is dead, or of which
 /// nothing has been seen for a while. The time counts from the moment at which the call was first put off, by the store's

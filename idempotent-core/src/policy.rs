@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::check::{PolicyError, Redelivery};
-pub(crate) use self::config::time;
-use self::config::{HumaneSize, HumaneTime};
+use crate::units::{FOREVER, HumaneSize, HumaneTime};
 use crate::{DisplayKey, OnBrokenOrder, OnExpiry, OnLate, Scene};
 
 /// What becomes of a handler whose lease is lost while it runs.
@@ -33,7 +32,7 @@ pub enum OnInFlight {
     Retry,
     /// It waits for the run to end, at most this long, and then gets its result, takes over if it failed, or
     /// is told to come back later.
-    Wait(#[serde(deserialize_with = "config::time")] Duration),
+    Wait(#[serde(deserialize_with = "crate::units::time")] Duration),
     /// That it is done. Loses the message if the run then dies: refused unless an outbox resends it.
     Ack,
 }
@@ -253,7 +252,7 @@ impl Policy {
     pub const NO_LIMIT: u32 = u32::MAX;
 
     /// For [`retain`](Self::retain): records are kept for ever. The store grows for ever, too.
-    pub const FOREVER: Duration = Duration::MAX;
+    pub const FOREVER: Duration = FOREVER;
 
     /// For [`window`](Self::window), where calls are told apart by what they say and nothing else is said: 5 s.
     pub const WINDOW: Duration = Duration::from_secs(5);

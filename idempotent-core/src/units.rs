@@ -1,0 +1,127 @@
+//! Durations and sizes as text in configuration files.
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// The duration that the text `forever` stands for.
+pub(crate) const FOREVER: Duration = Duration::MAX;
+
+/// `"30s"`, `"1h 30m"`, `"forever"`.
+pub(crate) struct HumaneTime(Duration);
+
+/// `"1MiB"`, or a number of bytes.
+pub(crate) struct HumaneSize(u64);
+
+impl From<HumaneTime> for Duration {
+    fn from(time: HumaneTime) -> Self {
+        time.0
+    }
+}
+
+impl From<HumaneSize> for u64 {
+    fn from(size: HumaneSize) -> Self {
+        size.0
+    }
+}
+
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    HumaneTime::deserialize(from).map(Into::into)
+}
+
+impl<'de> Deserialize<'de> for HumaneTime {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Humane { wanted: "a duration such as \"30s\"", text: parse_time, number: None }).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HumaneSize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (wanted, text) = ("a size such as \"1MiB\"", parse_size as fn(&str) -> Result<u64, String>);
+        from.deserialize_any(Humane { wanted, text, number: Some(|bytes| bytes) }).map(Self)
+    }
+}
+
+struct Humane<T> {
+    wanted: &'static str,
+    text: fn(&str) -> Result<T, String>,
+    number: Option<fn(u64) -> T>,
+}
+
+impl<T> Visitor<'_> for Humane<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.wanted)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.text)(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        match self.number {
+            Some(make) => Ok(make(number)),
+            None => Err(E::custom(format!("`{number}` has no unit: write it as \"{number}s\", \"{number}ms\" …"))),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::custom(format!("`{number}` is below zero"))),
+        }
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    const UNITS: &str = "ms, s, m, h, d, w";
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    let too_long = || format!("\"{text}\" is too long a time; write \"30s\", or \"forever\" for no end");
+    if overflows(text) {
+        return Err(too_long());
+    }
+    humantime::parse_duration(text).map_err(|e| {
+        use humantime::DurationError as E;
+        match e {
+            E::InvalidCharacter(at) => {
+                format!("\"{text}\" has a wrong character at {at}; write \"30s\", units {UNITS}")
+            }
+            E::NumberExpected(at) => format!("\"{text}\" needs a number at {at}; write \"30s\", units {UNITS}"),
+            E::UnknownUnit { start, unit, .. } if unit.is_empty() => {
+                format!("\"{text}\" has no unit at {start}; units are {UNITS}")
+            }
+            E::UnknownUnit { start, unit, .. } => {
+                format!("\"{text}\" has an unknown unit `{unit}` at {start}; units are {UNITS}")
+            }
+            E::Empty => "an empty text is no duration; write \"30s\"".to_owned(),
+            _ => too_long(),
+        }
+    })
+}
+
+/// Whether the parts of a duration add up to more than one can hold. humantime 2.4 sees that in most cases, and panics
+/// for `"18446744073709551615s 1000ms"`; each part alone it reads safely. The attribute has a copy of this.
+fn overflows(text: &str) -> bool {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while let Some(unit) = rest.find(char::is_alphabetic) {
+        let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
+        let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
+        let (part, tail) = rest.split_at(end);
+        // What is no duration at all is told of by its place, further on.
+        let Ok(time) = humantime::parse_duration(part) else { return false };
+        match sum.checked_add(time) {
+            Some(more) => (rest, sum) = (tail, more),
+            None => return true,
+        }
+    }
+    false
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|e| format!("\"{text}\" is no size ({e}); write \"64KiB\" or \"1MiB\""))
+}
