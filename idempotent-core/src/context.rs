@@ -1,14 +1,9 @@
 //! What a task carries: the executor in scope, the lease it runs under, the slot to report to.
 use std::future::Future;
-use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock};
-
-use tracing::Instrument;
+use std::sync::Arc;
 
 use crate::outcome::Slot;
-use crate::{Executor, Key, Lease, Redelivery};
-
-static INSTALLED: OnceLock<Executor> = OnceLock::new();
+use crate::{Captured, Executor, Key, Lease, Outcome, Redelivery};
 
 tokio::task_local! {
     static FRAME: Frame;
@@ -55,78 +50,6 @@ impl Frame {
     }
 }
 
-impl Executor {
-    /// Makes this the process's executor, for calls without `with = …` outside of any scope. For `main` only: a
-    /// library that installs one takes the choice away from its users.
-    ///
-    /// # Errors
-    /// [`AlreadyInstalled`] if there is one already: the first call wins.
-    pub fn install(self) -> Result<(), AlreadyInstalled> {
-        INSTALLED.set(self).map_err(AlreadyInstalled)
-    }
-
-    /// Runs `future` with this executor in scope; scopes nest. A task spawned inside leaves the scope unless it
-    /// is spawned by [`detach`](Self::detach).
-    ///
-    /// # Cancellation
-    /// Dropping it drops `future`.
-    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
-        Frame { executor: Some(self.clone()), ..Frame::current() }.enter(future).await
-    }
-
-    /// As [`scope`](Self::scope), for the handler of a delivery: a run of the scene `mq` in it, which may be an annotated
-    /// function's, is refused where its lease or retention does not fit how the broker redelivers, with both in the text.
-    /// Not one inside another run.
-    ///
-    /// # Cancellation
-    /// Dropping it drops `future`.
-    pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
-        let redelivery = Some(redelivery);
-        Frame { executor: Some(self.clone()), redelivery, ..Frame::current() }.enter(future).await
-    }
-
-    /// As [`scope`](Self::scope), for the handler of a delivery that says which attempt it is, the first being 1: a run whose
-    /// record is rolled back with its transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)) leaves no count behind, so it
-    /// goes by this one. Where the record counts more, that stands; where records outlive a failure, they alone count. Not for
-    /// a run inside another one. A handler with several such runs, one behind the other, has one number for all of them: it is
-    /// the message that is tried again.
-    ///
-    /// # Cancellation
-    /// Dropping it drops `future`.
-    pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
-        Frame { executor: Some(self.clone()), delivered: Some(attempt), ..Frame::current() }.enter(future).await
-    }
-
-    /// The executor in scope, else the installed one.
-    #[must_use]
-    pub fn current() -> Option<Self> {
-        Frame::current().executor.or_else(|| INSTALLED.get().cloned())
-    }
-
-    /// Runs `future` in a task of its own that takes scope, lease and span along. A panic in it comes through.
-    ///
-    /// # Cancellation
-    /// Dropping the returned future leaves the task running: that is what it is for.
-    pub async fn detach<F>(future: F) -> F::Output
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
-        match tokio::spawn(Frame::current().enter(future).in_current_span()).await {
-            Ok(output) => output,
-            Err(ended) => match ended.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // The runtime is going down, and the caller with it.
-                Err(_) => std::future::pending().await,
-            },
-        }
-    }
-}
-
-/// The process has an executor, and keeps it. Gives the other one back.
-#[derive(Debug, thiserror::Error)]
-#[error("an executor is installed already, the first one stays; pass this one by `with = …` or `executor.scope(…)`")]
-pub struct AlreadyInstalled(pub Executor);
-
 impl Lease {
     /// The lease this task runs under, if any.
     #[must_use]
@@ -135,25 +58,50 @@ impl Lease {
     }
 }
 
-/// What `with = …` takes.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` holds no executor",
-    label = "this expression",
-    note = "give an `Executor`, an `Arc` of it, or a state that is `AsRef<Executor>`; for an `Arc` of a state say `with = *state`"
-)]
-pub trait HoldsExecutor {
-    fn held(&self) -> &Executor;
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: AsRef<Executor> + ?Sized> HoldsExecutor for T {
-    fn held(&self) -> &Executor {
-        self.as_ref()
+impl Outcome {
+    /// Runs `future` with a slot of its own and returns what the outermost run in it came to. Of several side by
+    /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all. A run in
+    /// a task spawned inside is not seen, unless it is spawned by
+    /// [`Executor::detach`](crate::Executor::detach). A capture inside a capture is seen by both.
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn capture<F: Future>(future: F) -> (F::Output, Option<Self>) {
+        let (output, captured) = Self::capture_run(future).await;
+        (output, captured.map(|captured| captured.outcome))
     }
-}
 
-#[doc(hidden)]
-pub fn executor(holder: &(impl HoldsExecutor + ?Sized)) -> &Executor {
-    holder.held()
+    /// As [`capture`](Self::capture), with the key and the attempt of the run whose outcome stands: for whoever settles
+    /// deliveries of handlers that claim their keys themselves.
+    ///
+    /// ```
+    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let executor = Executor::new(MemoryStore::new());
+    /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
+    /// let handler = Handler::<Auto, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
+    /// let (_, captured) = Outcome::capture_run(executor.run(call, handler)).await;
+    /// let captured = captured.unwrap();
+    /// assert!(matches!(captured.outcome, Outcome::Released { .. }));
+    /// assert_eq!((captured.attempt, captured.key.is_some()), (Some(1), true));
+    /// // Where nothing ran there is nothing to tell.
+    /// assert!(Outcome::capture_run(async {}).await.1.is_none());
+    /// # });
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping it drops `future`.
+    pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
+        let slot = Slot::default();
+        let outer = Frame::current();
+        let frame = Frame { slot: Some(slot.clone()), ..outer.clone() };
+        let output = frame.enter(future).await;
+        let captured = slot.take();
+        // To look at an outcome does not hide it from whoever settles the delivery.
+        if let (Some(outer), Some(captured)) = (&outer.slot, &captured) {
+            outer.tell(captured.clone());
+        }
+        (output, captured)
+    }
 }

@@ -1,7 +1,9 @@
-//! The right to run, as the handler sees it.
+//! The lease of a run: the right to run the handler, which the executor renews.
+mod renewal_thread;
+mod renewer;
+
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,8 +13,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+pub(crate) use self::renewer::{LeaseRenewer, Ticket};
 use crate::clock::later;
-use crate::journal::{Step, Steps};
+use crate::steps::Steps;
 use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 
 /// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
@@ -148,16 +151,6 @@ impl Lease {
             .chain_update(step)
             .finalize();
         URL_SAFE_NO_PAD.encode(digest)
-    }
-
-    /// A step of this run, where [`Lease::current`] does not know it: in a task of its own, or in a batch. Elsewhere say
-    /// [`step`](crate::step()), which tells more.
-    pub fn step<'a, F, Fut>(&self, name: &'a str, run: F) -> Step<'a, F>
-    where
-        F: FnOnce() -> Fut,
-        Fut: Future,
-    {
-        Step::new(Some(self.clone()), name, run)
     }
 
     /// What is left until the local guard; renewals move it on.

@@ -12,21 +12,23 @@ mod claim;
 mod clock;
 mod codec;
 mod context;
+mod engine;
 mod entropy;
 mod error;
 mod executor;
 mod fingerprint;
-mod journal;
 mod key;
 mod lease;
 mod observe;
-mod order;
+mod ordering;
 mod outcome;
 mod policy;
 pub mod protocol;
 mod record;
 mod rejection;
 mod reply;
+mod run;
+mod steps;
 pub mod store;
 mod sync;
 mod token;
@@ -41,31 +43,34 @@ pub use claim::{
 };
 pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
-pub use context::AlreadyInstalled;
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, StoreError, StoreErrorKind};
-pub use executor::{Answer, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped};
-pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
-pub use journal::{
-    Beside, JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, Step, StepRecord,
-    StepState, Within, step, step_in, step_key,
+pub use executor::{
+    AlreadyInstalled, BatchHandlerFn, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, HandlerFn, Served,
+    Stopped,
 };
+pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Counts, Event, Observer, Run, Tracing};
-pub use order::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
+pub use ordering::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
 pub use outcome::{Captured, Disposition, Outcome};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Micros, Record, State, StateKind};
 pub use rejection::Rejection;
 pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
+pub use run::Answer;
+pub use steps::{
+    Beside, JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, Step, StepRecord,
+    StepState, Within, step, step_in, step_key,
+};
 pub use store::{
-    Abilities, Admin, Batch, Browse, Cas, CasBackend, Entry, Fact, FastTier, Inspect, Inspected, Journal, Lined,
-    MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Renewal, Seen, Store, TierCounts, TieredStore,
-    TieredStoreBuilder, Version, Watch, Watching, orphans,
+    Abilities, Admin, Batch, Browse, Cas, CasBackend, ClaimMode, Entry, Fact, FastTier, Inspect, Inspected, Journal,
+    Lined, MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Renewal, Seen, Store, TierCounts,
+    TieredStore, TieredStoreBuilder, Transact, Version, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
-pub use transaction::{ClaimMode, Lender, Lends, Lent, OneRun, StepsWithin, Transact};
+pub use transaction::{Lender, Lends, Lent, OneRun, StepsWithin};
 
 /// What URLs of stores have in common. Not for people: anything here may change in a patch release.
 #[doc(hidden)]
@@ -91,11 +96,10 @@ pub mod __private {
     pub use std::boxed::Box;
     pub use std::time::Duration;
 
-    pub use crate::context::executor;
-    pub use crate::executor::{Begun, Site, register, run};
+    pub use crate::executor::{Begun, Site, executor, register, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;
-    pub use crate::transaction::within;
+    pub use crate::run::run;
     pub use crate::*;
 }

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::context::Frame;
 use crate::{Fencing, Key, KeyError, Rejection, StoreErrorKind};
 
 /// The end of one delivery. A user's error may hide a [`Rejection`], so nothing is read out of it.
@@ -176,52 +175,6 @@ impl From<&Self> for Disposition {
 const SOON: Duration = Duration::from_secs(1);
 
 impl Outcome {
-    /// Runs `future` with a slot of its own and returns what the outermost run in it came to. Of several side by
-    /// side the least settled stands (retry over dead letter over ack); `None` if there was no run at all. A run in
-    /// a task spawned inside is not seen, unless it is spawned by
-    /// [`Executor::detach`](crate::Executor::detach). A capture inside a capture is seen by both.
-    ///
-    /// # Cancellation
-    /// Dropping it drops `future`.
-    pub async fn capture<F: Future>(future: F) -> (F::Output, Option<Self>) {
-        let (output, captured) = Self::capture_run(future).await;
-        (output, captured.map(|captured| captured.outcome))
-    }
-
-    /// As [`capture`](Self::capture), with the key and the attempt of the run whose outcome stands: for whoever settles
-    /// deliveries of handlers that claim their keys themselves.
-    ///
-    /// ```
-    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let executor = Executor::new(MemoryStore::new());
-    /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
-    /// let handler = Handler::<Auto, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
-    /// let (_, captured) = Outcome::capture_run(executor.run(call, handler)).await;
-    /// let captured = captured.unwrap();
-    /// assert!(matches!(captured.outcome, Outcome::Released { .. }));
-    /// assert_eq!((captured.attempt, captured.key.is_some()), (Some(1), true));
-    /// // Where nothing ran there is nothing to tell.
-    /// assert!(Outcome::capture_run(async {}).await.1.is_none());
-    /// # });
-    /// ```
-    ///
-    /// # Cancellation
-    /// Dropping it drops `future`.
-    pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
-        let slot = Slot::default();
-        let outer = Frame::current();
-        let frame = Frame { slot: Some(slot.clone()), ..outer.clone() };
-        let output = frame.enter(future).await;
-        let captured = slot.take();
-        // To look at an outcome does not hide it from whoever settles the delivery.
-        if let (Some(outer), Some(captured)) = (&outer.slot, &captured) {
-            outer.tell(captured.clone());
-        }
-        (output, captured)
-    }
-
     /// What this outcome alone asks for.
     #[must_use]
     pub fn disposition(&self) -> Disposition {

@@ -66,7 +66,7 @@ pub enum Rejection {
         error: Arc<str>,
     },
     /// Out of attempts, or parked; or buried without a run, since its turn would not have come.
-    #[error("{}", crate::order::given_up(*attempts, error))]
+    #[error("{}", crate::ordering::given_up(*attempts, error))]
     Dead {
         /// Claims granted in all: its runs, and the one that buried it where that was no run.
         attempts: u32,

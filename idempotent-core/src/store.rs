@@ -4,6 +4,7 @@ mod cas;
 mod memory;
 mod orphans;
 mod tiered;
+mod transact;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use self::cas::{Cas, CasBackend, Seen, Version};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::orphans::orphans;
 pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
+pub use self::transact::{ClaimMode, Transact};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
 
 /// Claims a key for one owner at a time.

@@ -88,7 +88,7 @@ impl Tokens {
     /// # Cancellation
     /// What may have been recorded by then is known to nobody, and goes by itself.
     pub async fn issue(&self, tenant: impl KeyPart) -> Result<Token, Rejection> {
-        let (token, owner) = (Token::new(&self.executor)?, OwnerToken(self.executor.bits()?.max(1)));
+        let (token, owner) = (Token::new(&self.executor)?, OwnerToken(self.executor.entropy().bits()?.max(1)));
         let key = self.identity(&token, tenant).token().key(self.executor.namespace())?;
         let request = ClaimRequest {
             key: key.clone(),
@@ -101,7 +101,7 @@ impl Tokens {
             display: None,
         };
         let store = self.executor.store();
-        let Claim::Acquired(grant) = self.executor.in_time(Self::ISSUING, store.claim(&request)).await? else {
+        let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUING, store.claim(&request)).await? else {
             // One in 2^192, or a generator that repeats itself.
             let error = StoreError::new(StoreErrorKind::NotApplied);
             return Err(error.because("a token just drawn is taken: is the random generator broken?").into());
@@ -109,7 +109,7 @@ impl Tokens {
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
             Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
-        match self.executor.in_time(Self::ISSUING, store.release(&held, &unused)).await? {
+        match self.executor.0.in_time(Self::ISSUING, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
                 .because("the store took too long to issue a token")
@@ -136,8 +136,8 @@ pub struct Token(Box<str>);
 impl Token {
     fn new(executor: &Executor) -> Result<Self, Rejection> {
         let mut bytes = [0; 24];
-        bytes[..16].copy_from_slice(&executor.bits()?.to_le_bytes());
-        bytes[16..].copy_from_slice(&executor.bits()?.to_le_bytes()[..8]);
+        bytes[..16].copy_from_slice(&executor.entropy().bits()?.to_le_bytes());
+        bytes[16..].copy_from_slice(&executor.entropy().bits()?.to_le_bytes()[..8]);
         Ok(Self(URL_SAFE_NO_PAD.encode(bytes).into()))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The template of a run stays as it is: such a run brings a store of its own ([`OneRun`]), whose claim begins a
 //! transaction, whose completion commits it, and whose release rolls it back. In between the handler borrows it.
-use std::any::{Any, type_name};
+use std::any::type_name;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,34 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::policy::{OnStoreError, Terms};
-use crate::{Call, Executor, Held, Rejection, Settled, StepRecord, Store, StoreError};
-
-/// When the key of a run in a transaction is claimed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ClaimMode {
-    /// In the transaction, as its first statement: one more trip at most, and no trace of a run that was rolled back.
-    /// So there is no lease, and the record counts no attempts: under a consumer the mark on the delivery does, where its
-    /// broker has room for one ([`Executor::scope_of_attempt`]); crashes are the broker's to count. Others are told that the
-    /// key is busy.
-    #[default]
-    Inside,
-    /// By a lease before it, as everywhere: others see at once that the key is in flight, and attempts are counted. The
-    /// record is completed in the transaction, by its owner only. A crash costs the rest of the lease.
-    Leased,
-}
-
-/// Begins transactions that runs are claimed and completed in: the [ability](crate::Abilities::transact) of a store in a
-/// database.
-pub trait Transact: fmt::Debug + Send + Sync {
-    /// The store of one run: an `Arc<dyn Lends<T>>`, where `T` is the database's type of a transaction.
-    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send>;
-
-    /// The transactions of steps: an `Arc<dyn StepsWithin<T>>`.
-    fn steps_within(&self) -> Box<dyn Any + Send>;
-
-    /// What that `T` is called.
-    fn transaction(&self) -> &'static str;
-}
+use crate::{ClaimMode, Held, Rejection, Settled, StepRecord, Store, StoreError, Transact};
 
 /// Begins and commits the transactions of steps, for [`step_in`](crate::step_in()).
 #[async_trait]
@@ -87,8 +60,8 @@ pub trait Lends<T: 'static>: OneRun {
     fn take_back(&self, transaction: T);
 }
 
-/// Where a handler gets the transaction of its run from; made by [`Call::within`].
-pub struct Lender<T: 'static>(Option<Arc<dyn Lends<T>>>);
+/// Where a handler gets the transaction of its run from; made by [`Call::within`](crate::Call::within).
+pub struct Lender<T: 'static>(pub(crate) Option<Arc<dyn Lends<T>>>);
 
 impl<T: 'static> Clone for Lender<T> {
     fn clone(&self) -> Self {
@@ -224,37 +197,8 @@ impl Via {
     }
 }
 
-impl Call {
-    /// Claims and completes the call in a transaction of type `T` that the executor's store begins, for
-    /// [`Executor::run`] on that executor; its handler asks the [`Lender`] for it. For one run: a copy of the call is not to
-    /// be run as well. A store that has no such transactions, or those of another database, is a
-    /// [`Rejection::NoTransaction`](crate::Rejection::NoTransaction) of the run.
-    ///
-    /// This is what `transaction = tx` of the attribute is made of; `idempotent-sqlx` has a shorter form of it, `Inbox`.
-    pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, Lender<T>) {
-        let store = executor.store();
-        let transact = store.abilities().transact;
-        let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
-        let (via, lender) = match own {
-            Some(own) => (Via::Own((*own).clone(), mode), Lender(Some(*own))),
-            None => (Via::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
-        };
-        self.via = Some(via);
-        (self, lender)
-    }
-}
-
-/// What the attribute's code calls; without an executor the run is refused before anything is asked of the call.
-#[doc(hidden)]
-pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMode) -> (Call, Lender<T>) {
-    match executor {
-        Some(executor) => call.within(executor, mode),
-        None => (call, Lender(None)),
-    }
-}
-
 /// Its name, and which transactions it has.
-fn described(store: &Arc<dyn Store>) -> String {
+pub(crate) fn described(store: &Arc<dyn Store>) -> String {
     let has = store.abilities().transact.map_or("none at all", Transact::transaction);
     format!("{}, which has {has}", name(&format!("{store:?}")))
 }

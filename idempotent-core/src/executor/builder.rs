@@ -1,12 +1,9 @@
 //! Setting up an executor; nonsense is refused here, before the first delivery.
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use tokio::sync::Semaphore;
-
-use super::{Deferrals, Executor, Gate, Inner, Wheel, wait};
-use crate::observe::Counters;
+use super::Executor;
+use crate::engine::Engine;
 use crate::{Clock, Entropy, Observer, OsEntropy, Policy, PolicyError, Redelivery, Scene, Store, SystemClock, Tracing};
 
 /// Sets up an [`Executor`].
@@ -105,28 +102,10 @@ impl ExecutorBuilder {
         Ok(executor)
     }
 
-    /// The scenes' own defaults make sense: nothing to check without policies.
+    /// Builds the executor without a check. The defaults of the scenes need none.
     pub(super) fn build_unchecked(self) -> Executor {
         let Self { store, namespace, policies, clock, entropy, observer, .. } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let wheel = Wheel::new(store.clone(), clock.clone(), observer.clone());
-        let of = |scene| policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene));
-        Executor(Arc::new(Inner {
-            store,
-            namespace,
-            mq: of(Scene::Mq),
-            rest: of(Scene::Rest),
-            policies,
-            clock,
-            entropy,
-            observer,
-            counters: Counters::default(),
-            wheel,
-            waiters: Arc::default(),
-            deferrals: Deferrals::default(),
-            gate: Gate::default(),
-            places: Semaphore::new(wait::MOST),
-            has_timer: AtomicBool::new(false),
-        }))
+        Executor(Arc::new(Engine::new(store, namespace, policies, clock, entropy, observer)))
     }
 }

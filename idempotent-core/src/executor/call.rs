@@ -1,29 +1,29 @@
 //! One call to be made idempotent.
+use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(doc)]
 use super::Executor;
 use super::site::Site;
-use crate::order::Comes;
-use crate::transaction::Via;
-use crate::{Fingerprint, Identity, KeyError, Policy, Predecessor, Stream};
+use crate::ordering::Comes;
+use crate::transaction::{Via, described};
+use crate::{ClaimMode, Fingerprint, Identity, KeyError, Lender, Lends, Policy, Predecessor, Stream};
 
 /// What makes a call the same as another, and how it is to be treated.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Call {
-    pub(super) identity: Identity,
-    pub(super) fingerprint: Result<Option<Fingerprint>, KeyError>,
-    pub(super) policy: Policy,
-    pub(super) message: Option<Arc<str>>,
-    pub(super) issued: Option<Duration>,
+    pub(crate) identity: Identity,
+    pub(crate) fingerprint: Result<Option<Fingerprint>, KeyError>,
+    pub(crate) policy: Policy,
+    pub(crate) message: Option<Arc<str>>,
+    pub(crate) issued: Option<Duration>,
     /// What it comes after.
-    pub(super) comes: Option<Box<Comes>>,
+    pub(crate) comes: Option<Box<Comes>>,
     /// A store of its own.
     pub(crate) via: Option<Via>,
     /// The attribute that made the call.
-    pub(super) site: Option<&'static Site>,
+    pub(crate) site: Option<&'static Site>,
 }
 
 impl Call {
@@ -126,6 +126,24 @@ impl Call {
         self
     }
 
+    /// Claims and completes the call in a transaction of type `T` that the executor's store begins, for
+    /// [`Executor::run`] on that executor; its handler asks the [`Lender`] for it. For one run: a copy of the call is not to
+    /// be run as well. A store that has no such transactions, or those of another database, is a
+    /// [`Rejection::NoTransaction`](crate::Rejection::NoTransaction) of the run.
+    ///
+    /// This is what `transaction = tx` of the attribute is made of; `idempotent-sqlx` has a shorter form of it, `Inbox`.
+    pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, Lender<T>) {
+        let store = executor.store();
+        let transact = store.abilities().transact;
+        let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
+        let (via, lender) = match own {
+            Some(own) => (Via::Own((*own).clone(), mode), Lender(Some(*own))),
+            None => (Via::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
+        };
+        self.via = Some(via);
+        (self, lender)
+    }
+
     /// Sets the attribute that made the call.
     #[doc(hidden)]
     pub fn __at(mut self, site: &'static Site) -> Self {
@@ -144,5 +162,14 @@ impl Call {
 impl From<Box<Call>> for Call {
     fn from(call: Box<Call>) -> Self {
         *call
+    }
+}
+
+/// What the attribute's code calls; without an executor the run is refused before anything is asked of the call.
+#[doc(hidden)]
+pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMode) -> (Call, Lender<T>) {
+    match executor {
+        Some(executor) => call.within(executor, mode),
+        None => (call, Lender(None)),
     }
 }

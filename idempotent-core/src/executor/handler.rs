@@ -3,17 +3,43 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use super::batch::BatchItem;
-use super::report::Report;
-use crate::{Outcome, Rejection, Rejects, Replies};
+use crate::{Lease, Rejection, Rejects, Replies};
+
+/// An async function without arguments, such as `|| async { … }`: the form in which a [`Handler`] keeps the handler of a call.
+///
+/// Implemented for every such function, and for nothing else.
+pub trait HandlerFn<R>: FnOnce() -> Self::Future {
+    /// The future of one run.
+    type Future: Future<Output = R>;
+}
+
+impl<F: FnOnce() -> Fut, Fut: Future> HandlerFn<Fut::Output> for F {
+    type Future = Fut;
+}
+
+/// An async function of a batch's items: the form in which a [`Handler`] keeps the handler of a batch.
+///
+/// Implemented for every such function, and for nothing else.
+pub trait BatchHandlerFn<T, R>: FnOnce(Vec<BatchItem<T>>) -> Self::Future {
+    /// The future of one run.
+    type Future: Future<Output = Vec<R>>;
+}
+
+impl<T, R, F, Fut> BatchHandlerFn<T, R> for F
+where
+    F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+    Fut: Future<Output = Vec<R>>,
+{
+    type Future = Fut;
+}
 
 /// A handler with its reply strategy `P` and codec `C`. Made before anything is judged, so that the closures
 /// given afterwards know their types.
 #[must_use]
 pub struct Handler<P: Replies<R>, C, R, F> {
     run: F,
-    pub(super) failed_if: fn(&P::Value) -> bool,
-    pub(super) permanent: fn(&P::Failure) -> bool,
+    pub(crate) failed_if: fn(&P::Value) -> bool,
+    pub(crate) permanent: fn(&P::Failure) -> bool,
     reject: fn(Rejection) -> P::Output<R>,
     codec: PhantomData<fn() -> C>,
 }
@@ -62,19 +88,31 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
     }
 
     /// The closure to run, and the rest.
-    pub(super) fn take(self) -> (F, Handler<P, C, R, ()>) {
+    pub(crate) fn take(self) -> (F, Handler<P, C, R, ()>) {
         let Self { run, failed_if, permanent, reject, codec } = self;
         (run, Handler { run: (), failed_if, permanent, reject, codec })
     }
 
-    /// Says no to the caller, and why to whoever settles the delivery.
-    pub(super) fn come_back_later(&self, report: &mut Report<'_>, rejection: Rejection) -> P::Output<R> {
-        report.end(Outcome::of(&rejection));
-        self.reject(rejection)
-    }
-
-    pub(super) fn reject(&self, rejection: Rejection) -> P::Output<R> {
+    pub(crate) fn reject(&self, rejection: Rejection) -> P::Output<R> {
         (self.reject)(rejection)
+    }
+}
+
+/// An item that is this run's to handle.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct BatchItem<T> {
+    /// The item.
+    pub item: T,
+    /// Its own lease: fencing number, attempt, and whether it is lost.
+    pub lease: Lease,
+}
+
+impl<T> BatchItem<T> {
+    /// An item with its lease, for a handler around another and for tests of handlers.
+    #[must_use]
+    pub fn new(item: T, lease: Lease) -> Self {
+        Self { item, lease }
     }
 }
 

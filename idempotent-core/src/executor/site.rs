@@ -24,7 +24,7 @@ impl Site {
     }
 
     /// Notes the scope of the first call from here, and warns if another attribute has the same scope.
-    pub(super) fn enter(&'static self, identity: &Identity) {
+    pub(crate) fn enter(&'static self, identity: &Identity) {
         if self.is_known.load(Relaxed) || self.is_known.swap(true, Relaxed) {
             return;
         }

@@ -1,0 +1,209 @@
+//! The state that all clones of an executor share, and the operations on it that every run needs.
+mod deferrals;
+mod drain_state;
+mod waiting;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use self::deferrals::Deferrals;
+pub(crate) use self::drain_state::{DrainState, Phase};
+use self::waiting::MAX_WAITERS;
+use crate::backoff::delay;
+use crate::clock::{pause, unless};
+use crate::lease::LeaseRenewer;
+use crate::observe::Counters;
+use crate::policy::Terms;
+use crate::waiters::Waiters;
+use crate::{
+    Clock, Entropy, InFlight, Key, Observer, Policy, PolicyError, Rejection, Scene, Store, StoreError, StoreErrorKind,
+};
+
+/// The shared state of an [`Executor`](crate::Executor).
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) namespace: Box<str>,
+    pub(crate) policies: HashMap<Scene, Policy>,
+    /// The policy in force for each built-in scene, so that a run does not compute it.
+    mq: Policy,
+    rest: Policy,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) counters: Counters,
+    pub(crate) renewer: Arc<LeaseRenewer>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) deferrals: Deferrals,
+    pub(crate) drain: DrainState,
+    /// One permit for each duplicate that waits for a run in flight.
+    pub(crate) wait_permits: Semaphore,
+    /// True once a timer could be created.
+    has_timer: AtomicBool,
+}
+
+/// The time that a settling step may take after the grace of a drain.
+const AFTER_CLOSE: Duration = Duration::from_secs(1);
+
+impl Engine {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        namespace: Box<str>,
+        policies: HashMap<Scene, Policy>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let renewer = LeaseRenewer::new(store.clone(), clock.clone(), observer.clone());
+        let of = |scene| policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene));
+        Self {
+            store,
+            namespace,
+            mq: of(Scene::Mq),
+            rest: of(Scene::Rest),
+            policies,
+            clock,
+            entropy,
+            observer,
+            counters: Counters::default(),
+            renewer,
+            waiters: Arc::default(),
+            deferrals: Deferrals::default(),
+            drain: DrainState::default(),
+            wait_permits: Semaphore::new(MAX_WAITERS),
+            has_timer: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the policy in force for a scene: the executor's policy over the scene's default.
+    pub(crate) fn policy(&self, scene: &Scene) -> Policy {
+        match scene {
+            Scene::Mq => self.mq,
+            Scene::Rest => self.rest,
+            Scene::Named(_) => {
+                let scene = scene.clone().canonical();
+                self.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
+            }
+        }
+    }
+
+    /// Returns `policy` over the policy of its scene, checked.
+    pub(crate) fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, PolicyError> {
+        let terms = Terms::from(policy.or(self.policy(scene)));
+        terms.check()?;
+        Ok(terms)
+    }
+
+    /// Returns true in a tokio runtime with a timer. tokio reports a missing timer only by a panic of the code that creates
+    /// one, so the first call creates one here, before its claim.
+    pub(crate) fn has_runtime(&self) -> bool {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return false;
+        }
+        let clock = &*self.clock;
+        if !self.has_timer.load(Ordering::Relaxed) && clock.is_real_time() {
+            let made = catch_unwind(AssertUnwindSafe(|| drop(clock.sleep_until(clock.now()))));
+            self.has_timer.store(made.is_ok(), Ordering::Relaxed);
+            return made.is_ok();
+        }
+        true
+    }
+
+    /// Waits for an answer of the store for at most `patience`.
+    ///
+    /// # Errors
+    /// The store's error, or an ambiguous one if the store does not answer in time.
+    pub(crate) async fn in_time<T>(
+        &self,
+        patience: Duration,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = self.before(self.clock.now() + patience, asked).await;
+        answer.unwrap_or_else(|| Err(unanswered()))
+    }
+
+    /// Waits for `future`. Returns `None` at `until`, or one second after the grace of a drain: a step that is almost done is
+    /// not cut off, and a store that hangs does not keep the process alive.
+    pub(crate) async fn before<F: Future>(&self, until: Instant, future: F) -> Option<F::Output> {
+        let over = || async {
+            let drained = async {
+                self.closed().await;
+                pause(&*self.clock, AFTER_CLOSE).await;
+            };
+            tokio::select! {
+                biased;
+                () = self.clock.sleep_until(until) => {}
+                () = drained => {}
+            }
+        };
+        unless(future, over).await.ok()
+    }
+
+    /// Waits until running handlers are to be dropped.
+    pub(crate) async fn closed(&self) {
+        self.drain.reached(Phase::Closed).await;
+    }
+
+    /// Returns true after a drain has begun.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain.is_draining()
+    }
+
+    /// Wakes this process's calls that wait for the key, after its record has changed.
+    pub(crate) fn tell_waiters(&self, key: &Key) {
+        self.deferrals.forget(key);
+        self.waiters.wake(key.hash());
+    }
+
+    /// Returns the delay before the next attempt of a run that failed.
+    pub(crate) fn retry_in(&self, terms: &Terms, attempt: u32) -> Duration {
+        delay(terms.retry_delay, terms.retry_delay_max, attempt.saturating_sub(1), terms.jitter, self.jitter_bits())
+    }
+
+    /// Returns the delay for a duplicate of a key in flight. The delay grows with each deferral of the key. It does not exceed
+    /// the rest of the lease, so that a duplicate of a short run does not wait for a long lease.
+    pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, terms: &Terms) -> Duration {
+        let rest = match in_flight {
+            InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
+            InFlight::Busy => terms.in_flight_delay,
+        };
+        self.deferred_by(key, rest, terms).min(rest)
+    }
+
+    /// Counts one more deferral of the key, and returns the delay that grows with the count. `remember` is the time for which
+    /// the count is kept.
+    pub(crate) fn deferred_by(&self, key: &Key, remember: Duration, terms: &Terms) -> Duration {
+        let times = self.deferrals.count(key, remember, self.clock.now());
+        delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, self.jitter_bits())
+    }
+
+    /// Returns random bits for jitter. Without randomness there is no jitter.
+    fn jitter_bits(&self) -> u128 {
+        self.entropy.bits().unwrap_or_default()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.renewer.close();
+    }
+}
+
+/// Returns the rejection of a call that arrives during a drain.
+pub(crate) fn draining() -> Rejection {
+    Rejection::Draining { retry_after: Duration::from_secs(1) }
+}
+
+fn unanswered() -> StoreError {
+    no_answer("within a third of the lease")
+}
+
+/// Returns the error for a store that has not answered; `when` says by when.
+pub(crate) fn no_answer(when: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
+}

@@ -1,0 +1,244 @@
+//! Keeps every lease of an executor alive, in one task.
+mod calls;
+mod driver;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+use self::driver::Driver;
+use super::renewal_thread;
+use crate::observe::Run;
+use crate::{Clock, Event, Lease, Observer, Store};
+
+/// The leases in force, and when each has its next turn. They live here and not in the task that drives them, so
+/// they survive the runtime that task happens to run on.
+///
+/// A flat list: to register a run, and to take it off again, is a push and a pop. The driver looks through all
+/// of it once a turn, which is once in a third of a lease, not once a run.
+pub(crate) struct LeaseRenewer {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    turns: Mutex<Turns>,
+    nudge: Notify,
+    /// With connections that no runtime of a handler serves; opened when it is needed.
+    renewal: AsyncMutex<Option<Arc<dyn Store>>>,
+}
+
+#[derive(Default)]
+struct Turns {
+    places: Vec<Option<Turn>>,
+    free: Vec<usize>,
+    /// What the driver sleeps for.
+    next: Option<Instant>,
+    /// Whether a lease has come since the driver last looked.
+    used: bool,
+    /// Which driver is at it, if one is. A driver that finds another number has been replaced.
+    driver: Option<u64>,
+    drivers: u64,
+    /// True if the driver runs on the renewal thread.
+    alone: bool,
+    /// True once the executor is dropped, so that no lease is added any more.
+    closed: bool,
+}
+
+struct Turn {
+    lease: Lease,
+    due: Instant,
+    /// No renewal before this, whatever wakes the driver: half a heartbeat after the last one, or when one that
+    /// failed is to be tried again.
+    rested: Instant,
+}
+
+/// While nothing is due: for the last renewals, or for runs to come.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl LeaseRenewer {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            clock,
+            observer,
+            turns: Mutex::default(),
+            nudge: Notify::new(),
+            renewal: AsyncMutex::default(),
+        })
+    }
+
+    /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
+    pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> Ticket<'_> {
+        // A claim that took long has used up some of its lease: it is renewed all the sooner.
+        let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
+        let mut turns = self.turns();
+        let place = turns.free.pop().unwrap_or_else(|| {
+            turns.places.push(None);
+            turns.places.len() - 1
+        });
+        turns.places[place] = Some(Turn { lease: lease.clone(), due, rested: now });
+        turns.used = true;
+        // A driver that is late by now may belong to a runtime that stands still.
+        let late = turns.next.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
+        let sooner = late || turns.next.is_none_or(|next| due < next);
+        if sooner {
+            // Promised here, so that a driver that never gets to it is found out.
+            turns.next = Some(due);
+        }
+        let driven = turns.driver.is_some() && !late;
+        drop(turns);
+        if !driven {
+            self.drive();
+        } else if sooner {
+            self.nudge.notify_one();
+        }
+        Ticket { wheel: self, place }
+    }
+
+    /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
+    /// over from a driver that is late: its runtime has ended, or stands still.
+    pub(crate) async fn watch_over(self: &Arc<Self>, lease: &Lease) {
+        let lost = lease.lost();
+        let watch = async {
+            loop {
+                let now = self.clock.now();
+                lease.see(now);
+                if lease.guard() <= now {
+                    return self.lose(lease);
+                }
+                if self.is_late(now, lease.heartbeat() / 8) {
+                    self.drive();
+                }
+                self.clock.sleep_until(lease.guard().min(now + lease.heartbeat() * 5 / 4)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = lost => {}
+            () = watch => {}
+        }
+    }
+
+    fn is_late(&self, now: Instant, slack: Duration) -> bool {
+        let turns = self.turns();
+        turns.driver.is_none() || turns.next.is_some_and(|next| next + slack <= now)
+    }
+
+    /// Ends the driver once no renewal is under way. Left alone, the driver would keep the store for another second.
+    pub(crate) fn close(&self) {
+        self.turns().closed = true;
+        self.nudge.notify_one();
+    }
+
+    /// Returns true once the executor is dropped.
+    fn is_closed(&self) -> bool {
+        self.turns().closed
+    }
+
+    /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
+    /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
+    fn drive(self: &Arc<Self>) {
+        let mut turns = self.turns();
+        let rescue = turns.driver.is_some() && turns.alone;
+        let thread = if rescue { None } else { self.thread() };
+        let driver = self.driver(&mut turns, thread.is_some());
+        drop(turns);
+        match thread {
+            Some(runtime) => drop(runtime.spawn(driver.drive())),
+            None if rescue => drop(tokio::spawn(driver.rescue())),
+            None => drop(tokio::spawn(driver.drive())),
+        }
+    }
+
+    fn driver(self: &Arc<Self>, turns: &mut Turns, alone: bool) -> Driver {
+        turns.drivers += 1;
+        turns.driver = Some(turns.drivers);
+        turns.alone = alone;
+        Driver { wheel: self.clone(), number: turns.drivers, alone }
+    }
+
+    /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
+    fn thread(&self) -> Option<&'static Handle> {
+        let fits = self.clock.is_real_time() && self.store.abilities().renewal.is_some();
+        if fits { renewal_thread::runtime() } else { None }
+    }
+
+    /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
+    fn turn(&self, now: Instant, alone: bool) -> (Vec<Lease>, Option<Instant>) {
+        let (mut renew, mut lost, mut next, mut blocked) = (Vec::new(), Vec::new(), None, Vec::new());
+        let mut turns = self.turns();
+        for place in &mut turns.places {
+            let Some(turn) = place else { continue };
+            let (guard, heartbeat) = (turn.lease.guard(), turn.lease.heartbeat());
+            if guard <= now {
+                lost.extend(place.take().map(|turn| turn.lease));
+                continue;
+            }
+            // A little early: leases claimed at about the same time are renewed by one call.
+            let renewed = turn.due <= now + heartbeat / 8 && turn.rested <= now && turn.lease.may_renew(now);
+            if renewed {
+                // Any other driver is as late as the runs that it could report.
+                let late = if alone { turn.lease.blocked(now) } else { None };
+                blocked.extend(late.map(|blocked| (turn.lease.clone(), blocked)));
+                turn.rested = now + heartbeat / 2;
+                match turn.lease.renews_in_store() {
+                    true => renew.push(turn.lease.clone()),
+                    false => turn.lease.renewed(now),
+                }
+            }
+            if renewed || turn.due <= now {
+                // Due again before the answer is in: a renewal that hangs hides neither the guard nor the next one.
+                turn.due = (now + heartbeat).min(guard);
+            }
+            next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
+        }
+        // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
+        if std::mem::take(&mut turns.used) && !turns.closed && next.is_none() {
+            next = Some(now + IDLE);
+        }
+        turns.next = next;
+        drop(turns);
+        for lease in lost {
+            self.lose(&lease);
+        }
+        for (lease, blocked) in blocked {
+            self.tell(&lease, &Event::RuntimeBlocked { blocked });
+        }
+        (renew, next)
+    }
+
+    fn lose(&self, lease: &Lease) {
+        if lease.lose() {
+            self.tell(lease, &Event::LeaseLost);
+        }
+    }
+
+    fn tell(&self, lease: &Lease, event: &Event<'_>) {
+        let run = Run::new(&lease.names().scene, &lease.names().scope, Some(lease.key()));
+        self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stops the heartbeat of one run when dropped.
+pub(crate) struct Ticket<'w> {
+    wheel: &'w LeaseRenewer,
+    place: usize,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.wheel.turns();
+        let turn = turns.places[self.place].take();
+        turns.free.push(self.place);
+        drop(turns);
+        // A renewal still under way has nothing to say any more. Without a turn it was lost before.
+        if let Some(turn) = turn {
+            turn.lease.end();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The decision whether a call may run, as a pure function of its predecessor's state.
+use std::time::Duration;
+
+use super::{BrokenOrder, OnBrokenOrder};
+use crate::StateKind;
+
+/// What is to become of a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Admission {
+    /// Its turn has come.
+    Run,
+    /// The predecessor may yet be consumed.
+    Wait,
+    /// Put off until a person looks, or its time is over.
+    Hold(BrokenOrder),
+    /// Its turn, the predecessor notwithstanding.
+    Skip(BrokenOrder),
+    /// It is buried.
+    Halt(BrokenOrder),
+}
+
+/// Whose turn it is, by what the predecessor's key is in and how long the call has waited.
+pub(crate) fn admission(predecessor: StateKind, waited: Duration, policy: OnBrokenOrder) -> Admission {
+    let over = waited >= policy.patience();
+    let broken = match predecessor {
+        StateKind::Consumed => return Admission::Run,
+        // Somebody runs it, or is to: it failed and will be tried again, or waits for its own turn.
+        StateKind::Consuming | StateKind::Vacant => return Admission::Wait,
+        StateKind::Absent if !over => return Admission::Wait,
+        StateKind::Absent => BrokenOrder::Missing,
+        StateKind::Failed => BrokenOrder::Failed,
+        StateKind::Dead => BrokenOrder::Dead,
+    };
+    match policy {
+        OnBrokenOrder::Skip(_) if over => Admission::Skip(broken),
+        OnBrokenOrder::Hold(_) | OnBrokenOrder::Skip(_) => Admission::Hold(broken),
+        OnBrokenOrder::Halt(_) => Admission::Halt(broken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(60);
+    const POLICIES: [OnBrokenOrder; 3] = [OnBrokenOrder::Hold(T), OnBrokenOrder::Skip(T), OnBrokenOrder::Halt(T)];
+
+    #[test]
+    fn s0_28_a_consumed_predecessor_lets_run_and_one_that_lives_makes_wait_whatever_the_policy_and_time() {
+        for policy in POLICIES {
+            for waited in [Duration::ZERO, T, Duration::MAX] {
+                assert_eq!(admission(StateKind::Consumed, waited, policy), Admission::Run);
+                assert_eq!(admission(StateKind::Consuming, waited, policy), Admission::Wait);
+                assert_eq!(admission(StateKind::Vacant, waited, policy), Admission::Wait);
+            }
+        }
+    }
+
+    #[test]
+    fn s0_31_a_broken_predecessor_is_dealt_with_as_the_policy_says() {
+        let early = T - Duration::from_nanos(1);
+        let [hold, skip, halt] = POLICIES;
+        for (state, broken) in [(StateKind::Failed, BrokenOrder::Failed), (StateKind::Dead, BrokenOrder::Dead)] {
+            assert_eq!(admission(state, Duration::ZERO, hold), Admission::Hold(broken));
+            assert_eq!(admission(state, T, hold), Admission::Hold(broken));
+            assert_eq!(admission(state, early, skip), Admission::Hold(broken));
+            assert_eq!(admission(state, T, skip), Admission::Skip(broken));
+            assert_eq!(admission(state, Duration::ZERO, halt), Admission::Halt(broken));
+        }
+        for policy in POLICIES {
+            assert_eq!(admission(StateKind::Absent, early, policy), Admission::Wait);
+        }
+        assert_eq!(admission(StateKind::Absent, T, hold), Admission::Hold(BrokenOrder::Missing));
+        assert_eq!(admission(StateKind::Absent, T, skip), Admission::Skip(BrokenOrder::Missing));
+        assert_eq!(admission(StateKind::Absent, T, halt), Admission::Halt(BrokenOrder::Missing));
+    }
+}

@@ -1,0 +1,214 @@
+//! The order table of one stream: its numbers that are expected, and the largest one that was let in.
+//!
+//! A line is one value, read and replaced as a whole, so that every step on it is a pure function here and the same in each
+//! store. It stays short: what was let in leaves nothing behind but the largest number, and numbers that stand side by
+//! side and were not seen yet are one stretch.
+use std::time::Duration;
+
+use crate::{Key, Micros, StateKind};
+
+/// The most stretches of numbers that a stream may have waiting: numbers that were seen are one each, those that are
+/// expected are one where they stand side by side.
+pub const MAX_LINE: usize = 4_096;
+
+/// The numbers of a stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Line {
+    /// How many were let in. Grows with each, so that a line is never again what it was.
+    pub(crate) entries: u64,
+    /// The largest number that was let in: all those below are over.
+    pub(crate) last: Option<Last>,
+    /// Whoever was let in last, unless that is known to be over.
+    pub(crate) inside: Option<Inside>,
+    /// Those above the last, ascending.
+    pub(crate) waiting: Vec<Stretch>,
+}
+
+/// The largest number that was let in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Last {
+    pub(crate) number: u64,
+    pub(crate) key: Key,
+    /// It is consumed, whatever has become of its record since.
+    pub(crate) done: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Inside {
+    pub(crate) key: Key,
+    /// Until then it may run though its record does not say so: it is about to claim, or does so in a transaction.
+    pub(crate) until: Micros,
+}
+
+/// Numbers from one to another, both of them in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stretch {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Only of a single number.
+    pub(crate) seen: Option<SeenAt>,
+}
+
+/// When a number's message was delivered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeenAt {
+    pub(crate) first: Micros,
+    pub(crate) last: Micros,
+}
+
+/// What a number comes after.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Before {
+    /// Nothing that is not over.
+    Nothing,
+    /// The last that was let in, which is not known to be over.
+    Last(Key),
+    /// Some that were not let in yet, and when a message of any of them was delivered last: whoever is let in before them
+    /// makes all of them late.
+    Expected(Option<Micros>),
+}
+
+/// There is no room for more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Full;
+
+impl Line {
+    /// Notes a number that will come. Says whether that can still be: a larger one may have been let in.
+    pub(crate) fn expect(&mut self, number: u64) -> Result<bool, Full> {
+        if self.is_over(number) {
+            return Ok(false);
+        }
+        let at = self.waiting.partition_point(|stretch| stretch.to < number);
+        if self.waiting.get(at).is_some_and(|stretch| stretch.from <= number) {
+            return Ok(true);
+        }
+        let grows = |stretch: &Stretch| stretch.seen.is_none();
+        let below = at.checked_sub(1).filter(|below| {
+            let stretch = self.waiting[*below];
+            grows(&stretch) && stretch.to.checked_add(1) == Some(number)
+        });
+        let above =
+            self.waiting.get(at).filter(|stretch| grows(stretch) && stretch.from.checked_sub(1) == Some(number));
+        match (below, above.copied()) {
+            (Some(below), Some(above)) => {
+                self.waiting[below].to = above.to;
+                self.waiting.remove(at);
+            }
+            (Some(below), None) => self.waiting[below].to = number,
+            (None, Some(_)) => self.waiting[at].from = number,
+            (None, None) => {
+                self.has_room(1)?;
+                self.waiting.insert(at, Stretch { from: number, to: number, seen: None });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
+    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), Full> {
+        if self.is_over(number) {
+            return Ok(());
+        }
+        let at = self.waiting.partition_point(|stretch| stretch.to < number);
+        let mine = Stretch { from: number, to: number, seen: Some(SeenAt { first: now, last: now }) };
+        let Some(stretch) = self.waiting.get_mut(at).filter(|stretch| stretch.from <= number) else {
+            self.has_room(1)?;
+            self.waiting.insert(at, mine);
+            return Ok(());
+        };
+        if let Some(seen) = &mut stretch.seen {
+            seen.last = seen.last.max(now);
+            if anew {
+                seen.first = now;
+            }
+            return Ok(());
+        }
+        let whole = *stretch;
+        let below = (whole.from < number).then(|| Stretch { to: number - 1, ..whole });
+        let above = (number < whole.to).then(|| Stretch { from: number + 1, ..whole });
+        let parts: Vec<_> = [below, Some(mine), above].into_iter().flatten().collect();
+        self.has_room(parts.len() - 1)?;
+        self.waiting.splice(at..=at, parts);
+        Ok(())
+    }
+
+    /// Lets a number in. From here on all smaller ones are over, also those that never came.
+    pub(crate) fn enter(&mut self, number: u64, key: &Key, until: Micros) {
+        if !self.is_late(number, key) {
+            self.last = Some(Last { number, key: key.clone(), done: false });
+            let over = self.waiting.partition_point(|stretch| stretch.to <= number);
+            self.waiting.drain(..over);
+            if let Some(first) = self.waiting.first_mut().filter(|first| first.from <= number) {
+                first.from = number + 1;
+            }
+        }
+        self.entries += 1;
+        self.inside = Some(Inside { key: key.clone(), until });
+    }
+
+    /// Notes that a number is consumed. Says whether that changes anything.
+    pub(crate) fn done(&mut self, number: u64, key: &Key) -> bool {
+        let before = (self.last.as_ref().map(|last| last.done), self.inside.is_some());
+        if let Some(last) = self.last.as_mut().filter(|last| last.number == number && last.key == *key) {
+            last.done = true;
+        }
+        self.inside.take_if(|inside| inside.key == *key);
+        before != (self.last.as_ref().map(|last| last.done), self.inside.is_some())
+    }
+
+    /// Whether a larger number was let in, or this one under another key.
+    pub(crate) fn is_late(&self, number: u64, key: &Key) -> bool {
+        self.last.as_ref().is_some_and(|last| last.number > number || last.number == number && last.key != *key)
+    }
+
+    /// What this number comes after.
+    pub(crate) fn before(&self, number: u64) -> Before {
+        if self.is_over(number) {
+            return Before::Nothing;
+        }
+        let at = self.waiting.partition_point(|stretch| stretch.from < number);
+        let below = &self.waiting[..at];
+        match &self.last {
+            _ if !below.is_empty() => {
+                Before::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
+            }
+            Some(last) if !last.done => Before::Last(last.key.clone()),
+            _ => Before::Nothing,
+        }
+    }
+
+    /// When this number's message was delivered, if it had to wait.
+    pub(crate) fn seen(&self, number: u64) -> Option<SeenAt> {
+        let at = self.waiting.partition_point(|stretch| stretch.to < number);
+        self.waiting.get(at).filter(|stretch| stretch.from == number)?.seen
+    }
+
+    /// Whether it was let in, or a larger one was.
+    fn is_over(&self, number: u64) -> bool {
+        self.last.as_ref().is_some_and(|last| last.number >= number)
+    }
+
+    fn has_room(&self, more: usize) -> Result<(), Full> {
+        if self.waiting.len() + more > MAX_LINE { Err(Full) } else { Ok(()) }
+    }
+}
+
+impl Inside {
+    /// Whether it may be running, by what its record says.
+    pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Micros) -> bool {
+        match found {
+            Some(crate::State::Consuming { until, .. }) => (*until).max(self.until) > now,
+            Some(state) if state.kind() != StateKind::Vacant => false,
+            _ => self.until > now,
+        }
+    }
+}
+
+/// How long a stream is remembered after its last step: as long as its calls are, and while one of them waits.
+pub(crate) fn keep(retain: Duration, memory: Duration, patience: Duration) -> Duration {
+    retain.max(memory).max(patience.saturating_mul(2))
+}
+
+#[cfg(test)]
+#[path = "order_table_tests.rs"]
+mod tests;

@@ -1,0 +1,43 @@
+//! The position of a call in a stream, and the keys of records that belong to another key's record.
+use std::fmt;
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::Key;
+
+/// A number of a stream.
+pub(crate) struct InLine {
+    /// Where its line lies.
+    pub(super) stream: Key,
+    pub(super) number: u64,
+    /// The line as this call left it when it was let in.
+    pub(super) left: OnceLock<Box<[u8]>>,
+}
+
+impl InLine {
+    pub(crate) fn new(stream: &Key, number: u64) -> Self {
+        Self { stream: line_of(stream), number, left: OnceLock::new() }
+    }
+}
+
+impl fmt::Display for InLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it is number {} of a stream of `{}`", self.number, self.stream.name())
+    }
+}
+
+/// A key of the same name that no identity has, for `what` is kept beside the key's own record.
+pub(crate) fn beside(key: &Key, what: &[u8]) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(what);
+    hash.update(key.hash().to_be_bytes());
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    Key::from_parts(key.name(), u128::from_be_bytes(short))
+}
+
+/// Where the line of a stream lies: a place that no identity can name.
+pub(crate) fn line_of(stream: &Key) -> Key {
+    beside(stream, b"idempotent: the line of a stream")
+}

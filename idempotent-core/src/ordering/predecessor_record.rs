@@ -1,0 +1,81 @@
+//! Operations that both forms of ordering share: reading another call's record, deferring a call, and burying it.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::BrokenOrder;
+use super::halted::halted;
+use super::wait_marker::noted_again;
+use crate::clock::later;
+use crate::engine::Engine;
+use crate::run::{OnDrop, Prepared, Turned, release, turned};
+use crate::{Claim, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
+
+/// The shortest hint, and the shortest wait in place.
+pub(super) const AT_LEAST: Duration = Duration::from_millis(1);
+
+/// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
+pub(super) fn noted_until(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
+    let again = noted_again(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
+    deadline.min(later(engine.clock.now(), again))
+}
+
+/// A record with the store's own time, as far as it tells.
+pub(super) async fn seen(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    key: &Key,
+) -> Result<(Option<Record>, Micros), StoreError> {
+    let asked = async {
+        match engine.store.abilities().inspect {
+            Some(inspect) => match inspect.inspect(key).await? {
+                Some(seen) => Ok((Some(seen.record), seen.now)),
+                None => Ok((None, engine.clock.wall())),
+            },
+            None => Ok((engine.store.peek(key).await?, engine.clock.wall())),
+        }
+    };
+    engine.in_time(prepared.terms.lease / 3, asked).await
+}
+
+/// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
+/// transaction of a run that never begins could only be rolled back, and the record with it.
+pub(super) async fn halt(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<Turned, StoreError> {
+    let patience = prepared.terms.lease / 3;
+    let mut guard = OnDrop::new(engine, prepared).past_transaction();
+    let grant = match engine.in_time(patience, engine.store.claim(&prepared.request)).await? {
+        Claim::Acquired(mut grant) => {
+            // The first attempt of a token was its issue.
+            grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
+            grant
+        }
+        other => {
+            guard.disarm();
+            return Ok(turned(engine, other, prepared));
+        }
+    };
+    guard.granted(grant.fencing);
+    let mut bury = release(Verdict::Bury, prepared.terms.memory, "");
+    bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
+    let held = prepared.held(Some(grant.fencing));
+    let settled = engine.in_time(patience, engine.store.release(&held, &bury)).await?;
+    guard.disarm();
+    engine.tell_waiters(&prepared.request.key);
+    Ok(Turned::Away(match settled {
+        Settled::Done => Rejection::Dead { attempts: grant.attempt, fencing: grant.fencing, error: bury.error },
+        Settled::Lost { .. } => Rejection::LeaseLost,
+    }))
+}
+
+/// Grows with each time the call is put off, and is no later than the end of its patience, nor than half of it.
+pub(super) fn look_again_in(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
+    let (terms, key) = (&prepared.terms, &prepared.request.key);
+    let remembered = terms.in_flight_delay_max.saturating_mul(4);
+    let grown = engine.deferred_by(key, remembered, terms);
+    let patience = terms.on_broken_order.patience();
+    // Who is not delivered for so long counts as missing.
+    let grown = grown.min((patience / 2).max(AT_LEAST));
+    match patience.saturating_sub(waited) {
+        Duration::ZERO => grown,
+        rest => grown.min(rest.max(AT_LEAST)),
+    }
+}

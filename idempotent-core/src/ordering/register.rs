@@ -1,0 +1,77 @@
+//! The producer's side of a sequence: numbers are registered before their messages are sent.
+use super::encoding::{pack, unpack};
+use super::order_table::{Full, Line, keep};
+use super::position::line_of;
+use super::sequence::{MUCH_ASKED, much_asked};
+use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
+
+impl Executor {
+    /// Says which numbers of a stream will come: larger ones wait for them. To be called before their messages are sent; a
+    /// number that was registered and whose message then is not sent is dealt with by
+    /// [`on_broken_order`](crate::Policy::on_broken_order). Said twice it is meant once.
+    ///
+    /// The stream is that of [`Call::sequence`](crate::Call::sequence) there, as an identity: scene and scope of the handler
+    /// (and its prefix and tenant, if it has any), and what the stream is called.
+    ///
+    /// ```
+    /// use idempotent_core::{Executor, Identity, MemoryStore, Scene};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let producer = Executor::new(MemoryStore::new());
+    /// let points = |user: &str| Identity::new(Scene::Mq, "points", user);
+    /// let registered = producer.register(&points("ann"), 1..=3).await.unwrap();
+    /// assert_eq!((registered.expected, registered.late), (3, 0));
+    ///
+    /// let refused = producer.register(&points(""), [1]).await.unwrap_err();
+    /// assert!(refused.to_string().contains("is empty"));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejection::Key`] if the identity names nothing, [`Rejection::Policy`] if the store keeps no order tables,
+    /// [`Rejection::Store`] if it fails, or if the stream has more than [`MAX_LINE`] stretches of numbers waiting. Then
+    /// none of the numbers is registered.
+    ///
+    /// # Cancellation
+    /// They are registered or not: say it again.
+    pub async fn register(
+        &self,
+        stream: &Identity,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<Registered, Rejection> {
+        let numbers: Vec<u64> = numbers.into_iter().collect();
+        let key = line_of(&stream.key(&self.0.namespace)?);
+        let terms = self.0.terms(&stream.scene, Policy::new())?;
+        let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
+        let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
+        let patience = terms.lease / 3;
+        for _ in 0..MUCH_ASKED {
+            let seen = self.0.in_time(patience, order.line(&key)).await?.line;
+            let line = seen.as_deref().map(unpack).transpose()?.unwrap_or_default();
+            let (next, registered) = expected(line.clone(), &numbers).map_err(|Full| full())?;
+            // As it is it may be near its end.
+            if self.0.in_time(patience, order.redraw(&key, seen.as_deref(), &pack(&next), keep)).await? {
+                return Ok(registered);
+            }
+        }
+        Err(much_asked().into())
+    }
+}
+
+fn expected(mut line: Line, numbers: &[u64]) -> Result<(Line, Registered), Full> {
+    let mut registered = Registered::default();
+    for number in numbers {
+        match line.expect(*number)? {
+            true => registered.expected += 1,
+            false => registered.late += 1,
+        }
+    }
+    Ok((line, registered))
+}
+
+fn full() -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because(format!(
+        "the stream has {MAX_LINE} stretches of numbers waiting, and takes no more: none of these was registered; wait \
+         until some have run, or number without gaps, or make more streams"
+    ))
+}

@@ -1,0 +1,184 @@
+//! What is noted of a call that waits for its turn: since when, and when it was delivered last.
+//!
+//! One record beside the call's has both: it is first seen when the call is first put off, or says since when it counts, and
+//! is updated by deliveries after that. It is claimed and let go at once, so a process that is killed in between leaves a
+//! claim that ends by itself, and the next delivery notes anew.
+//!
+//! By it those behind a call know that it waits itself. Else all of a chain would be past their patience once the first
+//! of them has waited for that long, and whichever is delivered first would run. And a call that was away itself, as all of
+//! them are while a broker is down, knows that it cannot tell who else was.
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::position::beside;
+use super::predecessor_record::seen;
+use crate::engine::Engine;
+use crate::run::{Prepared, release};
+use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
+
+/// A claim of a note that ends no sooner than a store answers.
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Since when a call waits, and when it was delivered last; as of `now`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Presence {
+    pub(super) first: Micros,
+    pub(super) last: Micros,
+    pub(super) now: Micros,
+}
+
+impl Presence {
+    /// Whether a delivery is worth a note.
+    pub(super) fn is_stale(self, patience: Duration) -> bool {
+        self.now - self.last >= noted_again(patience)
+    }
+
+    /// Until when its call was there at the latest, as far as the note tells.
+    pub(super) fn until(self, patience: Duration) -> Micros {
+        self.last + noted_again(patience)
+    }
+
+    /// For how long its call has missed the one it waits for, of which there was a sign at `sign`, and whether that is to
+    /// be counted anew.
+    ///
+    /// A call that was away itself for long cannot tell for how long the other one was. Only once after each sign: who is
+    /// delivered too seldom waits twice as long, not for ever.
+    pub(super) fn missed(self, sign: Micros, patience: Duration) -> (Duration, bool) {
+        let so_far = waited(Some(self), sign);
+        let was_away = self.now - self.last >= patience / 2;
+        match so_far >= patience && was_away && self.first < sign + patience {
+            true => (Duration::ZERO, true),
+            false => (so_far, false),
+        }
+    }
+}
+
+/// How long a call has waited since it was first put off, and since `since`.
+pub(super) fn waited(noted: Option<Presence>, since: Micros) -> Duration {
+    noted.map_or(Duration::ZERO, |noted| noted.now - noted.first.max(since))
+}
+
+/// A call that is delivered again and again, or waits in place, is noted no more often than this.
+pub(super) fn noted_again(patience: Duration) -> Duration {
+    patience / 4
+}
+
+/// What is noted of the call of this key.
+pub(super) async fn presence(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    key: &Key,
+) -> Result<Option<Presence>, StoreError> {
+    let (found, now) = seen(engine, prepared, &waits(key)).await?;
+    Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
+        let first = match state {
+            State::Vacant { error, .. } => since(&error).map_or(first_seen, |since| since.max(first_seen)),
+            // It is being noted, or who did that was killed: nobody knows whether it was counted anew.
+            _ => updated_at,
+        };
+        Presence { first, last: updated_at, now }
+    }))
+}
+
+/// Notes that the call was delivered and waits, unless that was noted just now; `anew`: from now on.
+pub(super) async fn note(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    noted: Option<Presence>,
+    anew: bool,
+) -> Result<(), StoreError> {
+    let patience = prepared.terms.on_broken_order.patience();
+    if !anew && noted.is_some_and(|noted| !noted.is_stale(patience)) {
+        return Ok(());
+    }
+    let since = noted.map(|noted| if anew { noted.now } else { noted.first });
+    mark(engine, prepared, since).await
+}
+
+async fn mark(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
+    let terms = &prepared.terms;
+    let patience = terms.on_broken_order.patience();
+    let note = waits(&prepared.request.key);
+    let memory = terms.memory.max(patience.saturating_mul(2));
+    let request = ClaimRequest {
+        key: note.clone(),
+        fingerprint: None,
+        lease: terms.lease.min(noted_again(patience).max(BRIEF)),
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        memory,
+        display: None,
+        ..prepared.request.clone()
+    };
+    let most = terms.lease / 3;
+    // Whoever else notes it at this moment notes the same.
+    if let Claim::Acquired(grant) = engine.in_time(most, engine.store.claim(&request)).await? {
+        let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
+        // Never deleted, not even to begin anew: without a note it would be taken for missing in between.
+        let left = release(Verdict::Vacate, memory, &text(since));
+        engine.in_time(most, engine.store.release(&held, &left)).await?;
+    }
+    Ok(())
+}
+
+const WAITS: &str = "no run: waits for its turn";
+const SINCE: &str = " since ";
+
+/// What stands in a note: since when, in µs of the store's clock, where that is not when it was first seen.
+fn text(since: Option<Micros>) -> String {
+    since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
+}
+
+fn since(text: &str) -> Option<Micros> {
+    text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
+}
+
+/// Where it is noted: a record that no identity can name.
+fn waits(key: &Key) -> Key {
+    beside(key, b"idempotent: is there, and waits for its turn")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(60);
+
+    fn at(secs: u64) -> Micros {
+        Micros(secs * 1_000_000)
+    }
+
+    fn there(first: u64, last: u64, now: u64) -> Presence {
+        Presence { first: at(first), last: at(last), now: at(now) }
+    }
+
+    #[test]
+    fn a_note_says_since_when_it_counts() {
+        assert_eq!(since(&text(Some(at(17)))), Some(at(17)));
+        assert_eq!(since(&text(None)), None);
+        assert_eq!(since("no stock since 17"), None);
+    }
+
+    #[test]
+    fn s0_31_one_is_missed_from_its_last_sign_on() {
+        assert_eq!(waited(None, at(0)), Duration::ZERO);
+        assert_eq!(waited(Some(there(10, 50, 70)), at(0)), T);
+        assert_eq!(there(0, 99, 100).missed(at(40), T), (T, false));
+        assert_eq!(there(0, 99, 100).missed(at(41), T), (T - Duration::from_secs(1), false));
+        // It was noted up to a quarter of the time before it was delivered last.
+        assert_eq!((there(0, 40, 54).is_stale(T), there(0, 40, 55).is_stale(T)), (false, true));
+        assert_eq!(there(0, 40, 54).until(T), at(55));
+    }
+
+    #[test]
+    fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
+        let anew = (Duration::ZERO, true);
+        assert_eq!(there(0, 5, 300).missed(at(15), T), anew);
+        assert!(!there(0, 271, 300).missed(at(15), T).1, "for less than half of its time");
+        assert_eq!(there(0, 270, 300).missed(at(15), T), anew);
+        // Counted anew from 75 on, when that was missing already; or a sign has come since.
+        assert_eq!(there(75, 75, 300).missed(at(15), T), (Duration::from_secs(225), false));
+        assert_eq!(there(75, 75, 300).missed(at(16), T), anew);
+        assert!(!there(0, 0, 59).missed(at(0), T).1, "its time is not over");
+    }
+}

@@ -1,0 +1,172 @@
+//! One delivery, from its call to its answer: claim the key, run the handler, settle the run, or answer a duplicate.
+mod attempt;
+mod batch;
+mod claim;
+mod classify;
+mod execute;
+mod not_acquired;
+mod prepare;
+mod prepared;
+mod release;
+mod release_on_drop;
+mod report;
+mod settle;
+mod settling_step;
+mod unprotected;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tracing::{Instrument, Span};
+
+pub(crate) use self::attempt::Attempt;
+pub use self::batch::Answer;
+use self::claim::claim;
+use self::not_acquired::duplicate;
+pub(crate) use self::not_acquired::{Turned, refused, turned};
+use self::prepare::prepare;
+pub(crate) use self::prepared::{After, Prepared};
+pub(crate) use self::release::release;
+pub(crate) use self::release_on_drop::OnDrop;
+pub(crate) use self::report::Report;
+use self::unprotected::unprotected;
+use crate::context::Frame;
+use crate::engine::Engine;
+use crate::executor::{BatchHandlerFn, Call, Executor, Handler, HandlerFn};
+use crate::{Codec, Outcome, Rejection, Replies};
+
+/// A run that has passed all checks before the claim, with its span; or the answer to the call.
+///
+/// The future is boxed, so that the caller's future stays small, however deep its handlers nest.
+type Begun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
+
+impl Executor {
+    /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its end.
+    /// Pass a `Box<Call>` to make the future smaller.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future drops the handler and stops the renewal of the lease. If the handler had not started, the
+    /// key is released. Otherwise the effect is unknown, and the key is held until the lease expires, unless the policy sets
+    /// `release_on_cancel`.
+    ///
+    /// # Panics
+    /// A panic of the handler releases the key and resumes.
+    pub async fn run<P, C, R, F>(&self, call: impl Into<Call>, handler: Handler<P, C, R, F>) -> P::Output<R>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: HandlerFn<R>,
+    {
+        finish(begin(&self.0, call.into(), handler)).await
+    }
+
+    /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
+    /// the batch collapse: the first is handled, the others get its result, or are told that they are duplicates where
+    /// the policy says so. If no item is free the handler is not
+    /// called. Policies that wait for a run in flight do not wait here, and none runs unprotected.
+    ///
+    /// Settle each delivery by its own [`Answer::outcome`]. A handler that answers for another number of items than
+    /// it was given frees all of them. It is dropped once every item has lost its lease; while one is left it goes
+    /// on, and those that lost theirs do not count.
+    ///
+    /// # Cancellation
+    /// As [`run`](Self::run), for each item.
+    ///
+    /// # Panics
+    /// A panic of the handler frees the keys it was given, then goes on.
+    pub async fn run_batch<P, C, R, T, F>(
+        &self,
+        items: Vec<(Call, T)>,
+        handler: Handler<P, C, R, F>,
+    ) -> Vec<Answer<P::Output<R>>>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: BatchHandlerFn<T, R>,
+    {
+        batch::run(&self.0, items, handler).await
+    }
+}
+
+/// Runs an annotated function: the entry point of the attribute's code.
+#[doc(hidden)]
+pub async fn run<P, C, R, F>(with: Option<Executor>, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+    F: HandlerFn<R>,
+{
+    let Some(executor) = with else {
+        let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
+        report::without_executor(&call.identity, &rejection);
+        return handler.reject(rejection);
+    };
+    finish(begin(&executor.0, call, handler)).await
+}
+
+async fn finish<F: Future>(begun: Begun<F, F::Output>) -> F::Output {
+    match begun {
+        Ok((run, Some(span))) => run.instrument(span).await,
+        Ok((run, None)) => run.await,
+        Err(output) => output,
+    }
+}
+
+fn begin<'e, P, C, R, F>(
+    engine: &'e Arc<Engine>,
+    mut call: Call,
+    handler: Handler<P, C, R, F>,
+) -> Begun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+    F: HandlerFn<R>,
+{
+    let frame = Frame::current();
+    if let Some(needed) = P::policy() {
+        call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
+    }
+    let mut report = Report::begin(engine, &call.identity, &frame);
+    match prepare(engine, call, &frame, &mut report) {
+        Ok(prepared) => {
+            let span = report.span().cloned();
+            Ok((Box::pin(deliver(engine, prepared, frame, report, handler)), span))
+        }
+        Err(rejection) => Err(report.reject(&handler, rejection)),
+    }
+}
+
+/// Claims the key and runs the handler, or answers from the record.
+async fn deliver<P, C, R, F>(
+    engine: &Arc<Engine>,
+    prepared: Box<Prepared>,
+    frame: Frame,
+    mut report: Report<'_>,
+    handler: Handler<P, C, R, F>,
+) -> P::Output<R>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+    F: HandlerFn<R>,
+{
+    // Boxed, so that the claim's memory is freed before the handler runs.
+    match Box::pin(claim(engine, prepared, &frame, &mut report)).await {
+        // Boxed like the settlement: three small allocations cost less than one that the allocator takes for large.
+        Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
+        Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
+            Ok(value) => {
+                report.end(Outcome::Replayed);
+                P::replayed(value)
+            }
+            Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+        },
+        // Boxed, since so rare a path must not make the future of each run larger.
+        Err(Turned::Unprotected(_, terms)) => Box::pin(unprotected(engine, &terms, frame, report, handler)).await,
+        Err(Turned::Away(rejection)) => report.reject(&handler, rejection),
+        Err(Turned::Duplicate(prepared)) => {
+            let rejection = Box::pin(duplicate(engine, &prepared)).await;
+            report.reject(&handler, rejection)
+        }
+    }
+}

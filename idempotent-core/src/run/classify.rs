@@ -1,0 +1,82 @@
+//! The classification of a handler's answer: done, not done, or failed.
+use std::any::Any;
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::report::Report;
+use crate::executor::Handler;
+use crate::policy::Terms;
+use crate::{Codec, Event, Replies, Split};
+
+/// An answer, by the handler's rules.
+pub(crate) enum Judged<V, F> {
+    /// Done, and what is kept of it.
+    Done(V, Option<Arc<[u8]>>),
+    /// A value that means "not done".
+    NotDone(V),
+    /// An error, whether it is worth another run, and what is recorded of it.
+    Failed(F, Worth, Cow<'static, str>),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Worth {
+    AnotherRun,
+    NoMore,
+    /// Nobody can tell what another run would do: left as it is, for a person.
+    Parked,
+}
+
+/// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
+pub(crate) fn judge<P, C, R>(
+    reply: Split<P::Value, P::Failure>,
+    rules: &Handler<P, C, R, ()>,
+    terms: &Terms,
+    report: &Report<'_>,
+) -> Result<Judged<P::Value, P::Failure>, Box<dyn Any + Send>>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+{
+    catch_unwind(AssertUnwindSafe(|| match reply {
+        Split::Value(value) if (rules.failed_if)(&value) => Judged::NotDone(value),
+        Split::Value(value) => {
+            let kept = kept::<P, C, R>(&value, terms, report);
+            Judged::Done(value, kept)
+        }
+        Split::Transient(failure) => {
+            let worth = if (rules.permanent)(&failure) { Worth::NoMore } else { Worth::AnotherRun };
+            let error = P::describe(&failure);
+            Judged::Failed(failure, worth, error)
+        }
+        Split::Permanent(failure) => {
+            let error = P::describe(&failure);
+            Judged::Failed(failure, Worth::NoMore, error)
+        }
+    }))
+}
+
+/// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
+/// would repeat an effect that has happened.
+fn kept<P, C, R>(value: &P::Value, terms: &Terms, report: &Report) -> Option<Arc<[u8]>>
+where
+    P: Replies<R>,
+    C: Codec<P::Value>,
+{
+    let lost = |reason: &str| report.event(&Event::ResultNotKept { reason });
+    let Ok(encoded) = catch_unwind(AssertUnwindSafe(|| C::encode(value))) else {
+        lost("the codec panicked");
+        return None;
+    };
+    match encoded {
+        Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > terms.max_result => {
+            lost(&format!("{} bytes, max_result is {}", bytes.len(), terms.max_result));
+            None
+        }
+        Ok(bytes) => bytes.map(Arc::from),
+        Err(error) => {
+            lost(&error.to_string());
+            None
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The handler's run under the lease.
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt;
+
+use super::attempt::{Attempt, Dropped};
+use super::classify::judge;
+use super::report::Report;
+use crate::clock::unless;
+use crate::context::Frame;
+use crate::executor::{Handler, HandlerFn};
+use crate::outcome::Slot;
+use crate::{Codec, Replies};
+
+impl Attempt<'_> {
+    /// Runs the handler under the lease and puts the run down by what it answers.
+    pub(crate) async fn proceed<P, C, R, F>(
+        mut self,
+        frame: Frame,
+        report: &mut Report<'_>,
+        handler: Handler<P, C, R, F>,
+    ) -> P::Output<R>
+    where
+        P: Replies<R>,
+        C: Codec<P::Value>,
+        F: HandlerFn<R>,
+    {
+        let (run, handler) = handler.take();
+        // Only pure steps lie between the reading of the clock and this.
+        if let Some(rejection) = self.too_late(self.granted_at) {
+            Box::pin(self.give_back()).await;
+            return report.reject(&handler, rejection);
+        }
+        self.start(report);
+        let inner = Slot::default();
+        let around = Frame { lease: Some(self.lease.clone()), slot: Some(inner.clone()), ..frame };
+        // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
+        // under the lease too, since it may be a stream.
+        let running = around.enter(Box::pin(async { P::split(run().await).await }));
+        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.dropped()).await {
+            Ok(ended) => ended,
+            Err(why) => return handler.reject(self.abandon(why, report)),
+        };
+        match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
+            Ok(judged) => Box::pin(self.put_down(report, judged, None, inner.take_outcome(), &handler)).await.output,
+            Err(panic) => {
+                Box::pin(self.panicked(report)).await;
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Ends when the handler must be dropped.
+    async fn dropped(&self) -> Dropped {
+        tokio::select! {
+            biased;
+            () = self.lost() => Dropped::LeaseLost,
+            () = self.engine.closed() => Dropped::Closed,
+        }
+    }
+}

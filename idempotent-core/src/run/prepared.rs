@@ -1,0 +1,67 @@
+//! A call that is ready to be claimed.
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::ordering::InLine;
+use crate::policy::Terms;
+use crate::transaction::OneRun;
+use crate::{ClaimRequest, Fencing, Held, Key, OnConsumed, Rejection, Store};
+
+/// A call made ready to be claimed.
+pub(crate) struct Prepared {
+    pub(crate) request: ClaimRequest,
+    pub(crate) terms: Terms,
+    pub(super) message: Option<Arc<str>>,
+    /// The key must have been issued before.
+    pub(crate) issued: bool,
+    /// Inside another run: that one may finish while the executor drains, and so may this.
+    pub(crate) inside: bool,
+    /// What it comes after.
+    pub(crate) comes: Option<Box<After>>,
+    /// A store of its own, whose steps are those of its transaction.
+    pub(crate) via: Option<Arc<dyn OneRun>>,
+    /// Which attempt it is by the delivery's mark, where the record's count is rolled back with its transaction.
+    pub(crate) marked: Option<u32>,
+}
+
+/// What a call comes after, by its key.
+pub(crate) enum After {
+    Call(Key),
+    Line(InLine),
+}
+
+impl Prepared {
+    pub(crate) fn held(&self, fencing: Option<Fencing>) -> Held {
+        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    }
+
+    /// Where the run is claimed, completed and released.
+    pub(crate) fn store<'s>(&'s self, engine: &'s Engine) -> &'s dyn Store {
+        self.via.as_deref().map_or(&*engine.store, |own| own)
+    }
+
+    /// What it comes after, for people. Names only what keys show: no part of an identity.
+    pub(crate) fn waits_for(&self) -> String {
+        match self.comes.as_deref() {
+            Some(After::Call(after)) => format!("it comes after `{after}`"),
+            Some(After::Line(place)) => place.to_string(),
+            None => String::new(),
+        }
+    }
+
+    pub(crate) fn refuses_duplicates(&self) -> bool {
+        self.terms.on_consumed == OnConsumed::Refuse
+    }
+
+    /// What a duplicate in flight is told.
+    pub(crate) fn in_flight(&self, retry_after: Duration) -> Rejection {
+        Rejection::InFlight { retry_after, message: self.message.clone() }
+    }
+
+    /// What a duplicate that gets no result is told, with this much left of the window.
+    pub(crate) fn duplicate(&self, rest: Duration) -> Rejection {
+        let retry_after = (!self.terms.window.is_zero()).then_some(rest);
+        Rejection::Duplicate { retry_after, message: self.message.clone() }
+    }
+}

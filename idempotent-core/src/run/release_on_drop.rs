@@ -1,0 +1,93 @@
+//! What a dropped run leaves behind.
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::prepared::Prepared;
+use super::release::{release, sparing_steps};
+use crate::clock::{before, later};
+use crate::engine::Engine;
+use crate::policy::Terms;
+use crate::transaction::OneRun;
+use crate::{Fencing, Held, Store, Verdict};
+
+/// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
+/// drop while the answer is under way takes the claim back.
+pub(crate) struct OnDrop<'e> {
+    engine: &'e Arc<Engine>,
+    armed: Option<Armed>,
+    /// A release that takes longer than the lease is of no use.
+    lease: Duration,
+    memory: Duration,
+    /// Whether attempts are counted.
+    limit: bool,
+    via: Option<Arc<dyn OneRun>>,
+}
+
+struct Armed {
+    held: Held,
+    verdict: Verdict,
+    error: &'static str,
+}
+
+impl<'e> OnDrop<'e> {
+    /// Nothing has run yet: the attempt is not counted.
+    pub(crate) fn new(engine: &'e Arc<Engine>, prepared: &Prepared) -> Self {
+        let terms = &prepared.terms;
+        // Whether there is something to remember the store knows: the claim may have taken over unheard.
+        let armed =
+            Some(Armed { held: prepared.held(None), verdict: Verdict::Refund, error: "cancelled before it started" });
+        let (lease, memory, limit) = (terms.lease, terms.memory, terms.max_attempts() > 0);
+        Self { engine, armed, lease, memory, limit, via: prepared.via.clone() }
+    }
+
+    /// For a claim by the executor's own store, beside the transaction the call would run in.
+    pub(crate) fn past_transaction(mut self) -> Self {
+        self.via = None;
+        self
+    }
+
+    /// From here on it is this grant that is given back, and no other of the same token.
+    pub(crate) fn granted(&mut self, fencing: Fencing) {
+        if let Some(armed) = &mut self.armed {
+            armed.held.fencing = Some(fencing);
+        }
+    }
+
+    /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
+    pub(crate) fn started(&mut self, terms: &Terms) {
+        match &mut self.armed {
+            Some(armed) if terms.release_on_cancel => {
+                (armed.verdict, armed.error) = (terms.undo(Verdict::Vacate), "cancelled");
+            }
+            armed => *armed = None,
+        }
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        self.armed = None;
+    }
+}
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(Armed { held, verdict, error }) = self.armed.take() else { return };
+        let (engine, lease, limit, via) = (self.engine.clone(), self.lease, self.limit, self.via.take());
+        let release = release(verdict, self.memory, error);
+        // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // Whether it worked or not, there is nobody left to tell; the lease ends in any case.
+                let clock = &*engine.clock;
+                let store = via.as_deref().map_or(&*engine.store, |own| own as &dyn Store);
+                let freed = async {
+                    // Without a limit no run that never began deletes what another has left.
+                    let known = (verdict == Verdict::Refund && !limit).then_some(false);
+                    let release = sparing_steps(store, &held, known, release, limit).await;
+                    store.release(&held, &release).await
+                };
+                let _ = before(clock, later(clock.now(), lease), freed).await;
+                engine.waiters.wake(held.key.hash());
+            });
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The one terminal outcome of each delivery, whatever way it ends.
+use std::borrow::Cow;
+use std::time::Instant;
+
+use tracing::Span;
+
+use crate::context::Frame;
+use crate::engine::Engine;
+use crate::executor::Handler;
+use crate::lease::Names;
+use crate::observe::{self, Run};
+use crate::outcome::{Captured, Slot};
+use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Replies, Scene, Tracing};
+
+/// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
+/// that is dropped without a word was a run that was dropped.
+pub(crate) struct Report<'e> {
+    engine: &'e Engine,
+    slot: Option<Slot>,
+    scene: Scene,
+    scope: Cow<'static, str>,
+    key: Option<Key>,
+    attempt: Option<u32>,
+    fencing: Option<Fencing>,
+    began: Instant,
+    /// `None` where nobody wants it.
+    span: Option<Span>,
+    /// What a drop means from here on; `None` once told.
+    if_dropped: Option<Outcome>,
+}
+
+impl<'e> Report<'e> {
+    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, frame: &Frame) -> Self {
+        engine.counters.began();
+        engine.drain.enter();
+        Self {
+            engine,
+            slot: frame.slot.clone(),
+            scene: identity.scene.clone(),
+            scope: identity.scope.clone(),
+            key: None,
+            attempt: None,
+            fencing: None,
+            began: engine.clock.now(),
+            span: observe::span(&identity.scene, &identity.scope),
+            if_dropped: Some(Outcome::Cancelled),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        Names { scene: self.scene.clone(), scope: self.scope.clone() }
+    }
+
+    pub(crate) fn keyed(&mut self, key: &Key) {
+        if let Some(span) = &self.span {
+            span.record("key", key.as_str());
+        }
+        self.key = Some(key.clone());
+    }
+
+    pub(crate) fn granted(&mut self, grant: &Grant) {
+        (self.attempt, self.fencing) = (Some(grant.attempt), Some(grant.fencing));
+        if let Some(span) = &self.span {
+            span.record("attempt", grant.attempt);
+            span.record("fencing", grant.fencing.0);
+        }
+        self.event(&Event::Claimed { taken_over: grant.taken_over });
+    }
+
+    /// From here on a drop leaves an unknown effect.
+    pub(crate) fn started(&mut self) {
+        self.if_dropped = Some(Outcome::Abandoned);
+    }
+
+    pub(crate) fn event(&self, event: &Event<'_>) {
+        let on = || self.engine.observer.on(&self.run(), event);
+        match &self.span {
+            Some(span) => span.in_scope(on),
+            None => on(),
+        }
+    }
+
+    /// The run's span. A batch has one for each item.
+    pub(crate) fn span(&self) -> Option<&Span> {
+        self.span.as_ref()
+    }
+
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        self.if_dropped = None;
+        self.tell(outcome);
+    }
+
+    /// Reports a rejection, and returns the handler's answer for it.
+    pub(crate) fn reject<P: Replies<R>, C, R, F>(
+        &mut self,
+        rules: &Handler<P, C, R, F>,
+        rejection: Rejection,
+    ) -> P::Output<R> {
+        self.end(Outcome::of(&rejection));
+        rules.reject(rejection)
+    }
+
+    /// When the call came.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    fn run(&self) -> Run<'_> {
+        let run = Run::new(&self.scene, &self.scope, self.key.as_ref());
+        Run { attempt: self.attempt, fencing: self.fencing, ..run }
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        let engine = self.engine;
+        engine.counters.ended(&outcome);
+        if let Some(span) = &self.span {
+            span.record("outcome", outcome.name());
+        }
+        let elapsed = engine.clock.now().saturating_duration_since(self.began);
+        self.event(&Event::Ended { outcome: &outcome, elapsed });
+        if let Some(slot) = &self.slot {
+            slot.tell(Captured { outcome, key: self.key.clone(), attempt: self.attempt });
+        }
+    }
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.if_dropped.take() {
+            self.tell(outcome);
+        }
+        self.engine.drain.leave();
+    }
+}
+
+/// A call that found no executor has nobody to count it; the slot and the log are told.
+pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
+    let outcome = Outcome::of(rejection);
+    let run = Run::new(&identity.scene, &identity.scope, None);
+    Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
+    if let Some(slot) = &Frame::current().slot {
+        slot.tell(Captured::without_run(outcome));
+    }
+}

@@ -1,0 +1,12 @@
+//! The steps of a run, kept beside its record: a retry replays those that were done and runs only the rest.
+mod error;
+mod in_transaction;
+mod journal;
+mod record;
+mod step;
+
+pub use self::error::JournalError;
+pub use self::in_transaction::{Within, step_in};
+pub(crate) use self::journal::Steps;
+pub use self::record::{Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, StepRecord, StepState};
+pub use self::step::{Beside, Step, step, step_key};
