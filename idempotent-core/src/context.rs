@@ -2,18 +2,18 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::outcome::Slot;
+use crate::outcome::OutcomeSlot;
 use crate::{Captured, Executor, Key, Lease, Outcome, Redelivery};
 
 tokio::task_local! {
-    static FRAME: Frame;
+    static FRAME: TaskContext;
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Frame {
+pub(crate) struct TaskContext {
     pub(crate) executor: Option<Executor>,
     pub(crate) lease: Option<Lease>,
-    pub(crate) slot: Option<Slot>,
+    pub(crate) slot: Option<OutcomeSlot>,
     /// Leases of runs around this place that are not this place's own: of a batch handler's items, or outside of an
     /// unprotected run.
     pub(crate) around: Option<Arc<[Lease]>>,
@@ -23,7 +23,7 @@ pub(crate) struct Frame {
     pub(crate) delivered: Option<u32>,
 }
 
-impl Frame {
+impl TaskContext {
     /// Whether a run stands around this place.
     pub(crate) fn is_inside(&self) -> bool {
         self.lease.is_some() || self.around.is_some()
@@ -93,9 +93,9 @@ impl Outcome {
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
-        let slot = Slot::default();
-        let outer = Frame::current();
-        let frame = Frame { slot: Some(slot.clone()), ..outer.clone() };
+        let slot = OutcomeSlot::default();
+        let outer = TaskContext::current();
+        let frame = TaskContext { slot: Some(slot.clone()), ..outer.clone() };
         let output = frame.enter(future).await;
         let captured = slot.take();
         // To look at an outcome does not hide it from whoever settles the delivery.

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 use self::deferrals::Deferrals;
-pub(crate) use self::drain_state::{DrainState, Phase};
+pub(crate) use self::drain_state::{DrainPhase, DrainState};
 use self::waiting::MAX_WAITERS;
 use crate::backoff::delay;
 use crate::clock::{pause, unless};
 use crate::lease::LeaseRenewer;
 use crate::observe::Counters;
-use crate::policy::Terms;
+use crate::policy::ResolvedPolicy;
 use crate::waiters::Waiters;
 use crate::{
     Clock, Entropy, InFlight, Key, Observer, Policy, PolicyError, Rejection, Scene, Store, StoreError, StoreErrorKind,
@@ -93,8 +93,8 @@ impl Engine {
     }
 
     /// Returns `policy` over the policy of its scene, checked.
-    pub(crate) fn terms(&self, scene: &Scene, policy: Policy) -> Result<Terms, PolicyError> {
-        let terms = Terms::from(policy.or(self.policy(scene)));
+    pub(crate) fn terms(&self, scene: &Scene, policy: Policy) -> Result<ResolvedPolicy, PolicyError> {
+        let terms = ResolvedPolicy::from(policy.or(self.policy(scene)));
         terms.check()?;
         Ok(terms)
     }
@@ -146,7 +146,7 @@ impl Engine {
 
     /// Waits until running handlers are to be dropped.
     pub(crate) async fn closed(&self) {
-        self.drain.reached(Phase::Closed).await;
+        self.drain.reached(DrainPhase::Closed).await;
     }
 
     /// Returns true after a drain has begun.
@@ -161,13 +161,13 @@ impl Engine {
     }
 
     /// Returns the delay before the next attempt of a run that failed.
-    pub(crate) fn retry_in(&self, terms: &Terms, attempt: u32) -> Duration {
+    pub(crate) fn retry_in(&self, terms: &ResolvedPolicy, attempt: u32) -> Duration {
         delay(terms.retry_delay, terms.retry_delay_max, attempt.saturating_sub(1), terms.jitter, self.jitter_bits())
     }
 
     /// Returns the delay for a duplicate of a key in flight. The delay grows with each deferral of the key. It does not exceed
     /// the rest of the lease, so that a duplicate of a short run does not wait for a long lease.
-    pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, terms: &Terms) -> Duration {
+    pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, terms: &ResolvedPolicy) -> Duration {
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
             InFlight::Busy => terms.in_flight_delay,
@@ -177,7 +177,7 @@ impl Engine {
 
     /// Counts one more deferral of the key, and returns the delay that grows with the count. `remember` is the time for which
     /// the count is kept.
-    pub(crate) fn deferred_by(&self, key: &Key, remember: Duration, terms: &Terms) -> Duration {
+    pub(crate) fn deferred_by(&self, key: &Key, remember: Duration, terms: &ResolvedPolicy) -> Duration {
         let times = self.deferrals.count(key, remember, self.clock.now());
         delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, self.jitter_bits())
     }

@@ -105,6 +105,6 @@ impl Executor {
 
 /// Renews a lease until the returned guard is dropped. For benchmarks.
 #[doc(hidden)]
-pub fn register(within: &Executor, lease: &Lease, now: Instant) -> impl Drop {
-    within.0.renewer.add(lease, now)
+pub fn register(holder: &Executor, lease: &Lease, now: Instant) -> impl Drop {
+    holder.0.renewer.add(lease, now)
 }

@@ -13,9 +13,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-pub(crate) use self::renewer::{LeaseRenewer, Ticket};
+pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
-use crate::steps::Steps;
+use crate::steps::StepJournal;
 use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 
 /// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
@@ -27,12 +27,12 @@ pub struct Lease(Arc<Inner>);
 struct Inner {
     held: Held,
     grant: Grant,
-    names: Names,
+    names: HandlerName,
     outer: Option<Lease>,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     /// Made with the run's first step.
-    steps: OnceLock<Box<Steps>>,
+    steps: OnceLock<Box<StepJournal>>,
     keep: Duration,
     heartbeat: Duration,
     renews: bool,
@@ -54,13 +54,13 @@ struct Inner {
 }
 
 /// Whose lease it is.
-pub(crate) struct Names {
+pub(crate) struct HandlerName {
     pub(crate) scene: Scene,
     pub(crate) scope: Cow<'static, str>,
 }
 
 /// How long a lease is to be kept alive.
-pub(crate) struct Span {
+pub(crate) struct LeaseTiming {
     pub(crate) heartbeat: Duration,
     pub(crate) max_run: Duration,
     /// How long what a step leaves is needed, at the most.
@@ -76,11 +76,11 @@ impl Lease {
     pub(crate) fn new(
         held: Held,
         grant: Grant,
-        names: Names,
+        names: HandlerName,
         outer: Option<Self>,
         (clock, store): (Arc<dyn Clock>, Arc<dyn Store>),
         (sent, answered): (Instant, Instant),
-        span: &Span,
+        span: &LeaseTiming,
     ) -> Self {
         let trip = answered.saturating_duration_since(sent);
         let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
@@ -181,12 +181,12 @@ impl Lease {
     }
 
     /// The run's journal.
-    pub(crate) fn steps(&self) -> &Steps {
+    pub(crate) fn steps(&self) -> &StepJournal {
         self.0.steps.get_or_init(Box::default)
     }
 
     /// The run's journal, if a step was called.
-    pub(crate) fn steps_called(&self) -> Option<&Steps> {
+    pub(crate) fn steps_called(&self) -> Option<&StepJournal> {
         self.0.steps.get().map(|steps| &**steps)
     }
 
@@ -208,7 +208,7 @@ impl Lease {
         self.attempt() <= 1 && self.taken_over().is_none()
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &HandlerName {
         &self.0.names
     }
 

@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 pub(crate) use self::halted::given_up;
 pub use self::order_table::MAX_LINE;
-pub(crate) use self::position::InLine;
+pub(crate) use self::position::SequencePosition;
 pub(crate) use self::predecessor::Named;
 pub use self::predecessor::Predecessor;
 pub use self::registered::Registered;
@@ -109,7 +109,7 @@ impl fmt::Display for BrokenOrder {
 
 /// What a call comes after, once its own identity is known: a call, or what its stream says.
 #[derive(Clone, Debug)]
-pub(crate) enum Comes {
+pub(crate) enum OrderingRequest {
     After(Named),
-    InLine(Named, u64),
+    SequencePosition(Named, u64),
 }

@@ -276,9 +276,9 @@ impl Outcome {
 
 /// Where the runs directly inside a capture, or inside another run, leave their outcome.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slot(Arc<Mutex<Option<Captured>>>);
+pub(crate) struct OutcomeSlot(Arc<Mutex<Option<Captured>>>);
 
-impl Slot {
+impl OutcomeSlot {
     pub(crate) fn tell(&self, captured: Captured) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.as_ref().is_none_or(|told| told.outcome.unsettled() <= captured.outcome.unsettled()) {

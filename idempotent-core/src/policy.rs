@@ -106,9 +106,9 @@ macro_rules! knobs {
 
         /// A policy with every knob set.
         #[derive(Clone, Copy, Debug)]
-        pub(crate) struct Terms { $(pub(crate) $name: $ty,)* }
+        pub(crate) struct ResolvedPolicy { $(pub(crate) $name: $ty,)* }
 
-        impl From<Policy> for Terms {
+        impl From<Policy> for ResolvedPolicy {
             fn from(policy: Policy) -> Self {
                 let terms = Self { $($name: policy.$name.unwrap_or($default),)* };
                 // Nobody who asks for a lease of an hour wants it cut at ten minutes.
@@ -294,7 +294,7 @@ impl Policy {
     /// Runs a key gets in all by this policy, put over the scene's defaults; `None` is no limit.
     #[must_use]
     pub fn max_runs(&self, scene: &Scene) -> Option<u32> {
-        match Terms::from(self.or(Self::of(scene))).max_attempts() {
+        match ResolvedPolicy::from(self.or(Self::of(scene))).max_attempts() {
             0 => None,
             runs => Some(runs),
         }
@@ -305,7 +305,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] with the numbers and the rule.
     pub fn check(&self, scene: &Scene) -> Result<(), PolicyError> {
-        Terms::from(self.or(Self::of(scene))).check()
+        ResolvedPolicy::from(self.or(Self::of(scene))).check()
     }
 
     /// Whether the policy fits a broker's redelivery, put over the scene's defaults.
@@ -313,11 +313,11 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] with both numbers.
     pub fn check_against(&self, scene: &Scene, redelivery: &Redelivery) -> Result<(), PolicyError> {
-        Terms::from(self.or(Self::of(scene))).fits(redelivery)
+        ResolvedPolicy::from(self.or(Self::of(scene))).fits(redelivery)
     }
 }
 
-impl Terms {
+impl ResolvedPolicy {
     /// 0: no limit, as in a [`ClaimRequest`](crate::ClaimRequest).
     pub(crate) fn max_attempts(&self) -> u32 {
         if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }

@@ -24,14 +24,14 @@ pub(crate) use self::attempt::Attempt;
 pub use self::batch::Answer;
 use self::claim::claim;
 use self::not_acquired::duplicate;
-pub(crate) use self::not_acquired::{Turned, refused, turned};
+pub(crate) use self::not_acquired::{NotAcquired, refused, turned};
 use self::prepare::prepare;
 pub(crate) use self::prepared::{After, Prepared};
 pub(crate) use self::release::release;
-pub(crate) use self::release_on_drop::OnDrop;
+pub(crate) use self::release_on_drop::ReleaseOnDrop;
 pub(crate) use self::report::Report;
 use self::unprotected::unprotected;
-use crate::context::Frame;
+use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchHandlerFn, Call, Executor, Handler, HandlerFn};
 use crate::{Codec, Outcome, Rejection, Replies};
@@ -123,7 +123,7 @@ where
     C: Codec<P::Value>,
     F: HandlerFn<R>,
 {
-    let frame = Frame::current();
+    let frame = TaskContext::current();
     if let Some(needed) = P::policy() {
         call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
     }
@@ -141,7 +141,7 @@ where
 async fn deliver<P, C, R, F>(
     engine: &Arc<Engine>,
     prepared: Box<Prepared>,
-    frame: Frame,
+    frame: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -154,7 +154,7 @@ where
     match Box::pin(claim(engine, prepared, &frame, &mut report)).await {
         // Boxed like the settlement: three small allocations cost less than one that the allocator takes for large.
         Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
-        Err(Turned::Replay(value)) => match C::decode(value.as_deref()) {
+        Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
             Ok(value) => {
                 report.end(Outcome::Replayed);
                 P::replayed(value)
@@ -162,9 +162,9 @@ where
             Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
         },
         // Boxed, since so rare a path must not make the future of each run larger.
-        Err(Turned::Unprotected(_, terms)) => Box::pin(unprotected(engine, &terms, frame, report, handler)).await,
-        Err(Turned::Away(rejection)) => report.reject(&handler, rejection),
-        Err(Turned::Duplicate(prepared)) => {
+        Err(NotAcquired::Unprotected(_, terms)) => Box::pin(unprotected(engine, &terms, frame, report, handler)).await,
+        Err(NotAcquired::Away(rejection)) => report.reject(&handler, rejection),
+        Err(NotAcquired::Duplicate(prepared)) => {
             let rejection = Box::pin(duplicate(engine, &prepared)).await;
             report.reject(&handler, rejection)
         }

@@ -7,6 +7,6 @@ mod step;
 
 pub use self::error::JournalError;
 pub use self::in_transaction::{Within, step_in};
-pub(crate) use self::journal::Steps;
+pub(crate) use self::journal::StepJournal;
 pub use self::record::{Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, StepRecord, StepState};
 pub use self::step::{Beside, Step, step, step_key};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::policy::{OnStoreError, Terms};
+use crate::policy::{OnStoreError, ResolvedPolicy};
 use crate::{ClaimMode, Held, Rejection, Settled, StepRecord, Store, StoreError, Transact};
 
 /// Begins and commits the transactions of steps, for [`step_in`](crate::step_in()).
@@ -86,13 +86,13 @@ impl<T: 'static> Lender<T> {
         let of = self.0.expect("the call was refused: its handler does not run");
         let transaction = of.lend();
         assert!(transaction.is_some(), "the transaction of a run is lent to its handler, once");
-        Lent { back: Back::Run(of), transaction }
+        Lent { back: ReturnTo::Run(of), transaction }
     }
 }
 
 /// The transaction of a run or step, in its handler's hands. It ends with the run or step: it cannot be committed here.
 pub struct Lent<T: 'static> {
-    back: Back<T>,
+    back: ReturnTo<T>,
     /// None only while it is dropped.
     transaction: Option<T>,
 }
@@ -123,26 +123,26 @@ impl<T: 'static> Drop for Lent<T> {
     fn drop(&mut self) {
         if let Some(transaction) = self.transaction.take() {
             match &self.back {
-                Back::Run(run) => run.take_back(transaction),
-                Back::Step(step) => *step.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(transaction),
+                ReturnTo::Run(run) => run.take_back(transaction),
+                ReturnTo::Step(step) => *step.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(transaction),
             }
         }
     }
 }
 
 /// Where it goes when it is dropped.
-enum Back<T: 'static> {
+enum ReturnTo<T: 'static> {
     Run(Arc<dyn Lends<T>>),
-    Step(OfStep<T>),
+    Step(StepTransactionSlot<T>),
 }
 
 /// The transaction of a step, while nobody has it.
-pub(crate) struct OfStep<T: 'static>(Arc<Mutex<Option<T>>>);
+pub(crate) struct StepTransactionSlot<T: 'static>(Arc<Mutex<Option<T>>>);
 
-impl<T: 'static> OfStep<T> {
+impl<T: 'static> StepTransactionSlot<T> {
     pub(crate) fn lend(transaction: T) -> (Self, Lent<T>) {
         let slot = Arc::new(Mutex::new(None));
-        (Self(slot.clone()), Lent { back: Back::Step(Self(slot)), transaction: Some(transaction) })
+        (Self(slot.clone()), Lent { back: ReturnTo::Step(Self(slot)), transaction: Some(transaction) })
     }
 
     /// None if its borrower has kept it.
@@ -160,7 +160,7 @@ pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<
 
 /// The store a call brings for its run, or why there is none.
 #[derive(Clone, Debug)]
-pub(crate) enum Via {
+pub(crate) enum CallStore {
     Own(Arc<dyn OneRun>, ClaimMode),
     /// The transaction that was wanted, and who has none such.
     Missing {
@@ -169,9 +169,9 @@ pub(crate) enum Via {
     },
 }
 
-impl Via {
+impl CallStore {
     /// The store, told of the terms of its run. There is no running without it: the handler needs its transaction.
-    pub(crate) fn under(self, terms: &mut Terms) -> Result<Arc<dyn OneRun>, Rejection> {
+    pub(crate) fn under(self, terms: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
         match self {
             Self::Own(own, _) => {
                 own.retains(terms.retain);

@@ -5,7 +5,7 @@ use tokio::sync::Notify;
 
 /// A phase of a drain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum DrainPhase {
     /// No call starts any more. Before this phase, no drain has begun.
     Draining = 1,
     /// Running handlers are dropped.
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct DrainState {
-    /// A [`Phase`].
+    /// A [`DrainPhase`].
     phase: AtomicU8,
     changed: Notify,
     inside: AtomicUsize,
@@ -39,11 +39,11 @@ impl DrainState {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.has_reached(Phase::Draining)
+        self.has_reached(DrainPhase::Draining)
     }
 
     /// Waits for a phase. Waiters wake in the order in which they began to wait, so that simulations repeat.
-    pub(crate) async fn reached(&self, phase: Phase) {
+    pub(crate) async fn reached(&self, phase: DrainPhase) {
         loop {
             let changed = self.changed.notified();
             if self.has_reached(phase) {
@@ -53,12 +53,12 @@ impl DrainState {
         }
     }
 
-    pub(crate) fn has_reached(&self, phase: Phase) -> bool {
+    pub(crate) fn has_reached(&self, phase: DrainPhase) -> bool {
         self.phase.load(Ordering::SeqCst) >= phase as u8
     }
 
     /// Enters a phase, which is never left for an earlier one.
-    pub(crate) fn advance(&self, to: Phase) {
+    pub(crate) fn advance(&self, to: DrainPhase) {
         self.phase.fetch_max(to as u8, Ordering::SeqCst);
         self.changed.notify_waiters();
     }

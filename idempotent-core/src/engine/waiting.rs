@@ -1,7 +1,7 @@
 //! Waiting for the end of a run in flight, by notification instead of by polling.
 use std::time::{Duration, Instant};
 
-use super::{Engine, Phase};
+use super::{DrainPhase, Engine};
 use crate::{InFlight, Key, Watching};
 
 /// The polling interval for stores that do not notify of keys that another process has settled.
@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached `until`.
-    pub(crate) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant, until: Phase) {
+    pub(crate) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant, until: DrainPhase) {
         let now = self.clock.now();
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),

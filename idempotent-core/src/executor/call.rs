@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Executor;
 use super::site::Site;
-use crate::ordering::Comes;
-use crate::transaction::{Via, described};
+use crate::ordering::OrderingRequest;
+use crate::transaction::{CallStore, described};
 use crate::{ClaimMode, Fingerprint, Identity, KeyError, Lender, Lends, Policy, Predecessor, Stream};
 
 /// What makes a call the same as another, and how it is to be treated.
@@ -19,9 +19,9 @@ pub struct Call {
     pub(crate) message: Option<Arc<str>>,
     pub(crate) issued: Option<Duration>,
     /// What it comes after.
-    pub(crate) comes: Option<Box<Comes>>,
+    pub(crate) comes: Option<Box<OrderingRequest>>,
     /// A store of its own.
-    pub(crate) via: Option<Via>,
+    pub(crate) via: Option<CallStore>,
     /// The attribute that made the call.
     pub(crate) site: Option<&'static Site>,
 }
@@ -87,7 +87,7 @@ impl Call {
     /// # });
     /// ```
     pub fn after(mut self, call: &(impl Predecessor + ?Sized)) -> Self {
-        self.comes = call.named().map(Comes::After).map(Box::new);
+        self.comes = call.named().map(OrderingRequest::After).map(Box::new);
         self
     }
 
@@ -122,7 +122,7 @@ impl Call {
     /// # });
     /// ```
     pub fn sequence(mut self, stream: &(impl Stream + ?Sized), number: u64) -> Self {
-        self.comes = Some(Box::new(Comes::InLine(stream.stream(), number)));
+        self.comes = Some(Box::new(OrderingRequest::SequencePosition(stream.stream(), number)));
         self
     }
 
@@ -137,8 +137,8 @@ impl Call {
         let transact = store.abilities().transact;
         let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
         let (via, lender) = match own {
-            Some(own) => (Via::Own((*own).clone(), mode), Lender(Some(*own))),
-            None => (Via::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
+            Some(own) => (CallStore::Own((*own).clone(), mode), Lender(Some(*own))),
+            None => (CallStore::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
         };
         self.via = Some(via);
         (self, lender)

@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use super::Executor;
 use crate::Redelivery;
-use crate::context::Frame;
+use crate::context::TaskContext;
 
 static INSTALLED: OnceLock<Executor> = OnceLock::new();
 
@@ -27,7 +27,7 @@ impl Executor {
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
-        Frame { executor: Some(self.clone()), ..Frame::current() }.enter(future).await
+        TaskContext { executor: Some(self.clone()), ..TaskContext::current() }.enter(future).await
     }
 
     /// As [`scope`](Self::scope), for the handler of a delivery: a run of the scene `mq` in it, which may be an annotated
@@ -38,7 +38,7 @@ impl Executor {
     /// Dropping it drops `future`.
     pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
         let redelivery = Some(redelivery);
-        Frame { executor: Some(self.clone()), redelivery, ..Frame::current() }.enter(future).await
+        TaskContext { executor: Some(self.clone()), redelivery, ..TaskContext::current() }.enter(future).await
     }
 
     /// As [`scope`](Self::scope), for the handler of a delivery that says which attempt it is, the first being 1: a run whose
@@ -50,13 +50,15 @@ impl Executor {
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
-        Frame { executor: Some(self.clone()), delivered: Some(attempt), ..Frame::current() }.enter(future).await
+        TaskContext { executor: Some(self.clone()), delivered: Some(attempt), ..TaskContext::current() }
+            .enter(future)
+            .await
     }
 
     /// The executor in scope, else the installed one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        Frame::current().executor.or_else(|| INSTALLED.get().cloned())
+        TaskContext::current().executor.or_else(|| INSTALLED.get().cloned())
     }
 
     /// Runs `future` in a task of its own that takes scope, lease and span along. A panic in it comes through.
@@ -67,7 +69,7 @@ impl Executor {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        match tokio::spawn(Frame::current().enter(future).in_current_span()).await {
+        match tokio::spawn(TaskContext::current().enter(future).in_current_span()).await {
             Ok(output) => output,
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),

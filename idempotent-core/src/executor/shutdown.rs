@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Executor;
 use crate::clock::{before, later};
-use crate::engine::Phase;
+use crate::engine::DrainPhase;
 
 /// A future that ends when a server is to shut down gracefully; see [`Executor::serve_until`].
 #[derive(Debug)]
@@ -57,10 +57,10 @@ impl Executor {
     pub async fn drain(&self, grace: Duration) -> Drained {
         let drain = &self.0.drain;
         let (running, abandoned_before) = (drain.inside(), drain.abandoned());
-        drain.advance(Phase::Draining);
+        drain.advance(DrainPhase::Draining);
         let deadline = later(self.0.clock.now(), grace);
         if before(&*self.0.clock, deadline, drain.empty()).await.is_none() {
-            drain.advance(Phase::Closed);
+            drain.advance(DrainPhase::Closed);
             drain.empty().await;
         }
         // Also counts handlers that another drain with a shorter grace has dropped.

@@ -22,15 +22,15 @@ pub(crate) struct LeaseRenewer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    turns: Mutex<Turns>,
+    table: Mutex<RenewalTable>,
     nudge: Notify,
     /// With connections that no runtime of a handler serves; opened when it is needed.
     renewal: AsyncMutex<Option<Arc<dyn Store>>>,
 }
 
 #[derive(Default)]
-struct Turns {
-    places: Vec<Option<Turn>>,
+struct RenewalTable {
+    places: Vec<Option<RenewalEntry>>,
     free: Vec<usize>,
     /// What the driver sleeps for.
     next: Option<Instant>,
@@ -45,7 +45,7 @@ struct Turns {
     closed: bool,
 }
 
-struct Turn {
+struct RenewalEntry {
     lease: Lease,
     due: Instant,
     /// No renewal before this, whatever wakes the driver: half a heartbeat after the last one, or when one that
@@ -62,38 +62,38 @@ impl LeaseRenewer {
             store,
             clock,
             observer,
-            turns: Mutex::default(),
+            table: Mutex::default(),
             nudge: Notify::new(),
             renewal: AsyncMutex::default(),
         })
     }
 
     /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
-    pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> Ticket<'_> {
+    pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> RenewalGuard<'_> {
         // A claim that took long has used up some of its lease: it is renewed all the sooner.
         let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
-        let mut turns = self.turns();
-        let place = turns.free.pop().unwrap_or_else(|| {
-            turns.places.push(None);
-            turns.places.len() - 1
+        let mut table = self.table();
+        let place = table.free.pop().unwrap_or_else(|| {
+            table.places.push(None);
+            table.places.len() - 1
         });
-        turns.places[place] = Some(Turn { lease: lease.clone(), due, rested: now });
-        turns.used = true;
+        table.places[place] = Some(RenewalEntry { lease: lease.clone(), due, rested: now });
+        table.used = true;
         // A driver that is late by now may belong to a runtime that stands still.
-        let late = turns.next.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
-        let sooner = late || turns.next.is_none_or(|next| due < next);
+        let late = table.next.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
+        let sooner = late || table.next.is_none_or(|next| due < next);
         if sooner {
             // Promised here, so that a driver that never gets to it is found out.
-            turns.next = Some(due);
+            table.next = Some(due);
         }
-        let driven = turns.driver.is_some() && !late;
-        drop(turns);
+        let driven = table.driver.is_some() && !late;
+        drop(table);
         if !driven {
             self.drive();
         } else if sooner {
             self.nudge.notify_one();
         }
-        Ticket { wheel: self, place }
+        RenewalGuard { wheel: self, place }
     }
 
     /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
@@ -121,29 +121,29 @@ impl LeaseRenewer {
     }
 
     fn is_late(&self, now: Instant, slack: Duration) -> bool {
-        let turns = self.turns();
-        turns.driver.is_none() || turns.next.is_some_and(|next| next + slack <= now)
+        let table = self.table();
+        table.driver.is_none() || table.next.is_some_and(|next| next + slack <= now)
     }
 
     /// Ends the driver once no renewal is under way. Left alone, the driver would keep the store for another second.
     pub(crate) fn close(&self) {
-        self.turns().closed = true;
+        self.table().closed = true;
         self.nudge.notify_one();
     }
 
     /// Returns true once the executor is dropped.
     fn is_closed(&self) -> bool {
-        self.turns().closed
+        self.table().closed
     }
 
     /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
     /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
     fn drive(self: &Arc<Self>) {
-        let mut turns = self.turns();
-        let rescue = turns.driver.is_some() && turns.alone;
+        let mut table = self.table();
+        let rescue = table.driver.is_some() && table.alone;
         let thread = if rescue { None } else { self.thread() };
-        let driver = self.driver(&mut turns, thread.is_some());
-        drop(turns);
+        let driver = self.driver(&mut table, thread.is_some());
+        drop(table);
         match thread {
             Some(runtime) => drop(runtime.spawn(driver.drive())),
             None if rescue => drop(tokio::spawn(driver.rescue())),
@@ -151,11 +151,11 @@ impl LeaseRenewer {
         }
     }
 
-    fn driver(self: &Arc<Self>, turns: &mut Turns, alone: bool) -> Driver {
-        turns.drivers += 1;
-        turns.driver = Some(turns.drivers);
-        turns.alone = alone;
-        Driver { wheel: self.clone(), number: turns.drivers, alone }
+    fn driver(self: &Arc<Self>, table: &mut RenewalTable, alone: bool) -> Driver {
+        table.drivers += 1;
+        table.driver = Some(table.drivers);
+        table.alone = alone;
+        Driver { wheel: self.clone(), number: table.drivers, alone }
     }
 
     /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
@@ -167,8 +167,8 @@ impl LeaseRenewer {
     /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
     fn turn(&self, now: Instant, alone: bool) -> (Vec<Lease>, Option<Instant>) {
         let (mut renew, mut lost, mut next, mut blocked) = (Vec::new(), Vec::new(), None, Vec::new());
-        let mut turns = self.turns();
-        for place in &mut turns.places {
+        let mut table = self.table();
+        for place in &mut table.places {
             let Some(turn) = place else { continue };
             let (guard, heartbeat) = (turn.lease.guard(), turn.lease.heartbeat());
             if guard <= now {
@@ -194,11 +194,11 @@ impl LeaseRenewer {
             next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
         }
         // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
-        if std::mem::take(&mut turns.used) && !turns.closed && next.is_none() {
+        if std::mem::take(&mut table.used) && !table.closed && next.is_none() {
             next = Some(now + IDLE);
         }
-        turns.next = next;
-        drop(turns);
+        table.next = next;
+        drop(table);
         for lease in lost {
             self.lose(&lease);
         }
@@ -219,23 +219,23 @@ impl LeaseRenewer {
         self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, RenewalTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Stops the heartbeat of one run when dropped.
-pub(crate) struct Ticket<'w> {
+pub(crate) struct RenewalGuard<'w> {
     wheel: &'w LeaseRenewer,
     place: usize,
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for RenewalGuard<'_> {
     fn drop(&mut self) {
-        let mut turns = self.wheel.turns();
-        let turn = turns.places[self.place].take();
-        turns.free.push(self.place);
-        drop(turns);
+        let mut table = self.wheel.table();
+        let turn = table.places[self.place].take();
+        table.free.push(self.place);
+        drop(table);
         // A renewal still under way has nothing to say any more. Without a turn it was lost before.
         if let Some(turn) = turn {
             turn.lease.end();

@@ -2,7 +2,7 @@
 //!
 //! Nothing is held while it waits, so a crash leaves nothing behind: wherever it happens, the broker delivers again and the
 //! next look decides anew. What a call has waited is counted from a note in the store, a record of its own beside the
-//! call's ([`Presence`]), so that it is the same for every process and survives all of them:
+//! call's ([`WaitMarker`]), so that it is the same for every process and survives all of them:
 //! - killed before the note: the next delivery writes it, and its time begins there;
 //! - killed after it: the next one finds it;
 //! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use super::admission::{Admission, admission};
 use super::predecessor_record::{halt, look_again_in, noted_until, seen};
-use super::wait_marker::{Presence, note, presence, waited};
+use super::wait_marker::{WaitMarker, read_marker, waited, write_marker};
 use crate::clock::later;
-use crate::engine::{Engine, Phase, draining};
+use crate::engine::{DrainPhase, Engine, draining};
 use crate::policy::OnInFlight;
-use crate::run::{Prepared, Report, Turned, refused};
+use crate::run::{NotAcquired, Prepared, Report, refused};
 use crate::{Event, InFlight, Key, Micros, Record, Rejection, State, StateKind, StoreError};
 
 /// What was found, and how long the call has waited where that counts.
@@ -33,7 +33,7 @@ pub(crate) async fn in_turn(
     after: &Key,
     report: &Report<'_>,
     waits: bool,
-) -> Result<(), Turned> {
+) -> Result<(), NotAcquired> {
     let most = match prepared.terms.on_in_flight {
         OnInFlight::Wait(most) if waits => most,
         _ => Duration::ZERO,
@@ -41,7 +41,7 @@ pub(crate) async fn in_turn(
     let deadline = later(engine.clock.now(), most);
     // Too many wait already: this one is told to come back.
     let place = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
-    let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
+    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
     loop {
         // Watching begins before the store is asked: nothing can be settled unseen in between.
         let settled = place.as_ref().map(|_| engine.watch(after));
@@ -61,7 +61,7 @@ pub(crate) async fn in_turn(
     }
 }
 
-async fn act(engine: &Arc<Engine>, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), Turned> {
+async fn act(engine: &Arc<Engine>, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), NotAcquired> {
     let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
     match seen.turn {
         Admission::Run => Ok(()),
@@ -102,7 +102,7 @@ async fn look(engine: &Arc<Engine>, prepared: &Prepared, after: &Key) -> Result<
     if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
         return Ok(at_once);
     }
-    let noted = presence(engine, prepared, &prepared.request.key).await?;
+    let noted = read_marker(engine, prepared, &prepared.request.key).await?;
     let (waited, anew) = match state {
         StateKind::Absent => missed(engine, prepared, after, noted, since, unseen).await?,
         StateKind::Failed | StateKind::Dead => (waited(noted, since), false),
@@ -110,7 +110,7 @@ async fn look(engine: &Arc<Engine>, prepared: &Prepared, after: &Key) -> Result<
     };
     let turn = admission(state, waited, policy);
     if matches!(turn, Admission::Wait | Admission::Hold(_)) {
-        note(engine, prepared, noted, anew).await?;
+        write_marker(engine, prepared, noted, anew).await?;
     }
     Ok(Seen { turn, waited })
 }
@@ -120,7 +120,7 @@ async fn missed(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     after: &Key,
-    noted: Option<Presence>,
+    noted: Option<WaitMarker>,
     killed: Micros,
     unseen: bool,
 ) -> Result<(Duration, bool), StoreError> {
@@ -129,8 +129,8 @@ async fn missed(
     let Some(own) = noted.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
     // One that waits itself is not missing, as long as it is delivered.
     let sign = match unseen {
-        true => presence(engine, prepared, after).await?.map(|there| there.until(patience)),
+        true => read_marker(engine, prepared, after).await?.map(|there| there.until(patience)),
         false => Some(killed),
     };
-    Ok(sign.map_or((so_far, false), |sign| own.missed(sign, patience)))
+    Ok(sign.map_or((so_far, false), |sign| own.overdue(sign, patience)))
 }

@@ -1,37 +1,37 @@
-//! The stored form of a [`Line`].
+//! The stored form of a [`OrderTable`].
 //!
 //! ```text
 //! version 0x81 | 'L' | entries u64 | 1 if there is a last: number u64, done u8, its key | 1 if there is one inside:
 //!     until u64, its key | stretches u32 | of each: from u64, to u64, 1 if it was seen: first u64, last u64
 //! a key: length of its name u8 | name | hash u128
 //! ```
-use super::order_table::{Inside, Last, Line, MAX_LINE, SeenAt, Stretch};
+use super::order_table::{Admitted, LastAdmitted, MAX_LINE, NumberRange, OrderTable, WaitTimes};
 use crate::{Key, Micros, StoreError, StoreErrorKind};
 
 const VERSION: u8 = 0x81;
 const KIND: u8 = b'L';
 
-pub(crate) fn pack(line: &Line) -> Vec<u8> {
+pub(crate) fn pack(line: &OrderTable) -> Vec<u8> {
     let mut out = vec![VERSION, KIND];
     out.extend(line.entries.to_be_bytes());
     out.push(line.last.is_some().into());
-    if let Some(Last { number, key, done }) = &line.last {
+    if let Some(LastAdmitted { number, key, done }) = &line.last {
         out.extend(number.to_be_bytes());
         out.push((*done).into());
         pack_key(key, &mut out);
     }
     out.push(line.inside.is_some().into());
-    if let Some(Inside { key, until }) = &line.inside {
+    if let Some(Admitted { key, until }) = &line.inside {
         out.extend(until.0.to_be_bytes());
         pack_key(key, &mut out);
     }
     // There are no more than `MAX_LINE`.
     out.extend((line.waiting.len() as u32).to_be_bytes());
-    for Stretch { from, to, seen } in &line.waiting {
+    for NumberRange { from, to, seen } in &line.waiting {
         out.extend(from.to_be_bytes());
         out.extend(to.to_be_bytes());
         out.push(seen.is_some().into());
-        if let Some(SeenAt { first, last }) = seen {
+        if let Some(WaitTimes { first, last }) = seen {
             out.extend(first.0.to_be_bytes());
             out.extend(last.0.to_be_bytes());
         }
@@ -47,7 +47,7 @@ fn pack_key(key: &Key, out: &mut Vec<u8>) {
 }
 
 /// Read strictly, as a record is: what cannot be read is left as it is.
-pub(crate) fn unpack(bytes: &[u8]) -> Result<Line, StoreError> {
+pub(crate) fn unpack(bytes: &[u8]) -> Result<OrderTable, StoreError> {
     match bytes {
         [VERSION, KIND, ..] => {}
         [version, KIND, ..] if *version > VERSION => {
@@ -67,35 +67,35 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Line, StoreError> {
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
-    fn line(&mut self) -> Option<Line> {
+    fn line(&mut self) -> Option<OrderTable> {
         let entries = self.number()?;
         let last = match self.flag()? {
-            true => Some(Last { number: self.number()?, done: self.flag()?, key: self.key()? }),
+            true => Some(LastAdmitted { number: self.number()?, done: self.flag()?, key: self.key()? }),
             false => None,
         };
         let inside = match self.flag()? {
-            true => Some(Inside { until: Micros(self.number()?), key: self.key()? }),
+            true => Some(Admitted { until: Micros(self.number()?), key: self.key()? }),
             false => None,
         };
         let stretches = u32::from_be_bytes(*self.take()?) as usize;
         if stretches > MAX_LINE {
             return None;
         }
-        let mut waiting: Vec<Stretch> = Vec::new();
+        let mut waiting: Vec<NumberRange> = Vec::new();
         let mut end = last.as_ref().map(|last| last.number);
         for _ in 0..stretches {
             let (from, to) = (self.number()?, self.number()?);
             let seen = match self.flag()? {
-                true => Some(SeenAt { first: Micros(self.number()?), last: Micros(self.number()?) }),
+                true => Some(WaitTimes { first: Micros(self.number()?), last: Micros(self.number()?) }),
                 false => None,
             };
             if from > to || seen.is_some() && from != to || end.is_some_and(|end| end >= from) {
                 return None;
             }
             end = Some(to);
-            waiting.push(Stretch { from, to, seen });
+            waiting.push(NumberRange { from, to, seen });
         }
-        Some(Line { entries, last, inside, waiting })
+        Some(OrderTable { entries, last, inside, waiting })
     }
 
     fn take<const N: usize>(&mut self) -> Option<&[u8; N]> {
@@ -135,23 +135,25 @@ mod tests {
         Key::from_parts(name, 7 << 100)
     }
 
-    fn full() -> Line {
-        let seen = Some(SeenAt { first: Micros(1), last: Micros(2) });
-        Line {
+    fn full() -> OrderTable {
+        let seen = Some(WaitTimes { first: Micros(1), last: Micros(2) });
+        OrderTable {
             entries: 3,
-            last: Some(Last { number: 4, key: key("shop:mq:points"), done: true }),
-            inside: Some(Inside { key: key("é"), until: Micros(u64::MAX) }),
+            last: Some(LastAdmitted { number: 4, key: key("shop:mq:points"), done: true }),
+            inside: Some(Admitted { key: key("é"), until: Micros(u64::MAX) }),
             waiting: vec![
-                Stretch { from: 5, to: 9, seen: None },
-                Stretch { from: 10, to: 10, seen },
-                Stretch { from: u64::MAX, to: u64::MAX, seen: None },
+                NumberRange { from: 5, to: 9, seen: None },
+                NumberRange { from: 10, to: 10, seen },
+                NumberRange { from: u64::MAX, to: u64::MAX, seen: None },
             ],
         }
     }
 
     #[test]
     fn a_line_comes_back_as_it_was_and_no_part_of_it_does() {
-        for line in [Line::default(), full(), Line { last: None, ..full() }, Line { inside: None, ..full() }] {
+        for line in
+            [OrderTable::default(), full(), OrderTable { last: None, ..full() }, OrderTable { inside: None, ..full() }]
+        {
             let bytes = pack(&line);
             assert_eq!(unpack(&bytes).unwrap(), line);
             for cut in 2..bytes.len() {
@@ -170,7 +172,7 @@ mod tests {
         let mut mixed = full();
         mixed.waiting.swap(0, 1);
         assert_eq!(unpack(&pack(&mixed)).unwrap_err().kind(), StoreErrorKind::Corrupt);
-        let below = Line { waiting: vec![Stretch { from: 4, to: 6, seen: None }], ..full() };
+        let below = OrderTable { waiting: vec![NumberRange { from: 4, to: 6, seen: None }], ..full() };
         assert_eq!(unpack(&pack(&below)).unwrap_err().kind(), StoreErrorKind::Corrupt);
     }
 }

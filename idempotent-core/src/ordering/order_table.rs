@@ -13,20 +13,20 @@ pub const MAX_LINE: usize = 4_096;
 
 /// The numbers of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct OrderTable {
     /// How many were let in. Grows with each, so that a line is never again what it was.
     pub(crate) entries: u64,
     /// The largest number that was let in: all those below are over.
-    pub(crate) last: Option<Last>,
+    pub(crate) last: Option<LastAdmitted>,
     /// Whoever was let in last, unless that is known to be over.
-    pub(crate) inside: Option<Inside>,
+    pub(crate) inside: Option<Admitted>,
     /// Those above the last, ascending.
-    pub(crate) waiting: Vec<Stretch>,
+    pub(crate) waiting: Vec<NumberRange>,
 }
 
 /// The largest number that was let in.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Last {
+pub(crate) struct LastAdmitted {
     pub(crate) number: u64,
     pub(crate) key: Key,
     /// It is consumed, whatever has become of its record since.
@@ -34,7 +34,7 @@ pub(crate) struct Last {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Inside {
+pub(crate) struct Admitted {
     pub(crate) key: Key,
     /// Until then it may run though its record does not say so: it is about to claim, or does so in a transaction.
     pub(crate) until: Micros,
@@ -42,27 +42,27 @@ pub(crate) struct Inside {
 
 /// Numbers from one to another, both of them in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stretch {
+pub(crate) struct NumberRange {
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// Only of a single number.
-    pub(crate) seen: Option<SeenAt>,
+    pub(crate) seen: Option<WaitTimes>,
 }
 
 /// When a number's message was delivered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SeenAt {
+pub(crate) struct WaitTimes {
     pub(crate) first: Micros,
     pub(crate) last: Micros,
 }
 
 /// What a number comes after.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Before {
+pub(crate) enum Precedence {
     /// Nothing that is not over.
     Nothing,
     /// The last that was let in, which is not known to be over.
-    Last(Key),
+    LastAdmitted(Key),
     /// Some that were not let in yet, and when a message of any of them was delivered last: whoever is let in before them
     /// makes all of them late.
     Expected(Option<Micros>),
@@ -70,11 +70,11 @@ pub(crate) enum Before {
 
 /// There is no room for more.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Full;
+pub(crate) struct TableFull;
 
-impl Line {
+impl OrderTable {
     /// Notes a number that will come. Says whether that can still be: a larger one may have been let in.
-    pub(crate) fn expect(&mut self, number: u64) -> Result<bool, Full> {
+    pub(crate) fn expect(&mut self, number: u64) -> Result<bool, TableFull> {
         if self.is_over(number) {
             return Ok(false);
         }
@@ -82,7 +82,7 @@ impl Line {
         if self.waiting.get(at).is_some_and(|stretch| stretch.from <= number) {
             return Ok(true);
         }
-        let grows = |stretch: &Stretch| stretch.seen.is_none();
+        let grows = |stretch: &NumberRange| stretch.seen.is_none();
         let below = at.checked_sub(1).filter(|below| {
             let stretch = self.waiting[*below];
             grows(&stretch) && stretch.to.checked_add(1) == Some(number)
@@ -98,19 +98,19 @@ impl Line {
             (None, Some(_)) => self.waiting[at].from = number,
             (None, None) => {
                 self.has_room(1)?;
-                self.waiting.insert(at, Stretch { from: number, to: number, seen: None });
+                self.waiting.insert(at, NumberRange { from: number, to: number, seen: None });
             }
         }
         Ok(true)
     }
 
     /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
-    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), Full> {
+    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), TableFull> {
         if self.is_over(number) {
             return Ok(());
         }
         let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        let mine = Stretch { from: number, to: number, seen: Some(SeenAt { first: now, last: now }) };
+        let mine = NumberRange { from: number, to: number, seen: Some(WaitTimes { first: now, last: now }) };
         let Some(stretch) = self.waiting.get_mut(at).filter(|stretch| stretch.from <= number) else {
             self.has_room(1)?;
             self.waiting.insert(at, mine);
@@ -124,8 +124,8 @@ impl Line {
             return Ok(());
         }
         let whole = *stretch;
-        let below = (whole.from < number).then(|| Stretch { to: number - 1, ..whole });
-        let above = (number < whole.to).then(|| Stretch { from: number + 1, ..whole });
+        let below = (whole.from < number).then(|| NumberRange { to: number - 1, ..whole });
+        let above = (number < whole.to).then(|| NumberRange { from: number + 1, ..whole });
         let parts: Vec<_> = [below, Some(mine), above].into_iter().flatten().collect();
         self.has_room(parts.len() - 1)?;
         self.waiting.splice(at..=at, parts);
@@ -135,7 +135,7 @@ impl Line {
     /// Lets a number in. From here on all smaller ones are over, also those that never came.
     pub(crate) fn enter(&mut self, number: u64, key: &Key, until: Micros) {
         if !self.is_late(number, key) {
-            self.last = Some(Last { number, key: key.clone(), done: false });
+            self.last = Some(LastAdmitted { number, key: key.clone(), done: false });
             let over = self.waiting.partition_point(|stretch| stretch.to <= number);
             self.waiting.drain(..over);
             if let Some(first) = self.waiting.first_mut().filter(|first| first.from <= number) {
@@ -143,7 +143,7 @@ impl Line {
             }
         }
         self.entries += 1;
-        self.inside = Some(Inside { key: key.clone(), until });
+        self.inside = Some(Admitted { key: key.clone(), until });
     }
 
     /// Notes that a number is consumed. Says whether that changes anything.
@@ -162,23 +162,23 @@ impl Line {
     }
 
     /// What this number comes after.
-    pub(crate) fn before(&self, number: u64) -> Before {
+    pub(crate) fn before(&self, number: u64) -> Precedence {
         if self.is_over(number) {
-            return Before::Nothing;
+            return Precedence::Nothing;
         }
         let at = self.waiting.partition_point(|stretch| stretch.from < number);
         let below = &self.waiting[..at];
         match &self.last {
             _ if !below.is_empty() => {
-                Before::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
+                Precedence::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
             }
-            Some(last) if !last.done => Before::Last(last.key.clone()),
-            _ => Before::Nothing,
+            Some(last) if !last.done => Precedence::LastAdmitted(last.key.clone()),
+            _ => Precedence::Nothing,
         }
     }
 
     /// When this number's message was delivered, if it had to wait.
-    pub(crate) fn seen(&self, number: u64) -> Option<SeenAt> {
+    pub(crate) fn seen(&self, number: u64) -> Option<WaitTimes> {
         let at = self.waiting.partition_point(|stretch| stretch.to < number);
         self.waiting.get(at).filter(|stretch| stretch.from == number)?.seen
     }
@@ -188,12 +188,12 @@ impl Line {
         self.last.as_ref().is_some_and(|last| last.number >= number)
     }
 
-    fn has_room(&self, more: usize) -> Result<(), Full> {
-        if self.waiting.len() + more > MAX_LINE { Err(Full) } else { Ok(()) }
+    fn has_room(&self, more: usize) -> Result<(), TableFull> {
+        if self.waiting.len() + more > MAX_LINE { Err(TableFull) } else { Ok(()) }
     }
 }
 
-impl Inside {
+impl Admitted {
     /// Whether it may be running, by what its record says.
     pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Micros) -> bool {
         match found {

@@ -53,20 +53,22 @@ impl Plain {
         }
     }
 
-    fn before(&self, number: u64) -> Before {
+    fn before(&self, number: u64) -> Precedence {
         if self.is_over(number) {
-            return Before::Nothing;
+            return Precedence::Nothing;
         }
         let below: Vec<_> = self.waiting.range(..number).map(|(_, seen)| *seen).collect();
         match self.last {
-            _ if !below.is_empty() => Before::Expected(below.into_iter().flatten().map(|(_, last)| Micros(last)).max()),
-            Some((last, false)) => Before::Last(key(last)),
-            _ => Before::Nothing,
+            _ if !below.is_empty() => {
+                Precedence::Expected(below.into_iter().flatten().map(|(_, last)| Micros(last)).max())
+            }
+            Some((last, false)) => Precedence::LastAdmitted(key(last)),
+            _ => Precedence::Nothing,
         }
     }
 }
 
-fn take(line: &mut Line, step: Step, now: u64) {
+fn take(line: &mut OrderTable, step: Step, now: u64) {
     match step {
         Step::Expect(number) => drop(line.expect(number).unwrap()),
         Step::See(number) => line.see(number, Micros(now), false).unwrap(),
@@ -75,7 +77,7 @@ fn take(line: &mut Line, step: Step, now: u64) {
     }
 }
 
-fn compare(line: &Line, plain: &Plain, steps: &[Step]) {
+fn compare(line: &OrderTable, plain: &Plain, steps: &[Step]) {
     assert_eq!(line.last.as_ref().map(|last| (last.number, last.done)), plain.last, "{steps:?}");
     for number in 0..5 {
         assert_eq!(line.before(number), plain.before(number), "{number} after {steps:?}");
@@ -90,7 +92,7 @@ fn compare(line: &Line, plain: &Plain, steps: &[Step]) {
 fn s0_27_every_short_history_leaves_what_it_should() {
     let all: Vec<_> = (0..4).flat_map(|n| [Step::Expect(n), Step::See(n), Step::Enter(n), Step::Done(n)]).collect();
     let mut histories = 0;
-    let mut open = vec![(Line::default(), Plain::default(), Vec::new())];
+    let mut open = vec![(OrderTable::default(), Plain::default(), Vec::new())];
     while let Some((line, plain, steps)) = open.pop() {
         compare(&line, &plain, &steps);
         histories += 1;
@@ -110,11 +112,11 @@ fn s0_27_every_short_history_leaves_what_it_should() {
 
 #[test]
 fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
-    let mut line = Line::default();
+    let mut line = OrderTable::default();
     for number in (1..=1_000_000).chain([u64::MAX - 1, 0, u64::MAX]) {
         assert_eq!(line.expect(number), Ok(true));
     }
-    let stretch = |from, to| Stretch { from, to, seen: None };
+    let stretch = |from, to| NumberRange { from, to, seen: None };
     assert_eq!(line.waiting, [stretch(0, 1_000_000), stretch(u64::MAX - 1, u64::MAX)]);
     line.see(u64::MAX, Micros(1), false).unwrap();
     line.enter(u64::MAX, &key(1), Micros(0));
@@ -124,13 +126,13 @@ fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
 
 #[test]
 fn a_full_line_takes_no_more_and_what_is_there_stays() {
-    let mut line = Line::default();
+    let mut line = OrderTable::default();
     for number in 0..MAX_LINE as u64 {
         line.expect(2 * number + 1).unwrap();
     }
     let full = line.clone();
-    assert_eq!(line.expect(1_000_000), Err(Full));
-    assert_eq!(line.see(0, Micros(1), false), Err(Full));
+    assert_eq!(line.expect(1_000_000), Err(TableFull));
+    assert_eq!(line.see(0, Micros(1), false), Err(TableFull));
     assert_eq!(line, full);
     assert_eq!((line.expect(3), line.see(3, Micros(1), false)), (Ok(true), Ok(())), "what is known takes no room");
     assert_eq!(line.expect(2), Ok(true), "nor does what joins a stretch");
@@ -138,7 +140,7 @@ fn a_full_line_takes_no_more_and_what_is_there_stays() {
 
 #[test]
 fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise() {
-    let inside = Inside { key: key(1), until: Micros(10) };
+    let inside = Admitted { key: key(1), until: Micros(10) };
     let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Micros(until), taken_over: None };
     let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
     let vacant = State::Vacant { not_before: Micros(0), error: "".into(), taken_over: None };
@@ -155,7 +157,7 @@ fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise()
 
 #[test]
 fn each_letting_in_makes_another_line_also_of_the_same_number() {
-    let mut line = Line::default();
+    let mut line = OrderTable::default();
     line.enter(1, &key(1), Micros(5));
     let once = line.clone();
     line.enter(1, &key(1), Micros(5));
@@ -167,16 +169,16 @@ fn each_letting_in_makes_another_line_also_of_the_same_number() {
 
 #[test]
 fn a_number_that_is_seen_anew_waits_from_then_on() {
-    let mut line = Line::default();
+    let mut line = OrderTable::default();
     for (now, anew, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
         line.see(3, Micros(now), anew).unwrap();
-        assert_eq!(line.seen(3), Some(SeenAt { first: Micros(first), last: Micros(now) }));
+        assert_eq!(line.seen(3), Some(WaitTimes { first: Micros(first), last: Micros(now) }));
     }
 }
 
 #[test]
 fn a_number_is_done_by_its_own_key_only() {
-    let mut line = Line::default();
+    let mut line = OrderTable::default();
     line.enter(5, &key(5), Micros(100));
     assert!(!line.done(5, &key(6)), "another key with this number");
     line.done(6, &key(5));

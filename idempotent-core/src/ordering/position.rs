@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::Key;
 
 /// A number of a stream.
-pub(crate) struct InLine {
+pub(crate) struct SequencePosition {
     /// Where its line lies.
     pub(super) stream: Key,
     pub(super) number: u64,
@@ -15,20 +15,20 @@ pub(crate) struct InLine {
     pub(super) left: OnceLock<Box<[u8]>>,
 }
 
-impl InLine {
+impl SequencePosition {
     pub(crate) fn new(stream: &Key, number: u64) -> Self {
-        Self { stream: line_of(stream), number, left: OnceLock::new() }
+        Self { stream: table_key(stream), number, left: OnceLock::new() }
     }
 }
 
-impl fmt::Display for InLine {
+impl fmt::Display for SequencePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it is number {} of a stream of `{}`", self.number, self.stream.name())
     }
 }
 
 /// A key of the same name that no identity has, for `what` is kept beside the key's own record.
-pub(crate) fn beside(key: &Key, what: &[u8]) -> Key {
+pub(crate) fn derived_key(key: &Key, what: &[u8]) -> Key {
     let mut hash = Sha256::new();
     hash.update(what);
     hash.update(key.hash().to_be_bytes());
@@ -38,6 +38,6 @@ pub(crate) fn beside(key: &Key, what: &[u8]) -> Key {
 }
 
 /// Where the line of a stream lies: a place that no identity can name.
-pub(crate) fn line_of(stream: &Key) -> Key {
-    beside(stream, b"idempotent: the line of a stream")
+pub(crate) fn table_key(stream: &Key) -> Key {
+    derived_key(stream, b"idempotent: the line of a stream")
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::BrokenOrder;
 use super::halted::halted;
-use super::wait_marker::noted_again;
+use super::wait_marker::marker_interval;
 use crate::clock::later;
 use crate::engine::Engine;
-use crate::run::{OnDrop, Prepared, Turned, release, turned};
+use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, release, turned};
 use crate::{Claim, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
 
 /// The shortest hint, and the shortest wait in place.
@@ -15,7 +15,7 @@ pub(super) const AT_LEAST: Duration = Duration::from_millis(1);
 
 /// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
 pub(super) fn noted_until(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
-    let again = noted_again(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
+    let again = marker_interval(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
     deadline.min(later(engine.clock.now(), again))
 }
 
@@ -39,9 +39,13 @@ pub(super) async fn seen(
 
 /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
 /// transaction of a run that never begins could only be rolled back, and the record with it.
-pub(super) async fn halt(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<Turned, StoreError> {
+pub(super) async fn halt(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    why: BrokenOrder,
+) -> Result<NotAcquired, StoreError> {
     let patience = prepared.terms.lease / 3;
-    let mut guard = OnDrop::new(engine, prepared).past_transaction();
+    let mut guard = ReleaseOnDrop::new(engine, prepared).past_transaction();
     let grant = match engine.in_time(patience, engine.store.claim(&prepared.request)).await? {
         Claim::Acquired(mut grant) => {
             // The first attempt of a token was its issue.
@@ -60,7 +64,7 @@ pub(super) async fn halt(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenO
     let settled = engine.in_time(patience, engine.store.release(&held, &bury)).await?;
     guard.disarm();
     engine.tell_waiters(&prepared.request.key);
-    Ok(Turned::Away(match settled {
+    Ok(NotAcquired::Away(match settled {
         Settled::Done => Rejection::Dead { attempts: grant.attempt, fencing: grant.fencing, error: bury.error },
         Settled::Lost { .. } => Rejection::LeaseLost,
     }))

@@ -1,8 +1,8 @@
 //! The producer's side of a sequence: numbers are registered before their messages are sent.
 use super::encoding::{pack, unpack};
-use super::order_table::{Full, Line, keep};
-use super::position::line_of;
-use super::sequence::{MUCH_ASKED, much_asked};
+use super::order_table::{OrderTable, TableFull, keep};
+use super::position::table_key;
+use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
 
 impl Executor {
@@ -40,25 +40,25 @@ impl Executor {
         numbers: impl IntoIterator<Item = u64>,
     ) -> Result<Registered, Rejection> {
         let numbers: Vec<u64> = numbers.into_iter().collect();
-        let key = line_of(&stream.key(&self.0.namespace)?);
+        let key = table_key(&stream.key(&self.0.namespace)?);
         let terms = self.0.terms(&stream.scene, Policy::new())?;
         let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
         let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
         let patience = terms.lease / 3;
-        for _ in 0..MUCH_ASKED {
+        for _ in 0..MAX_CONTENTION {
             let seen = self.0.in_time(patience, order.line(&key)).await?.line;
             let line = seen.as_deref().map(unpack).transpose()?.unwrap_or_default();
-            let (next, registered) = expected(line.clone(), &numbers).map_err(|Full| full())?;
+            let (next, registered) = expected(line.clone(), &numbers).map_err(|TableFull| full())?;
             // As it is it may be near its end.
             if self.0.in_time(patience, order.redraw(&key, seen.as_deref(), &pack(&next), keep)).await? {
                 return Ok(registered);
             }
         }
-        Err(much_asked().into())
+        Err(contention_error().into())
     }
 }
 
-fn expected(mut line: Line, numbers: &[u64]) -> Result<(Line, Registered), Full> {
+fn expected(mut line: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Registered), TableFull> {
     let mut registered = Registered::default();
     for number in numbers {
         match line.expect(*number)? {

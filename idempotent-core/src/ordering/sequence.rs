@@ -1,6 +1,6 @@
 //! Whose turn it is in a stream: a call that is a number of one looks at the stream's order table, and is let in.
 //!
-//! The table ([`Line`]) is replaced as a whole by whoever saw it as it is, so each step is one step. That a number is
+//! The table ([`OrderTable`]) is replaced as a whole by whoever saw it as it is, so each step is one step. That a number is
 //! consumed is said by its key's record: the flip itself lets the next one run. Before its claim a call is *let in*: from
 //! there on all smaller numbers are over, and nobody else is let in while it may run, which is said by its key's record,
 //! and until that is there by a time in the table. Wherever a process is killed, the broker delivers again:
@@ -15,32 +15,32 @@ use std::time::{Duration, Instant};
 
 use super::admission::{Admission, admission};
 use super::encoding::{pack, unpack};
-use super::order_table::{Before, Inside, Line, SeenAt, keep};
-use super::position::InLine;
+use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, keep};
+use super::position::SequencePosition;
 use super::predecessor_record::{halt, look_again_in, noted_until, seen};
-use super::wait_marker::{Presence, waited};
+use super::wait_marker::{WaitMarker, waited};
 use super::{BrokenOrder, OnLate};
 use crate::clock::later;
-use crate::engine::{Engine, Phase, draining, no_answer};
+use crate::engine::{DrainPhase, Engine, draining, no_answer};
 use crate::policy::OnInFlight;
-use crate::run::{After, Attempt, Prepared, Report, Turned, refused};
+use crate::run::{After, Attempt, NotAcquired, Prepared, Report, refused};
 use crate::{
     Event, InFlight, Key, Lined, Micros, Order, PolicyError, Record, Rejection, State, StateKind, StoreError,
     StoreErrorKind, Watching,
 };
 
 /// So many times in a row others may be faster.
-pub(super) const MUCH_ASKED: usize = 64;
+pub(super) const MAX_CONTENTION: usize = 64;
 
 /// What a look has shown.
-struct Sight {
-    line: Line,
+struct TableSnapshot {
+    line: OrderTable,
     bytes: Option<Arc<[u8]>>,
     now: Micros,
     turn: Admission,
     waited: Duration,
     /// When it was delivered before.
-    noted: Option<Presence>,
+    noted: Option<WaitMarker>,
     /// What it has waited counts from now on.
     anew: bool,
     /// Whose end lets it go on, where that has a name.
@@ -50,7 +50,7 @@ struct Sight {
 }
 
 /// What a number waits for.
-struct Missed {
+struct PredecessorStatus {
     state: StateKind,
     waited: Duration,
     anew: bool,
@@ -61,10 +61,10 @@ struct Missed {
 pub(crate) async fn in_line(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &InLine,
+    place: &SequencePosition,
     report: &Report<'_>,
     waits: bool,
-) -> Result<Instant, Turned> {
+) -> Result<Instant, NotAcquired> {
     let order = engine.store.abilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
     let most = match prepared.terms.on_in_flight {
         OnInFlight::Wait(most) if waits => most,
@@ -73,74 +73,74 @@ pub(crate) async fn in_line(
     let deadline = later(engine.clock.now(), most);
     // Too many wait already: this one is told to come back.
     let room = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
-    let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
+    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
     let failed = |error| {
         report.event(&Event::StoreFailed { step: "order", error: &error });
         refused(engine, error, prepared)
     };
     let mut watched: Option<(Key, Watching)> = None;
     let mut faster = 0;
-    while faster < MUCH_ASKED {
+    while faster < MAX_CONTENTION {
         // What is let in now has its lease from here on.
         let began = engine.clock.now();
-        let sight = sight(engine, prepared, place, order).await.map_err(failed)?;
+        let snapshot = snapshot(engine, prepared, place, order).await.map_err(failed)?;
         let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        let steps = match sight.turn {
-            _ if sight.settled => {
-                if matches!(sight.turn, Admission::Halt(why) if why != BrokenOrder::Late) {
-                    let_in(engine, prepared, place, order, &sight).await.map_err(failed)?;
+        let steps = match snapshot.turn {
+            _ if snapshot.settled => {
+                if matches!(snapshot.turn, Admission::Halt(why) if why != BrokenOrder::Late) {
+                    admit(engine, prepared, place, order, &snapshot).await.map_err(failed)?;
                 }
                 return Ok(began);
             }
-            Admission::Run | Admission::Skip(_) => let_in(engine, prepared, place, order, &sight).await,
-            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, place, order, &sight).await,
+            Admission::Run | Admission::Skip(_) => admit(engine, prepared, place, order, &snapshot).await,
+            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, place, order, &snapshot).await,
             Admission::Halt(_) => Ok(true),
         };
         if !steps.map_err(failed)? {
             faster += 1;
             continue;
         }
-        if matches!(sight.turn, Admission::Wait | Admission::Hold(_)) && room.is_some() && !over {
-            let behind = sight.behind.as_ref().unwrap_or(&prepared.request.key);
+        if matches!(snapshot.turn, Admission::Wait | Admission::Hold(_)) && room.is_some() && !over {
+            let behind = snapshot.behind.as_ref().unwrap_or(&prepared.request.key);
             // Watching began before the look that found it waiting: nothing was settled unseen in between.
             if let Some((_, settled)) = watched.take_if(|(key, _)| key == behind) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
-                let named = sight.behind.is_some();
+                let named = snapshot.behind.is_some();
                 let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
                 engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
             }
             watched = Some((behind.clone(), engine.watch(behind)));
             continue;
         }
-        return match do_as_seen(engine, prepared, report, &sight).await {
+        return match apply_admission(engine, prepared, report, &snapshot).await {
             Ok(()) => Ok(began),
             Err(turned) => {
-                if let (Admission::Halt(why), Turned::Away(Rejection::Dead { .. })) = (sight.turn, &turned)
+                if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) = (snapshot.turn, &turned)
                     && why != BrokenOrder::Late
                 {
                     // If it is not noted now, the next delivery does.
-                    let _ = let_in(engine, prepared, place, order, &sight).await;
+                    let _ = admit(engine, prepared, place, order, &snapshot).await;
                 }
                 Err(turned)
             }
         };
     }
-    Err(failed(much_asked()))
+    Err(failed(contention_error()))
 }
 
-async fn do_as_seen(
+async fn apply_admission(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     report: &Report<'_>,
-    sight: &Sight,
-) -> Result<(), Turned> {
+    snapshot: &TableSnapshot,
+) -> Result<(), NotAcquired> {
     let broken = |why, skipped| {
         if why == BrokenOrder::Late {
             engine.counters.late();
         }
         report.event(&Event::OrderBroken { why, skipped });
     };
-    match sight.turn {
+    match snapshot.turn {
         Admission::Run => Ok(()),
         Admission::Skip(why) => {
             broken(why, true);
@@ -148,11 +148,11 @@ async fn do_as_seen(
         }
         _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
         Admission::Wait => {
-            Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, sight.waited) }.into())
+            Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, snapshot.waited) }.into())
         }
         Admission::Hold(why) => {
             broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, sight.waited), why }.into())
+            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, snapshot.waited), why }.into())
         }
         Admission::Halt(why) => {
             broken(why, false);
@@ -161,17 +161,17 @@ async fn do_as_seen(
     }
 }
 
-async fn sight(
+async fn snapshot(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &InLine,
+    place: &SequencePosition,
     order: &dyn Order,
-) -> Result<Sight, StoreError> {
+) -> Result<TableSnapshot, StoreError> {
     let Lined { line: bytes, now } = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
     let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
     let (own, number) = (&prepared.request.key, place.number);
-    let noted = line.seen(number).map(|SeenAt { first, last }| Presence { first, last, now });
-    let Missed { state, waited, anew, mut behind } =
+    let noted = line.seen(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
+    let PredecessorStatus { state, waited, anew, mut behind } =
         missed_in_line(engine, prepared, &line, number, noted, now).await?;
     let late = line.is_late(number, own);
     let mut turn = match (late, prepared.terms.on_late) {
@@ -187,7 +187,7 @@ async fn sight(
     {
         (turn, behind) = (Admission::Wait, Some(inside.key.clone()));
     }
-    Ok(Sight { line, bytes, now, turn, waited, noted, anew, behind, settled })
+    Ok(TableSnapshot { line, bytes, now, turn, waited, noted, anew, behind, settled })
 }
 
 /// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
@@ -200,25 +200,25 @@ async fn is_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Res
 async fn missed_in_line(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    line: &Line,
+    line: &OrderTable,
     number: u64,
-    noted: Option<Presence>,
+    noted: Option<WaitMarker>,
     now: Micros,
-) -> Result<Missed, StoreError> {
+) -> Result<PredecessorStatus, StoreError> {
     let patience = prepared.terms.on_broken_order.patience();
     let missed = |(state, sign): (StateKind, Option<Micros>), behind| {
         let (waited, anew) = match (state, noted, sign) {
-            (StateKind::Absent, Some(own), Some(sign)) => own.missed(sign, patience),
+            (StateKind::Absent, Some(own), Some(sign)) => own.overdue(sign, patience),
             _ => (waited(noted, sign.unwrap_or_default()), false),
         };
-        Missed { state, waited, anew, behind }
+        PredecessorStatus { state, waited, anew, behind }
     };
     let seen = match line.before(number) {
-        Before::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
-        Before::Last(key) => return Ok(missed(sign_of(engine, prepared, line, &key).await?, Some(key))),
-        Before::Expected(seen) => seen,
+        Precedence::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
+        Precedence::LastAdmitted(key) => return Ok(missed(sign_of(engine, prepared, line, &key).await?, Some(key))),
+        Precedence::Expected(seen) => seen,
     };
-    let there = seen.map(|last| Presence { first: last, last, now }.until(patience));
+    let there = seen.map(|last| WaitMarker { first: last, last, now }.until(patience));
     let all = missed((StateKind::Absent, there), None);
     // Those are missing. But the one that was let in before them may come again.
     let last = line.last.as_ref().filter(|last| all.waited >= patience && !last.done);
@@ -234,7 +234,7 @@ async fn missed_in_line(
 async fn sign_of(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    line: &Line,
+    line: &OrderTable,
     key: &Key,
 ) -> Result<(StateKind, Option<Micros>), StoreError> {
     let (found, now) = seen(engine, prepared, key).await?;
@@ -254,7 +254,7 @@ async fn sign_of(
 async fn may_run(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    inside: &Inside,
+    inside: &Admitted,
     lined: Micros,
 ) -> Result<bool, StoreError> {
     let (found, now) = seen(engine, prepared, &inside.key).await?;
@@ -263,23 +263,23 @@ async fn may_run(
 }
 
 /// Whether nobody was faster. What has its own store claims where nobody sees it, as long as it runs.
-async fn let_in(
+async fn admit(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &InLine,
+    place: &SequencePosition,
     order: &dyn Order,
-    sight: &Sight,
+    snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
     let terms = &prepared.terms;
-    let unseen = match (&prepared.via, sight.turn) {
+    let unseen = match (&prepared.via, snapshot.turn) {
         (_, Admission::Halt(_)) => Duration::ZERO,
         (Some(_), _) => terms.max_run.saturating_add(terms.lease),
         (None, _) => terms.lease,
     };
-    let mut next = sight.line.clone();
-    next.enter(place.number, &prepared.request.key, sight.now + unseen);
+    let mut next = snapshot.line.clone();
+    next.enter(place.number, &prepared.request.key, snapshot.now + unseen);
     let left = pack(&next).into_boxed_slice();
-    let done = redraw(engine, prepared, place, order, sight.bytes.as_deref(), &left).await?;
+    let done = redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &left).await?;
     if done {
         let _ = place.left.set(left);
     }
@@ -290,25 +290,25 @@ async fn let_in(
 async fn note_waiting(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &InLine,
+    place: &SequencePosition,
     order: &dyn Order,
-    sight: &Sight,
+    snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
     let patience = prepared.terms.on_broken_order.patience();
-    if !sight.anew && sight.noted.is_some_and(|noted| !noted.is_stale(patience)) {
+    if !snapshot.anew && snapshot.noted.is_some_and(|noted| !noted.is_stale(patience)) {
         return Ok(true);
     }
-    let mut next = sight.line.clone();
-    if next.see(place.number, sight.now, sight.anew).is_err() || next == sight.line {
+    let mut next = snapshot.line.clone();
+    if next.see(place.number, snapshot.now, snapshot.anew).is_err() || next == snapshot.line {
         return Ok(true);
     }
-    redraw(engine, prepared, place, order, sight.bytes.as_deref(), &pack(&next)).await
+    redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &pack(&next)).await
 }
 
 async fn redraw(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &InLine,
+    place: &SequencePosition,
     order: &dyn Order,
     seen: Option<&[u8]>,
     next: &[u8],
@@ -330,10 +330,10 @@ pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
     }
 }
 
-async fn over(engine: &Arc<Engine>, prepared: &Prepared, place: &InLine) -> Result<(), StoreError> {
+async fn over(engine: &Arc<Engine>, prepared: &Prepared, place: &SequencePosition) -> Result<(), StoreError> {
     let Some(order) = engine.store.abilities().order else { return Ok(()) };
     let mut seen: Option<Arc<[u8]>> = place.left.get().map(|left| left[..].into());
-    for _ in 0..MUCH_ASKED {
+    for _ in 0..MAX_CONTENTION {
         let Some(bytes) = seen else { return Ok(()) };
         let mut line = unpack(&bytes)?;
         if !line.done(place.number, &prepared.request.key)
@@ -343,10 +343,10 @@ async fn over(engine: &Arc<Engine>, prepared: &Prepared, place: &InLine) -> Resu
         }
         seen = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?.line;
     }
-    Err(much_asked())
+    Err(contention_error())
 }
 
-pub(super) fn much_asked() -> StoreError {
+pub(super) fn contention_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("{MUCH_ASKED} times in a row somebody else changed the stream's order table; try again"))
+        .because(format!("{MAX_CONTENTION} times in a row somebody else changed the stream's order table; try again"))
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::position::beside;
+use super::position::derived_key;
 use super::predecessor_record::seen;
 use crate::engine::Engine;
 use crate::run::{Prepared, release};
@@ -21,21 +21,21 @@ const BRIEF: Duration = Duration::from_millis(100);
 
 /// Since when a call waits, and when it was delivered last; as of `now`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Presence {
+pub(super) struct WaitMarker {
     pub(super) first: Micros,
     pub(super) last: Micros,
     pub(super) now: Micros,
 }
 
-impl Presence {
+impl WaitMarker {
     /// Whether a delivery is worth a note.
     pub(super) fn is_stale(self, patience: Duration) -> bool {
-        self.now - self.last >= noted_again(patience)
+        self.now - self.last >= marker_interval(patience)
     }
 
     /// Until when its call was there at the latest, as far as the note tells.
     pub(super) fn until(self, patience: Duration) -> Micros {
-        self.last + noted_again(patience)
+        self.last + marker_interval(patience)
     }
 
     /// For how long its call has missed the one it waits for, of which there was a sign at `sign`, and whether that is to
@@ -43,7 +43,7 @@ impl Presence {
     ///
     /// A call that was away itself for long cannot tell for how long the other one was. Only once after each sign: who is
     /// delivered too seldom waits twice as long, not for ever.
-    pub(super) fn missed(self, sign: Micros, patience: Duration) -> (Duration, bool) {
+    pub(super) fn overdue(self, sign: Micros, patience: Duration) -> (Duration, bool) {
         let so_far = waited(Some(self), sign);
         let was_away = self.now - self.last >= patience / 2;
         match so_far >= patience && was_away && self.first < sign + patience {
@@ -54,37 +54,37 @@ impl Presence {
 }
 
 /// How long a call has waited since it was first put off, and since `since`.
-pub(super) fn waited(noted: Option<Presence>, since: Micros) -> Duration {
+pub(super) fn waited(noted: Option<WaitMarker>, since: Micros) -> Duration {
     noted.map_or(Duration::ZERO, |noted| noted.now - noted.first.max(since))
 }
 
 /// A call that is delivered again and again, or waits in place, is noted no more often than this.
-pub(super) fn noted_again(patience: Duration) -> Duration {
+pub(super) fn marker_interval(patience: Duration) -> Duration {
     patience / 4
 }
 
 /// What is noted of the call of this key.
-pub(super) async fn presence(
+pub(super) async fn read_marker(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     key: &Key,
-) -> Result<Option<Presence>, StoreError> {
-    let (found, now) = seen(engine, prepared, &waits(key)).await?;
+) -> Result<Option<WaitMarker>, StoreError> {
+    let (found, now) = seen(engine, prepared, &marker_key(key)).await?;
     Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
         let first = match state {
             State::Vacant { error, .. } => since(&error).map_or(first_seen, |since| since.max(first_seen)),
             // It is being noted, or who did that was killed: nobody knows whether it was counted anew.
             _ => updated_at,
         };
-        Presence { first, last: updated_at, now }
+        WaitMarker { first, last: updated_at, now }
     }))
 }
 
 /// Notes that the call was delivered and waits, unless that was noted just now; `anew`: from now on.
-pub(super) async fn note(
+pub(super) async fn write_marker(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    noted: Option<Presence>,
+    noted: Option<WaitMarker>,
     anew: bool,
 ) -> Result<(), StoreError> {
     let patience = prepared.terms.on_broken_order.patience();
@@ -98,12 +98,12 @@ pub(super) async fn note(
 async fn mark(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
     let terms = &prepared.terms;
     let patience = terms.on_broken_order.patience();
-    let note = waits(&prepared.request.key);
+    let write_marker = marker_key(&prepared.request.key);
     let memory = terms.memory.max(patience.saturating_mul(2));
     let request = ClaimRequest {
-        key: note.clone(),
+        key: write_marker.clone(),
         fingerprint: None,
-        lease: terms.lease.min(noted_again(patience).max(BRIEF)),
+        lease: terms.lease.min(marker_interval(patience).max(BRIEF)),
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
         memory,
@@ -113,7 +113,7 @@ async fn mark(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) 
     let most = terms.lease / 3;
     // Whoever else notes it at this moment notes the same.
     if let Claim::Acquired(grant) = engine.in_time(most, engine.store.claim(&request)).await? {
-        let held = Held { key: note, owner: request.owner, fencing: Some(grant.fencing) };
+        let held = Held { key: write_marker, owner: request.owner, fencing: Some(grant.fencing) };
         // Never deleted, not even to begin anew: without a note it would be taken for missing in between.
         let left = release(Verdict::Vacate, memory, &text(since));
         engine.in_time(most, engine.store.release(&held, &left)).await?;
@@ -134,8 +134,8 @@ fn since(text: &str) -> Option<Micros> {
 }
 
 /// Where it is noted: a record that no identity can name.
-fn waits(key: &Key) -> Key {
-    beside(key, b"idempotent: is there, and waits for its turn")
+fn marker_key(key: &Key) -> Key {
+    derived_key(key, b"idempotent: is there, and waits for its turn")
 }
 
 #[cfg(test)]
@@ -148,8 +148,8 @@ mod tests {
         Micros(secs * 1_000_000)
     }
 
-    fn there(first: u64, last: u64, now: u64) -> Presence {
-        Presence { first: at(first), last: at(last), now: at(now) }
+    fn there(first: u64, last: u64, now: u64) -> WaitMarker {
+        WaitMarker { first: at(first), last: at(last), now: at(now) }
     }
 
     #[test]
@@ -163,8 +163,8 @@ mod tests {
     fn s0_31_one_is_missed_from_its_last_sign_on() {
         assert_eq!(waited(None, at(0)), Duration::ZERO);
         assert_eq!(waited(Some(there(10, 50, 70)), at(0)), T);
-        assert_eq!(there(0, 99, 100).missed(at(40), T), (T, false));
-        assert_eq!(there(0, 99, 100).missed(at(41), T), (T - Duration::from_secs(1), false));
+        assert_eq!(there(0, 99, 100).overdue(at(40), T), (T, false));
+        assert_eq!(there(0, 99, 100).overdue(at(41), T), (T - Duration::from_secs(1), false));
         // It was noted up to a quarter of the time before it was delivered last.
         assert_eq!((there(0, 40, 54).is_stale(T), there(0, 40, 55).is_stale(T)), (false, true));
         assert_eq!(there(0, 40, 54).until(T), at(55));
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
         let anew = (Duration::ZERO, true);
-        assert_eq!(there(0, 5, 300).missed(at(15), T), anew);
-        assert!(!there(0, 271, 300).missed(at(15), T).1, "for less than half of its time");
-        assert_eq!(there(0, 270, 300).missed(at(15), T), anew);
+        assert_eq!(there(0, 5, 300).overdue(at(15), T), anew);
+        assert!(!there(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");
+        assert_eq!(there(0, 270, 300).overdue(at(15), T), anew);
         // Counted anew from 75 on, when that was missing already; or a sign has come since.
-        assert_eq!(there(75, 75, 300).missed(at(15), T), (Duration::from_secs(225), false));
-        assert_eq!(there(75, 75, 300).missed(at(16), T), anew);
-        assert!(!there(0, 0, 59).missed(at(0), T).1, "its time is not over");
+        assert_eq!(there(75, 75, 300).overdue(at(15), T), (Duration::from_secs(225), false));
+        assert_eq!(there(75, 75, 300).overdue(at(16), T), anew);
+        assert!(!there(0, 0, 59).overdue(at(0), T).1, "its time is not over");
     }
 }

@@ -1,7 +1,7 @@
 //! Nonsense is refused where a policy is put to use, with both numbers in the text.
 use std::time::Duration;
 
-use super::{OnInFlight, Policy, Terms};
+use super::{OnInFlight, Policy, ResolvedPolicy};
 
 /// A policy that makes no sense, or does not fit the broker.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -40,7 +40,7 @@ fn time(time: Duration) -> String {
     if time == Policy::FOREVER { "forever".to_owned() } else { humantime::format_duration(time).to_string() }
 }
 
-impl Terms {
+impl ResolvedPolicy {
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         let Self { lease, max_run, retain, memory, .. } = *self;
         ensure(!lease.is_zero() && lease <= LONGEST, || {

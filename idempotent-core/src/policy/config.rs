@@ -15,9 +15,9 @@ pub(super) fn twice<E: Error>(name: &str) -> E {
 
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Knobs;
+        struct PolicyVisitor;
 
-        impl<'de> Visitor<'de> for Knobs {
+        impl<'de> Visitor<'de> for PolicyVisitor {
             type Value = Policy;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Policy {
             }
         }
 
-        from.deserialize_map(Knobs)
+        from.deserialize_map(PolicyVisitor)
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::prepared::Prepared;
 use super::release::{known_steps, spared, sparing_steps};
-use super::release_on_drop::OnDrop;
+use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::engine::{Engine, draining};
-use crate::lease::Ticket;
-use crate::policy::{OnLeaseLost, Terms};
+use crate::lease::RenewalGuard;
+use crate::policy::{OnLeaseLost, ResolvedPolicy};
 use crate::{Lease, Outcome, Rejection, Release, Store, Verdict};
 
 /// A granted run: its lease, and the guard that releases the key if the run is dropped.
@@ -17,8 +17,8 @@ pub(crate) struct Attempt<'e> {
     pub(crate) engine: &'e Arc<Engine>,
     pub(crate) lease: Lease,
     pub(crate) prepared: Box<Prepared>,
-    pub(crate) guard: OnDrop<'e>,
-    heartbeat: Option<Ticket<'e>>,
+    pub(crate) guard: ReleaseOnDrop<'e>,
+    heartbeat: Option<RenewalGuard<'e>>,
     pub(crate) granted_at: Instant,
     /// The start of the settlement, from which `settle_timeout` counts.
     settles_from: Option<Instant>,
@@ -26,7 +26,7 @@ pub(crate) struct Attempt<'e> {
 
 /// Why a handler is dropped.
 #[derive(Clone, Copy)]
-pub(crate) enum Dropped {
+pub(crate) enum AbortReason {
     LeaseLost,
     Closed,
 }
@@ -36,14 +36,14 @@ impl<'e> Attempt<'e> {
         engine: &'e Arc<Engine>,
         prepared: Box<Prepared>,
         lease: Lease,
-        guard: OnDrop<'e>,
+        guard: ReleaseOnDrop<'e>,
         granted_at: Instant,
     ) -> Self {
         let heartbeat = Some(engine.renewer.add(&lease, granted_at));
         Self { engine, lease, prepared, guard, heartbeat, granted_at, settles_from: None }
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &ResolvedPolicy {
         &self.prepared.terms
     }
 
@@ -107,14 +107,14 @@ impl<'e> Attempt<'e> {
     }
 
     /// The handler was dropped midway: its effect is unknown, the key is left to its lease.
-    pub(crate) fn abandon(&mut self, why: Dropped, report: &mut Report<'_>) -> Rejection {
+    pub(crate) fn abandon(&mut self, why: AbortReason, report: &mut Report<'_>) -> Rejection {
         self.stop_heartbeat();
         match why {
-            Dropped::LeaseLost => {
+            AbortReason::LeaseLost => {
                 self.end(report, Outcome::LeaseLost);
                 Rejection::LeaseLost
             }
-            Dropped::Closed => {
+            AbortReason::Closed => {
                 self.engine.drain.abandon();
                 self.end(report, Outcome::Abandoned);
                 Rejection::Draining { retry_after: self.lease.remaining() }

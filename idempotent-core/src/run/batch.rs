@@ -11,18 +11,18 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use self::answers::{Answers, Ended};
-use super::attempt::{Attempt, Dropped};
-use super::claim::{Asked, ask, await_turn, granted, issued};
-use super::not_acquired::{Turned, duplicate};
+use super::attempt::{AbortReason, Attempt};
+use super::claim::{ClaimReply, ask, await_turn, granted, issued};
+use super::not_acquired::{NotAcquired, duplicate};
 use super::prepare::prepare;
 use super::prepared::Prepared;
-use super::release_on_drop::OnDrop;
+use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
-use crate::context::Frame;
+use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchHandlerFn, BatchItem, Call, Handler};
-use crate::outcome::Slot;
-use crate::transaction::Via;
+use crate::outcome::OutcomeSlot;
+use crate::transaction::CallStore;
 use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
 /// What an item of a batch came to.
@@ -63,7 +63,7 @@ where
     C: Codec<P::Value>,
     F: BatchHandlerFn<T, R>,
 {
-    let frame = Frame::current();
+    let frame = TaskContext::current();
     if let Some(needed) = P::policy() {
         for (call, _) in &mut items {
             call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
@@ -91,7 +91,7 @@ where
     }
     let mut answers = Answers::new(&rules);
     if !given.is_empty() {
-        let inner = Slot::default();
+        let inner = OutcomeSlot::default();
         let ended = proceed_batch::<P, R, T, F>(engine, &frame, &inner, run, given, &mine).await;
         answers.settle(ended, mine, inner.take_outcome()).await;
     }
@@ -114,13 +114,13 @@ where
 async fn claim_batch<'e, T>(
     engine: &'e Arc<Engine>,
     items: Vec<(Call, T)>,
-    frame: &Frame,
+    frame: &TaskContext,
 ) -> Vec<(usize, Place<'e, T>)> {
     let mut seen: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
     let (mut asked, mut places) = (Vec::new(), Vec::new());
     let mut began = None;
     for (at, (mut call, item)) in items.into_iter().enumerate() {
-        call.via = call.via.map(Via::in_a_batch);
+        call.via = call.via.map(CallStore::in_a_batch);
         let mut report = Report::begin(engine, &call.identity, frame);
         match prepare(engine, call, frame, &mut report) {
             Err(rejection) => places.push((at, Place::Away(rejection, report))),
@@ -165,9 +165,9 @@ async fn ask_batch<'e, T>(
     engine: &'e Arc<Engine>,
     asked: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
     began: Option<Instant>,
-    frame: &Frame,
+    frame: &TaskContext,
 ) -> Vec<(usize, Place<'e, T>)> {
-    let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| OnDrop::new(engine, own)).collect();
+    let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
     let at_once = match (engine.store.abilities().batch, &asked[..]) {
@@ -185,7 +185,7 @@ async fn ask_batch<'e, T>(
         async move {
             let asked = match told {
                 Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
-                    Asked { sent, unheard: false, answer: Ok(answer) }
+                    ClaimReply { sent, unheard: false, answer: Ok(answer) }
                 }
                 told => {
                     if let Some(Err(error)) = &told {
@@ -213,13 +213,13 @@ async fn ask_late<'e, P, C, R>(
     at: usize,
     prepared: Box<Prepared>,
     mut report: Report<'e>,
-    frame: &Frame,
+    frame: &TaskContext,
     answers: &mut Answers<'_, P, C, R>,
 ) where
     P: Replies<R>,
     C: Codec<P::Value>,
 {
-    let guard = OnDrop::new(engine, &prepared);
+    let guard = ReleaseOnDrop::new(engine, &prepared);
     let retry_after = prepared.terms.in_flight_delay;
     let asked = ask(engine, &prepared, &report, &mut None, None, engine.clock.now()).await;
     match granted(engine, prepared, guard, asked, frame, &mut report) {
@@ -227,26 +227,26 @@ async fn ask_late<'e, P, C, R>(
             attempt.give_back().await;
             answers.reject(at, Rejection::InFlight { retry_after, message: None }, report);
         }
-        Err(Turned::Replay(value)) => answers.replay(at, value, report),
-        Err(Turned::Away(rejection)) => answers.reject(at, rejection, report),
-        Err(Turned::Duplicate(prepared)) => answers.reject(at, duplicate(engine, &prepared).await, report),
-        Err(Turned::Unprotected(error, _)) => answers.reject(at, error.into(), report),
+        Err(NotAcquired::Replay(value)) => answers.replay(at, value, report),
+        Err(NotAcquired::Away(rejection)) => answers.reject(at, rejection, report),
+        Err(NotAcquired::Duplicate(prepared)) => answers.reject(at, duplicate(engine, &prepared).await, report),
+        Err(NotAcquired::Unprotected(error, _)) => answers.reject(at, error.into(), report),
     }
 }
 
-async fn place<'e, T>(engine: &Engine, turned: Turned, report: Report<'e>) -> Place<'e, T> {
+async fn place<'e, T>(engine: &Engine, turned: NotAcquired, report: Report<'e>) -> Place<'e, T> {
     match turned {
-        Turned::Replay(value) => Place::Consumed(value, report),
-        Turned::Away(rejection) => Place::Away(rejection, report),
-        Turned::Duplicate(prepared) => Place::Away(duplicate(engine, &prepared).await, report),
-        Turned::Unprotected(error, _) => Place::Away(error.into(), report),
+        NotAcquired::Replay(value) => Place::Consumed(value, report),
+        NotAcquired::Away(rejection) => Place::Away(rejection, report),
+        NotAcquired::Duplicate(prepared) => Place::Away(duplicate(engine, &prepared).await, report),
+        NotAcquired::Unprotected(error, _) => Place::Away(error.into(), report),
     }
 }
 
 async fn proceed_batch<P, R, T, F>(
     engine: &Engine,
-    frame: &Frame,
-    inner: &Slot,
+    frame: &TaskContext,
+    inner: &OutcomeSlot,
     run: F,
     given: Vec<BatchItem<T>>,
     mine: &[Mine<'_>],
@@ -257,7 +257,7 @@ where
 {
     let items = given.iter().map(|item| item.lease.clone());
     let leases: Arc<[Lease]> = frame.around.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
-    let around = Frame { slot: Some(inner.clone()), around: Some(leases), ..frame.clone() };
+    let around = TaskContext { slot: Some(inner.clone()), around: Some(leases), ..frame.clone() };
     let handled = async {
         let mut replies = Vec::new();
         for reply in run(given).await {
@@ -269,7 +269,7 @@ where
     tokio::select! {
         biased;
         ended = running => ended.map_or_else(Ended::Panicked, Ended::Replies),
-        _ = join_all(mine.iter().map(|(_, attempt, _)| attempt.lost())) => Ended::Dropped(Dropped::LeaseLost),
-        () = engine.closed() => Ended::Dropped(Dropped::Closed),
+        _ = join_all(mine.iter().map(|(_, attempt, _)| attempt.lost())) => Ended::AbortReason(AbortReason::LeaseLost),
+        () = engine.closed() => Ended::AbortReason(AbortReason::Closed),
     }
 }

@@ -3,20 +3,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
-use super::not_acquired::{Turned, refused, turned};
+use super::not_acquired::{NotAcquired, refused, turned};
 use super::prepared::{After, Prepared};
-use super::release_on_drop::OnDrop;
+use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::clock::{later, pause};
-use crate::context::Frame;
-use crate::engine::{Engine, Phase, no_answer};
-use crate::lease::Span;
+use crate::context::TaskContext;
+use crate::engine::{DrainPhase, Engine, no_answer};
+use crate::lease::LeaseTiming;
 use crate::ordering::{after, sequence};
 use crate::policy::OnInFlight;
 use crate::{Claim, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreErrorKind};
 
 /// A store's answer to a claim.
-pub(super) struct Asked {
+pub(super) struct ClaimReply {
     /// No later than the grant's lease began, if one was granted.
     pub(super) sent: Instant,
     /// Whether a copy of the claim was sent whose fate is unknown.
@@ -31,9 +31,9 @@ const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_mi
 pub(super) async fn claim<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
-    frame: &Frame,
+    frame: &TaskContext,
     report: &mut Report<'e>,
-) -> Result<Attempt<'e>, Turned> {
+) -> Result<Attempt<'e>, NotAcquired> {
     let mut began = report.began();
     if prepared.issued {
         Box::pin(issued(engine, &prepared, report)).await?;
@@ -43,7 +43,7 @@ pub(super) async fn claim<'e>(
         began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
     }
     // On guard before the claim is sent: a drop while the answer is under way takes it back.
-    let guard = OnDrop::new(engine, &prepared);
+    let guard = ReleaseOnDrop::new(engine, &prepared);
     let mut unheard = None;
     // Nothing but pure steps lies between `began` and this.
     let mut asked = ask(engine, &prepared, report, &mut unheard, None, began).await;
@@ -56,7 +56,7 @@ pub(super) async fn claim<'e>(
 
 /// Looks whether the token is known before it is claimed: a guess must leave no record behind. One that runs out
 /// between the two was good when it came.
-pub(super) async fn issued(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), Turned> {
+pub(super) async fn issued(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
     let until = engine.clock.now() + prepared.terms.lease / 3;
     let found = engine.before(until, engine.store.peek(&prepared.request.key)).await;
     match found.unwrap_or_else(|| Err(no_answer("within a third of the lease"))) {
@@ -73,11 +73,11 @@ pub(super) async fn issued(engine: &Engine, prepared: &Prepared, report: &Report
 pub(super) fn granted<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
-    mut guard: OnDrop<'e>,
-    asked: Asked,
-    frame: &Frame,
+    mut guard: ReleaseOnDrop<'e>,
+    asked: ClaimReply,
+    frame: &TaskContext,
     report: &mut Report<'e>,
-) -> Result<Attempt<'e>, Turned> {
+) -> Result<Attempt<'e>, NotAcquired> {
     match asked.answer {
         Ok(Claim::Acquired(mut grant)) => {
             // The first attempt of a token was its issue.
@@ -96,7 +96,7 @@ pub(super) fn granted<'e>(
                 guard.disarm();
             }
             Err(match answer {
-                Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => Turned::Duplicate(prepared),
+                Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => NotAcquired::Duplicate(prepared),
                 Ok(other) => turned(engine, other, &prepared),
                 Err(error) => refused(engine, error, &prepared),
             })
@@ -109,7 +109,7 @@ fn lease(
     engine: &Engine,
     prepared: &Prepared,
     grant: Grant,
-    frame: &Frame,
+    frame: &TaskContext,
     report: &Report<'_>,
     trip: (Instant, Instant),
 ) -> Lease {
@@ -117,7 +117,7 @@ fn lease(
     let terms = &prepared.terms;
     let keep = terms.max_run.saturating_add(terms.lease).saturating_add(terms.memory);
     let renews = prepared.via.as_ref().is_none_or(|own| own.renews());
-    let span = Span {
+    let span = LeaseTiming {
         heartbeat: terms.heartbeat(),
         max_run: terms.max_run,
         keep,
@@ -140,12 +140,12 @@ pub(super) async fn ask(
     unheard: &mut Option<Instant>,
     deadline: Option<Instant>,
     began: Instant,
-) -> Asked {
+) -> ClaimReply {
     match ask_once(engine, prepared, deadline, began).await {
         answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
             Box::pin(ask_again(engine, prepared, report, unheard, deadline, (began, answer))).await
         }
-        answer => Asked { sent: unheard.unwrap_or(began), unheard: unheard.is_some(), answer },
+        answer => ClaimReply { sent: unheard.unwrap_or(began), unheard: unheard.is_some(), answer },
     }
 }
 
@@ -169,7 +169,7 @@ async fn ask_again(
     unheard: &mut Option<Instant>,
     deadline: Option<Instant>,
     (began, mut answer): (Instant, Result<Claim, StoreError>),
-) -> Asked {
+) -> ClaimReply {
     let (mut sent, mut pauses) = (began, ASKED_AGAIN.into_iter());
     let patience = prepared.terms.lease / 3;
     loop {
@@ -190,7 +190,7 @@ async fn ask_again(
         let late = now.saturating_duration_since(began) >= patience * 2 || deadline.is_some_and(|end| end <= now);
         match pauses.next() {
             Some(rest) if again && !late => pause(&*engine.clock, rest).await,
-            _ => return Asked { sent: unheard.unwrap_or(sent), unheard: unheard.is_some(), answer },
+            _ => return ClaimReply { sent: unheard.unwrap_or(sent), unheard: unheard.is_some(), answer },
         }
         sent = engine.clock.now();
         answer = ask_once(engine, prepared, deadline, sent).await;
@@ -203,13 +203,13 @@ async fn wait(
     prepared: &Prepared,
     report: &Report<'_>,
     unheard: &mut Option<Instant>,
-    (mut asked, mut in_flight): (Asked, InFlight),
+    (mut asked, mut in_flight): (ClaimReply, InFlight),
     deadline: Instant,
-) -> Asked {
+) -> ClaimReply {
     // Too many wait already: this one is told to come back.
     let Ok(_place) = engine.wait_permits.try_acquire() else { return asked };
     // A run inside another may go on for as long as that one may.
-    let until = if prepared.inside { Phase::Closed } else { Phase::Draining };
+    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
     loop {
         // Watching begins before the store is asked again: nothing can be settled unseen in between.
         let settled = engine.watch(&prepared.request.key);
@@ -234,7 +234,7 @@ pub(super) async fn await_turn(
     prepared: &Prepared,
     report: &Report<'_>,
     waits: bool,
-) -> Result<Instant, Turned> {
+) -> Result<Instant, NotAcquired> {
     match prepared.comes.as_deref() {
         Some(After::Call(call)) => after::in_turn(engine, prepared, call, report, waits).await?,
         Some(After::Line(position)) => return sequence::in_line(engine, prepared, position, report, waits).await,

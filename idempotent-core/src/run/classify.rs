@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use super::report::Report;
 use crate::executor::Handler;
-use crate::policy::Terms;
+use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Replies, Split};
 
 /// An answer, by the handler's rules.
-pub(crate) enum Judged<V, F> {
+pub(crate) enum Classified<V, F> {
     /// Done, and what is kept of it.
     Done(V, Option<Arc<[u8]>>),
     /// A value that means "not done".
     NotDone(V),
     /// An error, whether it is worth another run, and what is recorded of it.
-    Failed(F, Worth, Cow<'static, str>),
+    Failed(F, RetryDecision, Cow<'static, str>),
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Worth {
+pub(crate) enum RetryDecision {
     AnotherRun,
     NoMore,
     /// Nobody can tell what another run would do: left as it is, for a person.
@@ -28,37 +28,37 @@ pub(crate) enum Worth {
 }
 
 /// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
-pub(crate) fn judge<P, C, R>(
+pub(crate) fn classify<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
-    terms: &Terms,
+    terms: &ResolvedPolicy,
     report: &Report<'_>,
-) -> Result<Judged<P::Value, P::Failure>, Box<dyn Any + Send>>
+) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
 {
     catch_unwind(AssertUnwindSafe(|| match reply {
-        Split::Value(value) if (rules.failed_if)(&value) => Judged::NotDone(value),
+        Split::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
         Split::Value(value) => {
             let kept = kept::<P, C, R>(&value, terms, report);
-            Judged::Done(value, kept)
+            Classified::Done(value, kept)
         }
         Split::Transient(failure) => {
-            let worth = if (rules.permanent)(&failure) { Worth::NoMore } else { Worth::AnotherRun };
+            let worth = if (rules.permanent)(&failure) { RetryDecision::NoMore } else { RetryDecision::AnotherRun };
             let error = P::describe(&failure);
-            Judged::Failed(failure, worth, error)
+            Classified::Failed(failure, worth, error)
         }
         Split::Permanent(failure) => {
             let error = P::describe(&failure);
-            Judged::Failed(failure, Worth::NoMore, error)
+            Classified::Failed(failure, RetryDecision::NoMore, error)
         }
     }))
 }
 
 /// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
 /// would repeat an effect that has happened.
-fn kept<P, C, R>(value: &P::Value, terms: &Terms, report: &Report) -> Option<Arc<[u8]>>
+fn kept<P, C, R>(value: &P::Value, terms: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,

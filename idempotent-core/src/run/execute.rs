@@ -3,20 +3,20 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt;
 
-use super::attempt::{Attempt, Dropped};
-use super::classify::judge;
+use super::attempt::{AbortReason, Attempt};
+use super::classify::classify;
 use super::report::Report;
 use crate::clock::unless;
-use crate::context::Frame;
+use crate::context::TaskContext;
 use crate::executor::{Handler, HandlerFn};
-use crate::outcome::Slot;
+use crate::outcome::OutcomeSlot;
 use crate::{Codec, Replies};
 
 impl Attempt<'_> {
     /// Runs the handler under the lease and puts the run down by what it answers.
     pub(crate) async fn proceed<P, C, R, F>(
         mut self,
-        frame: Frame,
+        frame: TaskContext,
         report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
@@ -32,8 +32,8 @@ impl Attempt<'_> {
             return report.reject(&handler, rejection);
         }
         self.start(report);
-        let inner = Slot::default();
-        let around = Frame { lease: Some(self.lease.clone()), slot: Some(inner.clone()), ..frame };
+        let inner = OutcomeSlot::default();
+        let around = TaskContext { lease: Some(self.lease.clone()), slot: Some(inner.clone()), ..frame };
         // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
         // under the lease too, since it may be a stream.
         let running = around.enter(Box::pin(async { P::split(run().await).await }));
@@ -41,8 +41,8 @@ impl Attempt<'_> {
             Ok(ended) => ended,
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
-        match ended.and_then(|reply| judge(reply, &handler, self.terms(), report)) {
-            Ok(judged) => Box::pin(self.put_down(report, judged, None, inner.take_outcome(), &handler)).await.output,
+        match ended.and_then(|reply| classify(reply, &handler, self.terms(), report)) {
+            Ok(judged) => Box::pin(self.settle(report, judged, None, inner.take_outcome(), &handler)).await.output,
             Err(panic) => {
                 Box::pin(self.panicked(report)).await;
                 resume_unwind(panic)
@@ -51,11 +51,11 @@ impl Attempt<'_> {
     }
 
     /// Ends when the handler must be dropped.
-    async fn dropped(&self) -> Dropped {
+    async fn dropped(&self) -> AbortReason {
         tokio::select! {
             biased;
-            () = self.lost() => Dropped::LeaseLost,
-            () = self.engine.closed() => Dropped::Closed,
+            () = self.lost() => AbortReason::LeaseLost,
+            () = self.engine.closed() => AbortReason::Closed,
         }
     }
 }

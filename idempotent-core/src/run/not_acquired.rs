@@ -3,28 +3,28 @@ use std::sync::Arc;
 
 use super::prepared::Prepared;
 use crate::engine::{Engine, draining};
-use crate::policy::{OnStoreError, Terms};
+use crate::policy::{OnStoreError, ResolvedPolicy};
 use crate::{Claim, Rejection, StoreError};
 
 /// What a claim that was not won leads to.
-pub(crate) enum Turned {
+pub(crate) enum NotAcquired {
     Replay(Option<Arc<[u8]>>),
     Away(Rejection),
     /// Consumed, and not to be replayed.
     Duplicate(Box<Prepared>),
     /// The store is down, and the policy says to run all the same.
-    Unprotected(StoreError, Box<Terms>),
+    Unprotected(StoreError, Box<ResolvedPolicy>),
 }
 
-impl<T: Into<Rejection>> From<T> for Turned {
+impl<T: Into<Rejection>> From<T> for NotAcquired {
     fn from(rejection: T) -> Self {
         Self::Away(rejection.into())
     }
 }
 
-pub(crate) fn turned(engine: &Engine, claim: Claim, prepared: &Prepared) -> Turned {
-    Turned::Away(match claim {
-        Claim::Consumed(consumed) => return Turned::Replay(consumed.value),
+pub(crate) fn turned(engine: &Engine, claim: Claim, prepared: &Prepared) -> NotAcquired {
+    NotAcquired::Away(match claim {
+        Claim::Consumed(consumed) => return NotAcquired::Replay(consumed.value),
         Claim::InFlight(_) if engine.is_draining() && !prepared.inside => draining(),
         Claim::InFlight(in_flight) => {
             prepared.in_flight(engine.in_flight_delay(&prepared.request.key, in_flight, &prepared.terms))
@@ -50,12 +50,12 @@ pub(crate) async fn duplicate(engine: &Engine, prepared: &Prepared) -> Rejection
     }
     prepared.duplicate(rest)
 }
-pub(crate) fn refused(engine: &Engine, error: StoreError, prepared: &Prepared) -> Turned {
+pub(crate) fn refused(engine: &Engine, error: StoreError, prepared: &Prepared) -> NotAcquired {
     // Only what says that the store is down: a record that cannot be read may well be a consumed one.
     match prepared.terms.on_store_error {
         _ if engine.is_draining() && !prepared.inside => draining().into(),
         OnStoreError::RunUnprotected if error.is_worth_a_retry() => {
-            Turned::Unprotected(error, Box::new(prepared.terms))
+            NotAcquired::Unprotected(error, Box::new(prepared.terms))
         }
         OnStoreError::RunUnprotected | OnStoreError::Fail => error.into(),
     }

@@ -3,19 +3,19 @@ use std::time::Duration;
 
 use super::prepared::{After, Prepared};
 use super::report::Report;
-use crate::context::Frame;
+use crate::context::TaskContext;
 use crate::engine::{Engine, draining};
 use crate::executor::Call;
-use crate::ordering::{Comes, InLine, Named};
-use crate::policy::Terms;
-use crate::transaction::Via;
+use crate::ordering::{Named, OrderingRequest, SequencePosition};
+use crate::policy::ResolvedPolicy;
+use crate::transaction::CallStore;
 use crate::{ClaimRequest, Identity, Key, KeyError, OnStoreError, OwnerToken, PolicyError, Rejection, Scene};
 
 /// Everything that can be refused without asking the store.
 pub(super) fn prepare(
     engine: &Engine,
     call: Call,
-    frame: &Frame,
+    frame: &TaskContext,
     report: &mut Report<'_>,
 ) -> Result<Box<Prepared>, Rejection> {
     if !engine.has_runtime() {
@@ -37,7 +37,8 @@ pub(super) fn prepare(
     if comes.is_some() {
         terms.on_store_error = OnStoreError::Fail;
     }
-    let marked = frame.delivered.filter(|_| via.as_ref().is_some_and(Via::forgets_attempts) && !frame.is_inside());
+    let marked =
+        frame.delivered.filter(|_| via.as_ref().is_some_and(CallStore::forgets_attempts) && !frame.is_inside());
     let via = via.map(|via| via.under(&mut terms)).transpose()?;
     if let Some(scope) = frame.runs(&key) {
         return Err(Rejection::Nested { scope: scope.into() });
@@ -63,29 +64,29 @@ pub(super) fn prepare(
 
 fn predecessor(
     engine: &Engine,
-    comes: Comes,
+    comes: OrderingRequest,
     own: &Identity,
     key: &Key,
-    frame: &Frame,
+    frame: &TaskContext,
 ) -> Result<Box<After>, Rejection> {
     let of = |named: Named, what| named.key(own, &engine.namespace, what);
     Ok(Box::new(match comes {
-        Comes::After(named) => {
+        OrderingRequest::After(named) => {
             let after = of(named, "after")?;
             in_its_turn(&after, key, frame)?;
             After::Call(after)
         }
-        Comes::InLine(stream, number) => {
+        OrderingRequest::SequencePosition(stream, number) => {
             if engine.store.abilities().order.is_none() {
                 return Err(PolicyError::no_order(&engine.store).into());
             }
-            After::Line(InLine::new(&of(stream, "sequence")?, number))
+            After::Line(SequencePosition::new(&of(stream, "sequence")?, number))
         }
     }))
 }
 
 /// A call cannot come after itself, nor inside a run of what it comes after: it would wait for ever.
-fn in_its_turn(after: &Key, own: &Key, frame: &Frame) -> Result<(), Rejection> {
+fn in_its_turn(after: &Key, own: &Key, frame: &TaskContext) -> Result<(), Rejection> {
     if after == own {
         return Err(KeyError::AfterItself.into());
     }
@@ -100,7 +101,7 @@ fn request(
     key: Key,
     owner: OwnerToken,
     fingerprint: Option<crate::Fingerprint>,
-    terms: &Terms,
+    terms: &ResolvedPolicy,
 ) -> ClaimRequest {
     ClaimRequest {
         key,

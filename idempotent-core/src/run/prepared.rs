@@ -3,15 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::ordering::InLine;
-use crate::policy::Terms;
+use crate::ordering::SequencePosition;
+use crate::policy::ResolvedPolicy;
 use crate::transaction::OneRun;
 use crate::{ClaimRequest, Fencing, Held, Key, OnConsumed, Rejection, Store};
 
 /// A call made ready to be claimed.
 pub(crate) struct Prepared {
     pub(crate) request: ClaimRequest,
-    pub(crate) terms: Terms,
+    pub(crate) terms: ResolvedPolicy,
     pub(super) message: Option<Arc<str>>,
     /// The key must have been issued before.
     pub(crate) issued: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Prepared {
 /// What a call comes after, by its key.
 pub(crate) enum After {
     Call(Key),
-    Line(InLine),
+    Line(SequencePosition),
 }
 
 impl Prepared {

@@ -2,10 +2,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::Terms;
+use crate::policy::ResolvedPolicy;
 use crate::{Held, Journaled, Lease, Release, StateKind, Store, Verdict};
 
-impl Terms {
+impl ResolvedPolicy {
     /// Without a limit there is nothing to remember.
     pub(crate) fn undo(&self, verdict: Verdict) -> Verdict {
         if self.max_attempts() > 0 { verdict } else { Verdict::Delete }

@@ -6,15 +6,15 @@ use super::prepared::Prepared;
 use super::release::{release, sparing_steps};
 use crate::clock::{before, later};
 use crate::engine::Engine;
-use crate::policy::Terms;
+use crate::policy::ResolvedPolicy;
 use crate::transaction::OneRun;
 use crate::{Fencing, Held, Store, Verdict};
 
 /// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
 /// drop while the answer is under way takes the claim back.
-pub(crate) struct OnDrop<'e> {
+pub(crate) struct ReleaseOnDrop<'e> {
     engine: &'e Arc<Engine>,
-    armed: Option<Armed>,
+    armed: Option<PendingRelease>,
     /// A release that takes longer than the lease is of no use.
     lease: Duration,
     memory: Duration,
@@ -23,19 +23,22 @@ pub(crate) struct OnDrop<'e> {
     via: Option<Arc<dyn OneRun>>,
 }
 
-struct Armed {
+struct PendingRelease {
     held: Held,
     verdict: Verdict,
     error: &'static str,
 }
 
-impl<'e> OnDrop<'e> {
+impl<'e> ReleaseOnDrop<'e> {
     /// Nothing has run yet: the attempt is not counted.
     pub(crate) fn new(engine: &'e Arc<Engine>, prepared: &Prepared) -> Self {
         let terms = &prepared.terms;
         // Whether there is something to remember the store knows: the claim may have taken over unheard.
-        let armed =
-            Some(Armed { held: prepared.held(None), verdict: Verdict::Refund, error: "cancelled before it started" });
+        let armed = Some(PendingRelease {
+            held: prepared.held(None),
+            verdict: Verdict::Refund,
+            error: "cancelled before it started",
+        });
         let (lease, memory, limit) = (terms.lease, terms.memory, terms.max_attempts() > 0);
         Self { engine, armed, lease, memory, limit, via: prepared.via.clone() }
     }
@@ -54,7 +57,7 @@ impl<'e> OnDrop<'e> {
     }
 
     /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
-    pub(crate) fn started(&mut self, terms: &Terms) {
+    pub(crate) fn started(&mut self, terms: &ResolvedPolicy) {
         match &mut self.armed {
             Some(armed) if terms.release_on_cancel => {
                 (armed.verdict, armed.error) = (terms.undo(Verdict::Vacate), "cancelled");
@@ -68,9 +71,9 @@ impl<'e> OnDrop<'e> {
     }
 }
 
-impl Drop for OnDrop<'_> {
+impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
-        let Some(Armed { held, verdict, error }) = self.armed.take() else { return };
+        let Some(PendingRelease { held, verdict, error }) = self.armed.take() else { return };
         let (engine, lease, limit, via) = (self.engine.clone(), self.lease, self.limit, self.via.take());
         let release = release(verdict, self.memory, error);
         // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.

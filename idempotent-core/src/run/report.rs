@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use tracing::Span;
 
-use crate::context::Frame;
+use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::Handler;
-use crate::lease::Names;
+use crate::lease::HandlerName;
 use crate::observe::{self, Run};
-use crate::outcome::{Captured, Slot};
+use crate::outcome::{Captured, OutcomeSlot};
 use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Replies, Scene, Tracing};
 
 /// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
 /// that is dropped without a word was a run that was dropped.
 pub(crate) struct Report<'e> {
     engine: &'e Engine,
-    slot: Option<Slot>,
+    slot: Option<OutcomeSlot>,
     scene: Scene,
     scope: Cow<'static, str>,
     key: Option<Key>,
@@ -30,7 +30,7 @@ pub(crate) struct Report<'e> {
 }
 
 impl<'e> Report<'e> {
-    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, frame: &Frame) -> Self {
+    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, frame: &TaskContext) -> Self {
         engine.counters.began();
         engine.drain.enter();
         Self {
@@ -47,8 +47,8 @@ impl<'e> Report<'e> {
         }
     }
 
-    pub(crate) fn names(&self) -> Names {
-        Names { scene: self.scene.clone(), scope: self.scope.clone() }
+    pub(crate) fn names(&self) -> HandlerName {
+        HandlerName { scene: self.scene.clone(), scope: self.scope.clone() }
     }
 
     pub(crate) fn keyed(&mut self, key: &Key) {
@@ -138,7 +138,7 @@ pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let outcome = Outcome::of(rejection);
     let run = Run::new(&identity.scene, &identity.scope, None);
     Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
-    if let Some(slot) = &Frame::current().slot {
+    if let Some(slot) = &TaskContext::current().slot {
         slot.tell(Captured::without_run(outcome));
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::classify::{Judged, Worth};
+use super::classify::{Classified, RetryDecision};
 use super::prepared::After;
 use super::release::leads_to;
 use super::report::Report;
-use super::settling_step::Settling;
-use crate::context::Frame;
+use super::settling_step::SettlingStep;
+use crate::context::TaskContext;
 use crate::executor::Handler;
 use crate::ordering::sequence;
-use crate::outcome::Slot;
+use crate::outcome::OutcomeSlot;
 use crate::{Completion, Event, Outcome, Rejection, Replies, Settled, StoreError, StoreErrorKind, Verdict};
 
 /// What a run came to.
-pub(crate) struct PutDown<O> {
+pub(crate) struct SettledRun<O> {
     pub(crate) output: O,
     pub(crate) outcome: Outcome,
     /// The bytes a duplicate gets.
@@ -24,7 +24,7 @@ pub(crate) struct PutDown<O> {
 }
 
 /// What the store said to a completion that went with others.
-pub(crate) struct Told {
+pub(crate) struct StoreReply {
     pub(crate) answer: Result<Settled, StoreError>,
     /// There is no time for another try.
     pub(crate) is_last: bool,
@@ -33,18 +33,18 @@ pub(crate) struct Told {
 impl Attempt<'_> {
     /// Settles the run by what its handler's answer came to. `told`: what the store said to its completion, where that
     /// went with others. `inner` is what the runs inside it came to.
-    pub(crate) async fn put_down<P: Replies<R>, C, R>(
+    pub(crate) async fn settle<P: Replies<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
-        judged: Judged<P::Value, P::Failure>,
-        told: Option<Told>,
+        judged: Classified<P::Value, P::Failure>,
+        told: Option<StoreReply>,
         inner: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
-    ) -> PutDown<P::Output<R>> {
+    ) -> SettledRun<P::Output<R>> {
         let mut flipped = None;
         let (output, outcome) = match judged {
-            Judged::Done(value, kept) => {
-                match self.flip(report, kept.clone(), told).await {
+            Classified::Done(value, kept) => {
+                match self.complete(report, kept.clone(), told).await {
                     Ok(()) => {
                         if matches!(self.prepared.comes.as_deref(), Some(After::Line(_))) {
                             Box::pin(sequence::note_consumed(self, report)).await;
@@ -54,7 +54,7 @@ impl Attempt<'_> {
                     }
                     Err(Rejection::RolledBack { cause, .. }) => {
                         // Nothing of the run is there: it failed, whatever it answered.
-                        let worth = Worth::AnotherRun;
+                        let worth = RetryDecision::AnotherRun;
                         let outcome =
                             Box::pin(self.delete(report, worth, "its transaction was rolled back".into(), None));
                         let outcome = outcome.await;
@@ -68,22 +68,22 @@ impl Attempt<'_> {
                     }
                 }
             }
-            Judged::NotDone(value) => {
-                let worth = Worth::AnotherRun;
+            Classified::NotDone(value) => {
+                let worth = RetryDecision::AnotherRun;
                 (P::value(value), Box::pin(self.delete(report, worth, "failed by its value".into(), inner)).await)
             }
-            Judged::Failed(failure, worth, error) => {
+            Classified::Failed(failure, worth, error) => {
                 // Boxed: a run that went well should not carry its failure along.
                 (P::failure(failure), Box::pin(self.delete(report, worth, error, inner)).await)
             }
         };
         self.end(report, outcome.clone());
-        PutDown { output, outcome, kept: flipped }
+        SettledRun { output, outcome, kept: flipped }
     }
 
     /// A handler that panicked: its key is free again.
     pub(crate) async fn panicked(&mut self, report: &mut Report<'_>) -> Outcome {
-        let outcome = self.delete(report, Worth::AnotherRun, "the handler panicked".into(), None).await;
+        let outcome = self.delete(report, RetryDecision::AnotherRun, "the handler panicked".into(), None).await;
         self.end(report, outcome.clone());
         outcome
     }
@@ -98,20 +98,20 @@ impl Attempt<'_> {
 
     /// Consuming → consumed, by the same token until the guard as it stood when the handler ended. A handler that
     /// finished late still gets a try: the token guards it, and nobody may have taken over.
-    async fn flip(
+    async fn complete(
         &mut self,
         report: &Report<'_>,
         value: Option<Arc<[u8]>>,
-        told: Option<Told>,
+        told: Option<StoreReply>,
     ) -> Result<(), Rejection> {
         let done = self.completion(value);
-        if let Some(Told { answer: Err(error), .. }) = &told {
+        if let Some(StoreReply { answer: Err(error), .. }) = &told {
             report.event(&Event::StoreFailed { step: "complete", error });
         }
         let settled = match told {
-            Some(Told { answer, is_last }) if is_last || answer.is_ok() => answer,
+            Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
             // What failed for all may go well for one, whatever it was.
-            _ => self.insist(report, Settling::Complete(done)).await.0,
+            _ => self.insist(report, SettlingStep::Complete(done)).await.0,
         };
         self.tell_waiters();
         match settled {
@@ -129,7 +129,7 @@ impl Attempt<'_> {
     pub(crate) async fn delete(
         &mut self,
         report: &Report<'_>,
-        worth: Worth,
+        worth: RetryDecision,
         error: Cow<'static, str>,
         inner: Option<Outcome>,
     ) -> Outcome {
@@ -137,15 +137,15 @@ impl Attempt<'_> {
         self.begin_to_settle();
         let dead = || (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() });
         let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
-            _ if worth == Worth::Parked => dead(),
-            _ if worth == Worth::NoMore => (Verdict::Fail, Outcome::Failed),
+            _ if worth == RetryDecision::Parked => dead(),
+            _ if worth == RetryDecision::NoMore => (Verdict::Fail, Outcome::Failed),
             Some(inner) => (Verdict::Refund, inner),
             None if self.is_last() => dead(),
             None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
         };
         let release = self.releasing(verdict, &error).await;
         let verdict = release.verdict;
-        let (settled, unheard) = self.insist(report, Settling::Release(release)).await;
+        let (settled, unheard) = self.insist(report, SettlingStep::Release(release)).await;
         self.tell_waiters();
         match settled {
             Ok(Settled::Done) => outcome,
@@ -160,26 +160,30 @@ impl Attempt<'_> {
     /// is kept alive meanwhile.
     pub(crate) async fn look_at_steps(
         &self,
-        worth: Worth,
+        worth: RetryDecision,
         error: Cow<'static, str>,
         inner: Option<&Outcome>,
-    ) -> (Worth, Cow<'static, str>) {
+    ) -> (RetryDecision, Cow<'static, str>) {
         let Some(steps) = self.lease.steps_called() else { return (worth, error) };
         if let Some(parked) = steps.parked() {
-            return (Worth::Parked, parked.into());
+            return (RetryDecision::Parked, parked.into());
         }
-        let deferred = worth == Worth::AnotherRun && inner.is_some_and(Outcome::is_deferral);
-        let ends = worth == Worth::NoMore || self.is_last() && !deferred || steps.is_taken_back();
+        let deferred = worth == RetryDecision::AnotherRun && inner.is_some_and(Outcome::is_deferral);
+        let ends = worth == RetryDecision::NoMore || self.is_last() && !deferred || steps.is_taken_back();
         if !ends {
             return (worth, error);
         }
         // What compensations run is not what this delivery came to.
-        let frame = Frame { lease: Some(self.lease.clone()), slot: Some(Slot::default()), ..Frame::current() };
+        let frame = TaskContext {
+            lease: Some(self.lease.clone()),
+            slot: Some(OutcomeSlot::default()),
+            ..TaskContext::current()
+        };
         match frame.enter(steps.take_back(&self.lease)).await {
-            Ok(()) if steps.is_taken_back() => (Worth::NoMore, error),
+            Ok(()) if steps.is_taken_back() => (RetryDecision::NoMore, error),
             Ok(()) => (worth, error),
             // Tried again by the next run, or left to a person where this was the last one.
-            Err(why) => (Worth::AnotherRun, format!("{why}; before that: {error}").into()),
+            Err(why) => (RetryDecision::AnotherRun, format!("{why}; before that: {error}").into()),
         }
     }
 }

@@ -9,31 +9,31 @@ use super::attempt::{Attempt, try_until};
 use super::release::leads_to;
 use super::report::Report;
 use crate::clock::pause;
-use crate::engine::{Engine, Phase, no_answer};
+use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::observe::Run;
 use crate::transaction::OneRun;
 use crate::{Completion, Event, Held, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
 
 /// The end of a run, for its record.
-pub(crate) enum Settling {
+pub(crate) enum SettlingStep {
     Complete(Completion),
     Release(Release),
 }
 
 /// A settling step with all that it needs once its call has ended.
-struct Insistence {
+struct StepRetry {
     engine: Arc<Engine>,
     lease: Lease,
     via: Option<Arc<dyn OneRun>>,
     span: Option<Span>,
-    step: Settling,
+    step: SettlingStep,
     until: Instant,
 }
 
 /// The answer, and whether a copy of the step was sent whose fate is unknown.
 type Answer = (Result<Settled, StoreError>, bool);
 
-impl Settling {
+impl SettlingStep {
     fn name(&self) -> &'static str {
         match self {
             Self::Complete(_) => "complete",
@@ -53,7 +53,7 @@ impl Attempt<'_> {
     /// Retries a settling step until the store answers or a drain ends. The retries stop at the lease's guard, but not before a
     /// tenth of the lease has passed. The call waits for `settle_timeout`; after that time, the retries continue in the
     /// background.
-    pub(crate) async fn insist(&self, report: &Report<'_>, step: Settling) -> Answer {
+    pub(crate) async fn insist(&self, report: &Report<'_>, step: SettlingStep) -> Answer {
         let clock = &self.engine.clock;
         let now = clock.now();
         if self.answers_at(now) <= now {
@@ -64,7 +64,7 @@ impl Attempt<'_> {
         match self.engine.before(first, step.ask(self.store(), self.lease.held())).await {
             Some(Ok(settled)) => (Ok(settled), false),
             // Cut off by the end of a drain: there is no time for another.
-            None if self.engine.drain.has_reached(Phase::Closed) && clock.now() < first => {
+            None if self.engine.drain.has_reached(DrainPhase::Closed) && clock.now() < first => {
                 (Err(no_answer("before the drain's end")), true)
             }
             answer => {
@@ -77,7 +77,7 @@ impl Attempt<'_> {
     async fn insist_again(
         &self,
         report: &Report<'_>,
-        step: Settling,
+        step: SettlingStep,
         began: Instant,
         answer: Option<Result<Settled, StoreError>>,
     ) -> Answer {
@@ -86,7 +86,7 @@ impl Attempt<'_> {
         // A transaction ends with its call.
         let here = answers_at >= until || via.is_some();
         let (engine, lease, span) = (self.engine.clone(), self.lease.clone(), report.span().cloned());
-        let insistence = Insistence { engine, lease, via, span, step, until };
+        let insistence = StepRetry { engine, lease, via, span, step, until };
         if here {
             return insistence.run(answer).await;
         }
@@ -131,7 +131,7 @@ impl Drop for GateGuard {
     }
 }
 
-impl Insistence {
+impl StepRetry {
     /// Repeats the step until the store answers. `answer` is the result of a first try.
     async fn run(&self, mut answer: Option<Result<Settled, StoreError>>) -> Answer {
         let clock = &*self.engine.clock;
@@ -183,7 +183,9 @@ impl Insistence {
         };
         let lost = match (settled, &self.step) {
             // An earlier copy whose answer got lost was applied.
-            (Ok(Settled::Lost { now }), Settling::Release(release)) if *unheard && leads_to(release.verdict, *now) => {
+            (Ok(Settled::Lost { now }), SettlingStep::Release(release))
+                if *unheard && leads_to(release.verdict, *now) =>
+            {
                 None
             }
             (Ok(Settled::Lost { now }), _) => Some(lost(now)),

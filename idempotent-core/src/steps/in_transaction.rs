@@ -4,10 +4,10 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::journal::{Begin, insist};
+use super::journal::{StepStart, insist};
 use super::{JournalError, Step, StepRecord, StepState};
 use crate::clock::unless;
-use crate::transaction::{OfStep, steps_within};
+use crate::transaction::{StepTransactionSlot, steps_within};
 use crate::{Codec, Json, Lease, Lent, Rejection, StoreError, StoreErrorKind};
 
 /// A [`Step`] that is written in a transaction of type `T` of its own, together with its note.
@@ -60,13 +60,13 @@ where
     {
         let (lease, begin) = self.begin().await?;
         let place = match begin {
-            Begin::Run(place) => place,
-            Begin::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
+            StepStart::Run(place) => place,
+            StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
         let (run, step) = self.parted();
         let missing = |why: String| JournalError::NoTransaction { step: step.name.into(), why: why.into() };
         let within = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
-        let (slot, lent) = OfStep::lend(insist(&lease, step.name, || within.begin()).await?);
+        let (slot, lent) = StepTransactionSlot::lend(insist(&lease, step.name, || within.begin()).await?);
         // With an error it is rolled back as it is dropped.
         let value = run(lent).await?;
         let kept = step.kept(&lease, &value)?;

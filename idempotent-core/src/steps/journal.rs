@@ -17,22 +17,22 @@ use crate::{Lease, Rejection, Settled, StoreError, StoreErrorKind, protocol};
 
 /// Made at a run's first step.
 #[derive(Default)]
-pub(crate) struct Steps {
+pub(crate) struct StepJournal {
     next: AtomicU32,
     read: OnceCell<()>,
-    book: Mutex<Book>,
+    book: Mutex<StepTable>,
 }
 
 #[derive(Default)]
-struct Book {
+struct StepTable {
     /// What the store has.
     kept: Vec<StepRecord>,
     /// Whether it may have more: nobody has said what became of a commit.
     unsure: bool,
     called: HashSet<Box<str>>,
-    undo: Vec<(u32, Box<str>, Undo)>,
+    undo: Vec<(u32, Box<str>, Compensation)>,
     /// Of steps that may be done.
-    doubts: Vec<(u32, Box<str>, Undo)>,
+    doubts: Vec<(u32, Box<str>, Compensation)>,
     /// Why the run is not to be repeated.
     parked: Option<String>,
     /// Whether an earlier run began to take steps back.
@@ -40,18 +40,18 @@ struct Book {
 }
 
 /// What a step leaves to be done if its run fails for good.
-pub(super) type Undo = Box<dyn FnOnce() -> Undone + Send>;
+pub(super) type Compensation = Box<dyn FnOnce() -> CompensationResult + Send>;
 /// An error is told by its type: its text may be anything.
-type Undone = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
+type CompensationResult = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
 
 /// What is to be done for a step that is called.
-pub(super) enum Begin {
+pub(super) enum StepStart {
     Run(u32),
     Replay(u32, Option<Arc<[u8]>>),
 }
 
-impl Steps {
-    fn book(&self) -> MutexGuard<'_, Book> {
+impl StepJournal {
+    fn book(&self) -> MutexGuard<'_, StepTable> {
         // Nothing under this lock panics halfway.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,8 +63,8 @@ impl Steps {
         lease: &Lease,
         name: &str,
         once: bool,
-        undo: &mut Option<Undo>,
-    ) -> Result<Begin, Rejection> {
+        undo: &mut Option<Compensation>,
+    ) -> Result<StepStart, Rejection> {
         let place = self.next.fetch_add(1, Ordering::SeqCst);
         self.read.get_or_try_init(|| self.read(lease, name)).await?;
         let mut book = self.book();
@@ -133,12 +133,12 @@ impl Steps {
     }
 
     /// What takes a step back that is done, if there is something.
-    pub(super) fn undo_by(&self, place: u32, name: &str, undo: Option<Undo>) {
+    pub(super) fn undo_by(&self, place: u32, name: &str, undo: Option<Compensation>) {
         self.book().undo.extend(undo.map(|undo| (place, name.into(), undo)));
     }
 
     /// What takes a step back of whose commit nobody has told.
-    pub(super) fn doubt(&self, place: u32, name: &str, undo: Option<Undo>) {
+    pub(super) fn doubt(&self, place: u32, name: &str, undo: Option<Compensation>) {
         self.book().doubts.extend(undo.map(|undo| (place, name.into(), undo)));
     }
 
@@ -212,8 +212,8 @@ impl Steps {
     }
 }
 
-impl Book {
-    fn begin(&mut self, place: u32, name: &str, once: bool) -> Result<Begin, JournalError> {
+impl StepTable {
+    fn begin(&mut self, place: u32, name: &str, once: bool) -> Result<StepStart, JournalError> {
         let step = || Box::from(name);
         if !self.called.insert(name.into()) {
             return Err(JournalError::Repeated { step: step() });
@@ -222,14 +222,14 @@ impl Book {
         let there = self.kept.iter().find(|known| known.place == place);
         match (known, there) {
             (Some(known), _) if known.place == place => match known.state {
-                StepState::Done => Ok(Begin::Replay(place, known.value.clone())),
+                StepState::Done => Ok(StepStart::Replay(place, known.value.clone())),
                 StepState::Undoing => Err(JournalError::TakenBack { step: step() }),
                 StepState::Intended if once => Err(JournalError::Uncertain { step: step() }),
                 // The handler does not mind any more.
-                StepState::Intended => Ok(Begin::Run(place)),
+                StepState::Intended => Ok(StepStart::Run(place)),
             },
             (None, None) if place as usize >= MAX_STEPS => Err(JournalError::TooMany { step: step(), max: MAX_STEPS }),
-            (None, None) => Ok(Begin::Run(place)),
+            (None, None) => Ok(StepStart::Run(place)),
             (Some(known), None) => {
                 let recorded = Box::from(&*known.name);
                 Err(JournalError::NonDeterminism { place: known.place, recorded, called: step() })

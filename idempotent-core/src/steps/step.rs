@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::journal::{Begin, Undo};
+use super::journal::{Compensation, StepStart};
 use super::{JournalError, MAX_STEP_BYTES, MAX_STEP_NAME, StepState};
 use crate::{Codec, Json, Lease, Rejection};
 
@@ -80,7 +80,7 @@ pub struct Step<'a, F, C = Json, W = Beside> {
     pub(super) name: &'a str,
     run: F,
     once: bool,
-    pub(super) undo: Option<Undo>,
+    pub(super) undo: Option<Compensation>,
     /// Its effect is in the transaction of its run.
     inside: bool,
     codec: PhantomData<fn() -> (C, W)>,
@@ -187,8 +187,8 @@ impl<F, C> Step<'_, F, C> {
         let (lease, begin) = self.begin().await?;
         let steps = lease.steps();
         let place = match begin {
-            Begin::Run(place) => place,
-            Begin::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
+            StepStart::Run(place) => place,
+            StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
         if self.once {
             steps.note(&lease, self.name, place, StepState::Intended, None).await?;
@@ -237,11 +237,11 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
     }
 
     /// What is to be done for it.
-    pub(super) async fn begin(&mut self) -> Result<(Lease, Begin), Rejection> {
+    pub(super) async fn begin(&mut self) -> Result<(Lease, StepStart), Rejection> {
         let lease = self.checked()?;
         let begin = lease.steps().begin(&lease, self.name, self.once, &mut self.undo).await?;
         match begin {
-            Begin::Run(_) if lease.is_lost() => Err(Rejection::LeaseLost),
+            StepStart::Run(_) if lease.is_lost() => Err(Rejection::LeaseLost),
             begin => Ok((lease, begin)),
         }
     }

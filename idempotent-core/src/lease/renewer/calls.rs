@@ -114,14 +114,14 @@ impl LeaseRenewer {
     fn try_again(&self, lease: &Lease) {
         let (now, guard) = (self.clock.now(), lease.guard());
         let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);
-        let mut turns = self.turns();
-        let own = turns.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
+        let mut table = self.table();
+        let own = table.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
         if let Some(turn) = own.filter(|turn| turn.due >= guard) {
             turn.due = (now + half).min(guard);
             turn.rested = turn.due;
             let due = turn.due;
-            if turns.next.is_none_or(|next| due < next) {
-                drop(turns);
+            if table.next.is_none_or(|next| due < next) {
+                drop(table);
                 self.nudge.notify_one();
             }
         }

@@ -48,10 +48,10 @@ impl Driver {
     pub(super) async fn rescue(self) {
         let (due, _) = self.wheel.turn(self.wheel.clock.now(), false);
         join_all(self.calls(&due)).await;
-        let mut turns = self.wheel.turns();
-        if let (Some(runtime), true) = (self.wheel.thread(), turns.driver == Some(self.number)) {
-            let next = self.wheel.driver(&mut turns, true);
-            drop(turns);
+        let mut table = self.wheel.table();
+        if let (Some(runtime), true) = (self.wheel.thread(), table.driver == Some(self.number)) {
+            let next = self.wheel.driver(&mut table, true);
+            drop(table);
             runtime.spawn(next.drive());
         }
     }
@@ -65,24 +65,24 @@ impl Driver {
 
     /// Unless a lease has come meanwhile.
     fn retire(&self) -> bool {
-        let mut turns = self.wheel.turns();
-        let empty = turns.places.iter().all(Option::is_none);
-        if empty && turns.driver == Some(self.number) {
-            turns.driver = None;
+        let mut table = self.wheel.table();
+        let empty = table.places.iter().all(Option::is_none);
+        if empty && table.driver == Some(self.number) {
+            table.driver = None;
         }
         empty
     }
 
     fn is_at_it(&self) -> bool {
-        self.wheel.turns().driver == Some(self.number)
+        self.wheel.table().driver == Some(self.number)
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let mut turns = self.wheel.turns();
-        if turns.driver == Some(self.number) {
-            (turns.driver, turns.next) = (None, None);
+        let mut table = self.wheel.table();
+        if table.driver == Some(self.number) {
+            (table.driver, table.next) = (None, None);
         }
     }
 }

@@ -10,17 +10,17 @@ use futures_util::future::join_all;
 use super::completions::complete;
 use super::{Answer, Mine};
 use crate::executor::Handler;
-use crate::run::attempt::Dropped;
-use crate::run::classify::{Worth, judge};
+use crate::run::attempt::AbortReason;
+use crate::run::classify::{RetryDecision, classify};
 use crate::run::prepared::Prepared;
 use crate::run::report::Report;
-use crate::run::settle::PutDown;
+use crate::run::settle::SettledRun;
 use crate::{Codec, Disposition, Outcome, Rejection, Replies, Split};
 
 /// How the handler ended.
 pub(super) enum Ended<V, F> {
     Replies(Vec<Split<V, F>>),
-    Dropped(Dropped),
+    AbortReason(AbortReason),
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -55,12 +55,12 @@ where
     ) {
         let given = mine.len();
         match ended {
-            Ended::Replies(replies) if replies.len() == given => self.put_down(replies, mine, inner).await,
+            Ended::Replies(replies) if replies.len() == given => self.settle_each(replies, mine, inner).await,
             Ended::Replies(replies) => {
                 let answered = replies.len();
                 let error = "the batch handler did not answer for each item";
                 let released = mine.into_iter().map(|(at, mut attempt, mut report)| async move {
-                    let outcome = attempt.delete(&report, Worth::AnotherRun, error.into(), None).await;
+                    let outcome = attempt.delete(&report, RetryDecision::AnotherRun, error.into(), None).await;
                     attempt.end(&mut report, outcome.clone());
                     (at, outcome)
                 });
@@ -69,11 +69,11 @@ where
                     self.told.insert(at, Answer { output, outcome });
                 }
             }
-            Ended::Dropped(why) => {
+            Ended::AbortReason(why) => {
                 for (at, mut attempt, mut report) in mine {
                     let outcome = match why {
-                        Dropped::LeaseLost => Outcome::LeaseLost,
-                        Dropped::Closed => Outcome::Abandoned,
+                        AbortReason::LeaseLost => Outcome::LeaseLost,
+                        AbortReason::Closed => Outcome::Abandoned,
                     };
                     let output = self.rules.reject(attempt.abandon(why, &mut report));
                     self.told.insert(at, Answer { output, outcome });
@@ -92,7 +92,7 @@ where
 
     /// All are judged before the first is put down. A panic in a rule is its own item's: the others are put down, and
     /// then it goes on.
-    async fn put_down(
+    async fn settle_each(
         &mut self,
         replies: Vec<Split<P::Value, P::Failure>>,
         mine: Vec<Mine<'_>>,
@@ -101,7 +101,7 @@ where
         let (rules, mut panicked) = (self.rules, None);
         let (mut judged, mut broken) = (Vec::new(), Vec::new());
         for (reply, (at, attempt, report)) in replies.into_iter().zip(mine) {
-            match judge(reply, rules, attempt.terms(), &report) {
+            match classify(reply, rules, attempt.terms(), &report) {
                 Ok(answer) => judged.push((at, attempt, report, answer)),
                 Err(panic) => {
                     panicked = Some(panic);
@@ -112,9 +112,9 @@ where
         let told = complete(&mut judged).await;
         let settled = judged.into_iter().zip(told).map(|((at, mut attempt, mut report, answer), told)| {
             let inner = inner.clone();
-            async move { (at, attempt.put_down(&mut report, answer, told, inner, rules).await) }
+            async move { (at, attempt.settle(&mut report, answer, told, inner, rules).await) }
         });
-        for (at, PutDown { output, outcome, kept }) in join_all(settled).await {
+        for (at, SettledRun { output, outcome, kept }) in join_all(settled).await {
             if outcome == Outcome::Ran {
                 self.done.insert(at, kept);
             }

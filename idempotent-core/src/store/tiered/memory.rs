@@ -16,7 +16,7 @@ use crate::{Clock, Key, StoreError, SystemClock};
 /// Bounded, by entries and by the bytes of the results. What is oldest goes first.
 #[derive(Clone, Debug)]
 pub struct MemoryTier {
-    shelves: Arc<Mutex<Shelves>>,
+    shelves: Arc<Mutex<Generations>>,
     /// On one shelf.
     most: usize,
     clock: Arc<dyn Clock>,
@@ -40,10 +40,10 @@ impl MemoryTier {
 
     /// Forgets everything, bars too: as a server does that is emptied.
     pub fn flush(&self) {
-        *self.shelves() = Shelves::default();
+        *self.shelves() = Generations::default();
     }
 
-    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+    fn shelves(&self) -> MutexGuard<'_, Generations> {
         // Each change is one call: a panic leaves nothing half done that would be a wrong fact.
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +57,7 @@ impl Default for MemoryTier {
 
 /// Two of them: when the young one is full it becomes the old one, and what was on that is dropped.
 #[derive(Debug, Default)]
-struct Shelves {
+struct Generations {
     young: HashMap<u128, Kept>,
     young_bytes: usize,
     old: HashMap<u128, Kept>,
@@ -70,7 +70,7 @@ struct Kept {
     until: Instant,
 }
 
-impl Shelves {
+impl Generations {
     fn find(&self, hash: u128, now: Instant) -> Option<&Kept> {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).filter(|kept| kept.until > now)
     }
