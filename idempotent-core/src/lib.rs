@@ -46,8 +46,7 @@ pub use codec::{Codec, Discard, Json};
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, StoreError, StoreErrorKind};
 pub use executor::{
-    AlreadyInstalled, BatchHandlerFn, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, HandlerFn, Served,
-    Stopped,
+    AlreadyInstalled, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, HandlerFn, Served, Stopped,
 };
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};

@@ -33,7 +33,7 @@ pub(crate) use self::report::Report;
 use self::unprotected::unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchHandlerFn, Call, Executor, Handler, HandlerFn};
+use crate::executor::{BatchItem, Call, Executor, Handler, HandlerFn};
 use crate::{Codec, Outcome, Rejection, Replies};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
@@ -75,7 +75,7 @@ impl Executor {
     ///
     /// # Panics
     /// A panic of the handler frees the keys it was given, then goes on.
-    pub async fn run_batch<P, C, R, T, F>(
+    pub async fn run_batch<P, C, R, T, F, Fut>(
         &self,
         items: Vec<(Call, T)>,
         handler: Handler<P, C, R, F>,
@@ -83,7 +83,8 @@ impl Executor {
     where
         P: Replies<R>,
         C: Codec<P::Value>,
-        F: BatchHandlerFn<T, R>,
+        F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+        Fut: Future<Output = Vec<R>>,
     {
         batch::run(&self.0, items, handler).await
     }

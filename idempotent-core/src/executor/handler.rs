@@ -17,22 +17,6 @@ impl<F: FnOnce() -> Fut, Fut: Future> HandlerFn<Fut::Output> for F {
     type Future = Fut;
 }
 
-/// An async function of a batch's items: the form in which a [`Handler`] keeps the handler of a batch.
-///
-/// Implemented for every such function, and for nothing else.
-pub trait BatchHandlerFn<T, R>: FnOnce(Vec<BatchItem<T>>) -> Self::Future {
-    /// The future of one run.
-    type Future: Future<Output = Vec<R>>;
-}
-
-impl<T, R, F, Fut> BatchHandlerFn<T, R> for F
-where
-    F: FnOnce(Vec<BatchItem<T>>) -> Fut,
-    Fut: Future<Output = Vec<R>>,
-{
-    type Future = Fut;
-}
-
 /// A handler with its reply strategy `P` and codec `C`. Made before anything is judged, so that the closures
 /// given afterwards know their types.
 #[must_use]

@@ -20,7 +20,7 @@ use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchHandlerFn, BatchItem, Call, Handler};
+use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
 use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
@@ -53,7 +53,7 @@ enum Place<'e, T> {
 type Mine<'e> = (usize, Attempt<'e>, Report<'e>);
 
 /// Claims each item, runs the handler once with the items that were granted, and settles each of them.
-pub(super) async fn run<P, C, R, T, F>(
+pub(super) async fn run<P, C, R, T, F, Fut>(
     engine: &Arc<Engine>,
     mut items: Vec<(Call, T)>,
     handler: Handler<P, C, R, F>,
@@ -61,7 +61,8 @@ pub(super) async fn run<P, C, R, T, F>(
 where
     P: Replies<R>,
     C: Codec<P::Value>,
-    F: BatchHandlerFn<T, R>,
+    F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+    Fut: Future<Output = Vec<R>>,
 {
     let frame = TaskContext::current();
     if let Some(needed) = P::policy() {
@@ -92,7 +93,7 @@ where
     let mut answers = Answers::new(&rules);
     if !given.is_empty() {
         let inner = OutcomeSlot::default();
-        let ended = proceed_batch::<P, R, T, F>(engine, &frame, &inner, run, given, &mine).await;
+        let ended = proceed_batch::<P, R, T, F, Fut>(engine, &frame, &inner, run, given, &mine).await;
         answers.settle(ended, mine, inner.take_outcome()).await;
     }
     for (at, place) in others {
@@ -243,7 +244,7 @@ async fn place<'e, T>(engine: &Engine, turned: NotAcquired, report: Report<'e>) 
     }
 }
 
-async fn proceed_batch<P, R, T, F>(
+async fn proceed_batch<P, R, T, F, Fut>(
     engine: &Engine,
     frame: &TaskContext,
     inner: &OutcomeSlot,
@@ -253,7 +254,8 @@ async fn proceed_batch<P, R, T, F>(
 ) -> Ended<P::Value, P::Failure>
 where
     P: Replies<R>,
-    F: BatchHandlerFn<T, R>,
+    F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+    Fut: Future<Output = Vec<R>>,
 {
     let items = given.iter().map(|item| item.lease.clone());
     let leases: Arc<[Lease]> = frame.around.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
