@@ -1,11 +1,11 @@
-//! Which call has to wait for which: `after = …`, `sequence = (stream, number)`.
+//! The order in which calls run: `after = …` and `sequence = (stream, number)`.
 //!
-//! A call that comes [`after`](crate::Call::after) another runs once that one's key is consumed. Until then it is put off:
-//! its own key is not held, and no attempt is spent. What is decided is in [`turn`], a pure function of what is known of
-//! the two keys; the executor looks and acts (`executor/turn.rs`).
+//! A call that comes [`after`](crate::Call::after) another call runs once that call's key is consumed. Until then the call is
+//! deferred: its own key is not held, and no attempt is spent. `admission.rs` decides, as a pure function of the state of the
+//! two keys; `after.rs` reads and acts.
 //!
-//! A call that is a number of a stream comes after whatever the stream's order table says is before it: [`Line`], a pure
-//! value that stores keep as bytes ([`Order`](crate::Order)); `executor/line.rs` looks and acts by the same [`turn`].
+//! A call with a number in a stream comes after the calls that the stream's order table names. The table is a pure value
+//! (`order_table.rs`) that stores keep as bytes ([`Order`](crate::Order)); `sequence.rs` reads and acts.
 mod admission;
 pub(crate) mod after;
 mod encoding;

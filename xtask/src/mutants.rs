@@ -130,6 +130,6 @@ mod tests {
         let refused = Options::parse(&["cores"]).unwrap().files().unwrap_err().to_string();
         assert!(refused.contains("`cores` is neither an area (core, mq, tower, outbox)"), "{refused}");
         assert!(Options::parse(&["--seed", "x"]).is_err() && Options::parse(&["--sede"]).is_err());
-        assert_eq!(Options::parse(&["idempotent-core/src/order/line.rs"]).unwrap().files().unwrap().len(), 1);
+        assert_eq!(Options::parse(&["idempotent-core/src/ordering/order_table.rs"]).unwrap().files().unwrap().len(), 1);
     }
 }
