@@ -4,35 +4,35 @@ use std::time::Duration;
 use super::{BrokenOrder, OnBrokenOrder};
 use crate::StateKind;
 
-/// What is to become of a call.
+/// The decision on a call that comes after another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Admission {
-    /// Its turn has come.
+    /// The call runs: its predecessor is consumed.
     Run,
-    /// The predecessor may yet be consumed.
+    /// The call waits: its predecessor may still be consumed.
     Wait,
-    /// Put off until a person looks, or its time is over.
+    /// The call is held until an operator acts, or until the time of the policy has passed.
     Hold(BrokenOrder),
-    /// Its turn, the predecessor notwithstanding.
+    /// The call runs although its predecessor is not consumed.
     Skip(BrokenOrder),
-    /// It is buried.
+    /// The call is buried without a run.
     Halt(BrokenOrder),
 }
 
-/// Whose turn it is, by what the predecessor's key is in and how long the call has waited.
+/// Decides on a call by the state of its predecessor's key and the time for which the call has waited.
 pub(crate) fn admission(predecessor: StateKind, waited: Duration, policy: OnBrokenOrder) -> Admission {
-    let over = waited >= policy.patience();
+    let is_overdue = waited >= policy.patience();
     let broken = match predecessor {
         StateKind::Consumed => return Admission::Run,
-        // Somebody runs it, or is to: it failed and will be tried again, or waits for its own turn.
+        // A worker runs the predecessor or will run it: a failed attempt is retried, or the predecessor waits itself.
         StateKind::Consuming | StateKind::Vacant => return Admission::Wait,
-        StateKind::Absent if !over => return Admission::Wait,
+        StateKind::Absent if !is_overdue => return Admission::Wait,
         StateKind::Absent => BrokenOrder::Missing,
         StateKind::Failed => BrokenOrder::Failed,
         StateKind::Dead => BrokenOrder::Dead,
     };
     match policy {
-        OnBrokenOrder::Skip(_) if over => Admission::Skip(broken),
+        OnBrokenOrder::Skip(_) if is_overdue => Admission::Skip(broken),
         OnBrokenOrder::Hold(_) | OnBrokenOrder::Skip(_) => Admission::Hold(broken),
         OnBrokenOrder::Halt(_) => Admission::Halt(broken),
     }
@@ -46,7 +46,7 @@ mod tests {
     const POLICIES: [OnBrokenOrder; 3] = [OnBrokenOrder::Hold(T), OnBrokenOrder::Skip(T), OnBrokenOrder::Halt(T)];
 
     #[test]
-    fn s0_28_a_consumed_predecessor_lets_run_and_one_that_lives_makes_wait_whatever_the_policy_and_time() {
+    fn a_consumed_predecessor_admits_the_call_and_a_live_one_makes_it_wait_under_every_policy() {
         for policy in POLICIES {
             for waited in [Duration::ZERO, T, Duration::MAX] {
                 assert_eq!(admission(StateKind::Consumed, waited, policy), Admission::Run);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_31_a_broken_predecessor_is_dealt_with_as_the_policy_says() {
+    fn a_broken_predecessor_is_handled_by_the_policy() {
         let early = T - Duration::from_nanos(1);
         let [hold, skip, halt] = POLICIES;
         for (state, broken) in [(StateKind::Failed, BrokenOrder::Failed), (StateKind::Dead, BrokenOrder::Dead)] {

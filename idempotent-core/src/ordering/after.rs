@@ -1,136 +1,115 @@
-//! Whose turn it is: a call that comes after another looks whether that one is consumed before it claims its own key.
+//! `after`: a call runs once the call that it names is consumed.
 //!
-//! Nothing is held while it waits, so a crash leaves nothing behind: wherever it happens, the broker delivers again and the
-//! next look decides anew. What a call has waited is counted from a note in the store, a record of its own beside the
-//! call's ([`WaitMarker`]), so that it is the same for every process and survives all of them:
-//! - killed before the note: the next delivery writes it, and its time begins there;
-//! - killed after it: the next one finds it;
-//! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
-//! - killed while a call is buried: its key is free once the lease ends, and the next delivery looks and buries again.
+//! A waiting call holds nothing, so a crash leaves nothing to clean up: the broker delivers the call again, and the next read
+//! decides again. The time for which a call has waited counts from a marker in the store ([`WaitMarker`]), so all processes see
+//! the same time, and the time survives each of them. If a process is killed
+//! - before it writes the marker, the next delivery writes the marker, and the time starts there;
+//! - after it writes the marker, the next delivery finds the marker;
+//! - between the completion of the predecessor and the claim of this call, the predecessor stays consumed;
+//! - while it buries a call, the key is free after the lease, and the next delivery buries the call.
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::{Admission, admission};
-use super::predecessor_record::{halt, look_again_in, noted_until, seen};
-use super::wait_marker::{WaitMarker, read_marker, waited, write_marker};
+use super::predecessor_record::{apply, read_record, recheck_at};
+use super::wait_marker::{Overdue, WaitMarker, read_marker, waited, write_marker};
 use crate::clock::later;
-use crate::engine::{DrainPhase, Engine, draining};
+use crate::engine::{DrainPhase, Engine};
 use crate::policy::OnInFlight;
 use crate::run::{NotAcquired, Prepared, Report, refused};
-use crate::{Event, InFlight, Key, Micros, Record, Rejection, State, StateKind, StoreError};
+use crate::{Event, InFlight, Key, Micros, Record, State, StateKind, StoreError};
 
-/// What was found, and how long the call has waited where that counts.
-struct Seen {
-    turn: Admission,
+/// The decision on a call, and the time for which the call has waited.
+struct Decision {
+    admission: Admission,
     waited: Duration,
 }
 
-/// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
-/// where the policy says so.
-pub(crate) async fn in_turn(
+/// Waits until the call may run, or until its own key is settled, so that the claim has an answer. `waits` says whether the
+/// call may wait in place, if its policy says so.
+pub(crate) async fn await_predecessor(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    after: &Key,
+    predecessor: &Key,
     report: &Report<'_>,
     waits: bool,
 ) -> Result<(), NotAcquired> {
-    let most = match prepared.terms.on_in_flight {
-        OnInFlight::Wait(most) if waits => most,
+    let max_wait = match prepared.terms.on_in_flight {
+        OnInFlight::Wait(max) if waits => max,
         _ => Duration::ZERO,
     };
-    let deadline = later(engine.clock.now(), most);
-    // Too many wait already: this one is told to come back.
-    let place = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
+    let deadline = later(engine.clock.now(), max_wait);
+    // Without a permit, too many calls wait, and this one is deferred.
+    let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
     loop {
-        // Watching begins before the store is asked: nothing can be settled unseen in between.
-        let settled = place.as_ref().map(|_| engine.watch(after));
-        let looked = look(engine, prepared, after).await.map_err(|error| {
+        // Watching starts before the read, so that no settlement between the two goes unnoticed.
+        let settled = permit.as_ref().map(|_| engine.watch(predecessor));
+        let decided = decide(engine, prepared, predecessor).await.map_err(|error| {
             report.event(&Event::StoreFailed { step: "peek", error: &error });
             refused(engine, error, prepared)
         });
-        let seen = looked?;
-        let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        match (seen.turn, settled) {
-            (Admission::Wait | Admission::Hold(_), Some(settled)) if !over => {
+        let Decision { admission, waited } = decided?;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
+        match (admission, settled) {
+            (Admission::Wait | Admission::Hold(_), Some(settled)) if !is_over => {
                 let rest = InFlight::Leased { rest: deadline.saturating_duration_since(engine.clock.now()) };
-                engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
+                engine.settled(settled, rest, recheck_at(engine, prepared, deadline), until).await;
             }
-            _ => return act(engine, prepared, report, &seen).await,
+            _ => return apply(engine, prepared, report, admission, waited).await,
         }
     }
 }
 
-async fn act(engine: &Arc<Engine>, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), NotAcquired> {
-    let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
-    match seen.turn {
-        Admission::Run => Ok(()),
-        Admission::Skip(why) => {
-            broken(why, true);
-            Ok(())
-        }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, seen.waited) }.into()),
-        Admission::Hold(why) => {
-            broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, seen.waited), why }.into())
-        }
-        Admission::Halt(why) => {
-            broken(why, false);
-            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
-        }
-    }
-}
-
-async fn look(engine: &Arc<Engine>, prepared: &Prepared, after: &Key) -> Result<Seen, StoreError> {
-    let policy = prepared.terms.on_broken_order;
-    let at_once = Seen { turn: Admission::Run, waited: Duration::ZERO };
-    let (found, now) = seen(engine, prepared, after).await?;
-    let unseen = found.is_none();
-    let (state, since) = match found {
-        // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
+/// Reads the records of both calls, and decides.
+async fn decide(engine: &Engine, prepared: &Prepared, predecessor: &Key) -> Result<Decision, StoreError> {
+    let run = Decision { admission: Admission::Run, waited: Duration::ZERO };
+    let (record, now) = read_record(engine, prepared, predecessor).await?;
+    let is_absent = record.is_none();
+    let (state, since) = match record {
+        // The worker was killed, and perhaps no other one takes over: the call is missing since the end of the lease.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, until),
         Some(record) => (record.state.kind(), record.updated_at),
         None => (StateKind::Absent, Micros(0)),
     };
     if state == StateKind::Consumed {
-        return Ok(at_once);
+        return Ok(run);
     }
-    // A duplicate of what is settled gets its answer, whatever has become of the predecessor. One in flight may be a
-    // call that is being buried, which is no sign that its turn had come.
-    let own = seen(engine, prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
+    // A duplicate of a settled call gets its answer, whatever the state of the predecessor. A call in flight may be one that
+    // is being buried, and does not show that its turn had come.
+    let own = read_record(engine, prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
     if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
-        return Ok(at_once);
+        return Ok(run);
     }
-    let noted = read_marker(engine, prepared, &prepared.request.key).await?;
-    let (waited, anew) = match state {
-        StateKind::Absent => missed(engine, prepared, after, noted, since, unseen).await?,
-        StateKind::Failed | StateKind::Dead => (waited(noted, since), false),
-        _ => (Duration::ZERO, false),
+    let marker = read_marker(engine, prepared, &prepared.request.key).await?;
+    let Overdue { waited, restarts } = match state {
+        StateKind::Absent => missing_for(engine, prepared, predecessor, marker, since, is_absent).await?,
+        StateKind::Failed | StateKind::Dead => Overdue { waited: waited(marker, since), restarts: false },
+        _ => Overdue::default(),
     };
-    let turn = admission(state, waited, policy);
-    if matches!(turn, Admission::Wait | Admission::Hold(_)) {
-        write_marker(engine, prepared, noted, anew).await?;
+    let admission = admission(state, waited, prepared.terms.on_broken_order);
+    if matches!(admission, Admission::Wait | Admission::Hold(_)) {
+        write_marker(engine, prepared, marker, restarts).await?;
     }
-    Ok(Seen { turn, waited })
+    Ok(Decision { admission, waited })
 }
 
-/// For how long the call has waited for one that nobody runs, and whether that is to be counted anew.
-async fn missed(
-    engine: &Arc<Engine>,
+/// Returns the time for which the predecessor has been missing. `since` is the end of its last lease.
+async fn missing_for(
+    engine: &Engine,
     prepared: &Prepared,
-    after: &Key,
-    noted: Option<WaitMarker>,
-    killed: Micros,
-    unseen: bool,
-) -> Result<(Duration, bool), StoreError> {
+    predecessor: &Key,
+    marker: Option<WaitMarker>,
+    since: Micros,
+    is_absent: bool,
+) -> Result<Overdue, StoreError> {
     let patience = prepared.terms.on_broken_order.patience();
-    let so_far = waited(noted, killed);
-    let Some(own) = noted.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
-    // One that waits itself is not missing, as long as it is delivered.
-    let sign = match unseen {
-        true => read_marker(engine, prepared, after).await?.map(|there| there.until(patience)),
-        false => Some(killed),
+    let so_far = Overdue { waited: waited(marker, since), restarts: false };
+    let Some(own) = marker.filter(|_| so_far.waited >= patience) else { return Ok(so_far) };
+    // A predecessor that waits itself is not missing, as long as it is delivered.
+    let last_sign = match is_absent {
+        true => read_marker(engine, prepared, predecessor).await?.map(|marker| marker.present_until(patience)),
+        false => Some(since),
     };
-    Ok(sign.map_or((so_far, false), |sign| own.overdue(sign, patience)))
+    Ok(last_sign.map_or(so_far, |sign| own.overdue(sign, patience)))
 }

@@ -1,7 +1,7 @@
 //! The stored form of a [`OrderTable`].
 //!
 //! ```text
-//! version 0x81 | 'L' | entries u64 | 1 if there is a last: number u64, done u8, its key | 1 if there is one inside:
+//! version 0x81 | 'L' | entries u64 | 1 if there is a last: number u64, done u8, its key | 1 if there is one admitted:
 //!     until u64, its key | stretches u32 | of each: from u64, to u64, 1 if it was seen: first u64, last u64
 //! a key: length of its name u8 | name | hash u128
 //! ```
@@ -20,8 +20,8 @@ pub(crate) fn pack(line: &OrderTable) -> Vec<u8> {
         out.push((*done).into());
         pack_key(key, &mut out);
     }
-    out.push(line.inside.is_some().into());
-    if let Some(Admitted { key, until }) = &line.inside {
+    out.push(line.admitted.is_some().into());
+    if let Some(Admitted { key, until }) = &line.admitted {
         out.extend(until.0.to_be_bytes());
         pack_key(key, &mut out);
     }
@@ -73,7 +73,7 @@ impl Rest<'_> {
             true => Some(LastAdmitted { number: self.number()?, done: self.flag()?, key: self.key()? }),
             false => None,
         };
-        let inside = match self.flag()? {
+        let admitted = match self.flag()? {
             true => Some(Admitted { until: Micros(self.number()?), key: self.key()? }),
             false => None,
         };
@@ -95,7 +95,7 @@ impl Rest<'_> {
             end = Some(to);
             waiting.push(NumberRange { from, to, seen });
         }
-        Some(OrderTable { entries, last, inside, waiting })
+        Some(OrderTable { entries, last, admitted, waiting })
     }
 
     fn take<const N: usize>(&mut self) -> Option<&[u8; N]> {
@@ -140,7 +140,7 @@ mod tests {
         OrderTable {
             entries: 3,
             last: Some(LastAdmitted { number: 4, key: key("shop:mq:points"), done: true }),
-            inside: Some(Admitted { key: key("é"), until: Micros(u64::MAX) }),
+            admitted: Some(Admitted { key: key("é"), until: Micros(u64::MAX) }),
             waiting: vec![
                 NumberRange { from: 5, to: 9, seen: None },
                 NumberRange { from: 10, to: 10, seen },
@@ -151,9 +151,12 @@ mod tests {
 
     #[test]
     fn a_line_comes_back_as_it_was_and_no_part_of_it_does() {
-        for line in
-            [OrderTable::default(), full(), OrderTable { last: None, ..full() }, OrderTable { inside: None, ..full() }]
-        {
+        for line in [
+            OrderTable::default(),
+            full(),
+            OrderTable { last: None, ..full() },
+            OrderTable { admitted: None, ..full() },
+        ] {
             let bytes = pack(&line);
             assert_eq!(unpack(&bytes).unwrap(), line);
             for cut in 2..bytes.len() {

@@ -1,94 +1,95 @@
-//! The order table of one stream: its numbers that are expected, and the largest one that was let in.
+//! The order table of one stream: the numbers that are expected, and the largest number that was admitted.
 //!
-//! A line is one value, read and replaced as a whole, so that every step on it is a pure function here and the same in each
-//! store. It stays short: what was let in leaves nothing behind but the largest number, and numbers that stand side by
-//! side and were not seen yet are one stretch.
+//! A table is one value that is read and replaced as a whole, so every change is a pure function in this file and the same for
+//! each store. A table stays short: of the admitted numbers it keeps the largest only, and consecutive numbers that were not
+//! delivered yet are one range.
 use std::time::Duration;
 
 use crate::{Key, Micros, StateKind};
 
-/// The most stretches of numbers that a stream may have waiting: numbers that were seen are one each, those that are
-/// expected are one where they stand side by side.
+/// The largest number of ranges that may wait in one stream. Each delivered number is a range of its own; consecutive expected
+/// numbers are one range.
 pub const MAX_LINE: usize = 4_096;
 
-/// The numbers of a stream.
+/// The order table of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OrderTable {
-    /// How many were let in. Grows with each, so that a line is never again what it was.
+    /// The number of admissions. The count grows with each admission, so that no two versions of a table are equal.
     pub(crate) entries: u64,
-    /// The largest number that was let in: all those below are over.
+    /// The largest number that was admitted. All smaller numbers are over.
     pub(crate) last: Option<LastAdmitted>,
-    /// Whoever was let in last, unless that is known to be over.
-    pub(crate) inside: Option<Admitted>,
-    /// Those above the last, ascending.
+    /// The call that was admitted last, unless it is known to be over.
+    pub(crate) admitted: Option<Admitted>,
+    /// The ranges above the largest admitted number, in ascending order.
     pub(crate) waiting: Vec<NumberRange>,
 }
 
-/// The largest number that was let in.
+/// The largest number that was admitted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LastAdmitted {
     pub(crate) number: u64,
     pub(crate) key: Key,
-    /// It is consumed, whatever has become of its record since.
+    /// True if the number is consumed, even if its record has expired since.
     pub(crate) done: bool,
 }
 
+/// A call that was admitted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Admitted {
     pub(crate) key: Key,
-    /// Until then it may run though its record does not say so: it is about to claim, or does so in a transaction.
+    /// The time until which the call may run although its record does not say so: it has not claimed its key yet, or claims it
+    /// in a transaction.
     pub(crate) until: Micros,
 }
 
-/// Numbers from one to another, both of them in it.
+/// A range of numbers, inclusive at both ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NumberRange {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Only of a single number.
+    /// The deliveries of the number. Set only for a range of one number.
     pub(crate) seen: Option<WaitTimes>,
 }
 
-/// When a number's message was delivered.
+/// The first and the last delivery of a waiting number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WaitTimes {
     pub(crate) first: Micros,
     pub(crate) last: Micros,
 }
 
-/// What a number comes after.
+/// The numbers that a number comes after.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Precedence {
-    /// Nothing that is not over.
+    /// All earlier numbers are over.
     Nothing,
-    /// The last that was let in, which is not known to be over.
+    /// The number that was admitted last, which is not known to be over.
     LastAdmitted(Key),
-    /// Some that were not let in yet, and when a message of any of them was delivered last: whoever is let in before them
-    /// makes all of them late.
+    /// Numbers that were not admitted yet, and the last delivery of any of them. An admission of a larger number makes all of
+    /// them late.
     Expected(Option<Micros>),
 }
 
-/// There is no room for more.
+/// The error of a table that holds [`MAX_LINE`] ranges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TableFull;
 
 impl OrderTable {
-    /// Notes a number that will come. Says whether that can still be: a larger one may have been let in.
+    /// Notes that a number is expected. Returns false if the number is over already.
     pub(crate) fn expect(&mut self, number: u64) -> Result<bool, TableFull> {
         if self.is_over(number) {
             return Ok(false);
         }
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        if self.waiting.get(at).is_some_and(|stretch| stretch.from <= number) {
+        let at = self.waiting.partition_point(|range| range.to < number);
+        if self.waiting.get(at).is_some_and(|range| range.from <= number) {
             return Ok(true);
         }
-        let grows = |stretch: &NumberRange| stretch.seen.is_none();
+        let grows = |range: &NumberRange| range.seen.is_none();
         let below = at.checked_sub(1).filter(|below| {
-            let stretch = self.waiting[*below];
-            grows(&stretch) && stretch.to.checked_add(1) == Some(number)
+            let range = self.waiting[*below];
+            grows(&range) && range.to.checked_add(1) == Some(number)
         });
-        let above =
-            self.waiting.get(at).filter(|stretch| grows(stretch) && stretch.from.checked_sub(1) == Some(number));
+        let above = self.waiting.get(at).filter(|range| grows(range) && range.from.checked_sub(1) == Some(number));
         match (below, above.copied()) {
             (Some(below), Some(above)) => {
                 self.waiting[below].to = above.to;
@@ -104,26 +105,26 @@ impl OrderTable {
         Ok(true)
     }
 
-    /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
-    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), TableFull> {
+    /// Notes that a number was delivered and waits. With `restarts`, the time of its wait restarts now.
+    pub(crate) fn note_delivery(&mut self, number: u64, now: Micros, restarts: bool) -> Result<(), TableFull> {
         if self.is_over(number) {
             return Ok(());
         }
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
+        let at = self.waiting.partition_point(|range| range.to < number);
         let mine = NumberRange { from: number, to: number, seen: Some(WaitTimes { first: now, last: now }) };
-        let Some(stretch) = self.waiting.get_mut(at).filter(|stretch| stretch.from <= number) else {
+        let Some(range) = self.waiting.get_mut(at).filter(|range| range.from <= number) else {
             self.has_room(1)?;
             self.waiting.insert(at, mine);
             return Ok(());
         };
-        if let Some(seen) = &mut stretch.seen {
+        if let Some(seen) = &mut range.seen {
             seen.last = seen.last.max(now);
-            if anew {
+            if restarts {
                 seen.first = now;
             }
             return Ok(());
         }
-        let whole = *stretch;
+        let whole = *range;
         let below = (whole.from < number).then(|| NumberRange { to: number - 1, ..whole });
         let above = (number < whole.to).then(|| NumberRange { from: number + 1, ..whole });
         let parts: Vec<_> = [below, Some(mine), above].into_iter().flatten().collect();
@@ -132,58 +133,58 @@ impl OrderTable {
         Ok(())
     }
 
-    /// Lets a number in. From here on all smaller ones are over, also those that never came.
-    pub(crate) fn enter(&mut self, number: u64, key: &Key, until: Micros) {
+    /// Admits a number. From then on all smaller numbers are over, including those that never arrived.
+    pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Micros) {
         if !self.is_late(number, key) {
             self.last = Some(LastAdmitted { number, key: key.clone(), done: false });
-            let over = self.waiting.partition_point(|stretch| stretch.to <= number);
+            let over = self.waiting.partition_point(|range| range.to <= number);
             self.waiting.drain(..over);
             if let Some(first) = self.waiting.first_mut().filter(|first| first.from <= number) {
                 first.from = number + 1;
             }
         }
         self.entries += 1;
-        self.inside = Some(Admitted { key: key.clone(), until });
+        self.admitted = Some(Admitted { key: key.clone(), until });
     }
 
-    /// Notes that a number is consumed. Says whether that changes anything.
-    pub(crate) fn done(&mut self, number: u64, key: &Key) -> bool {
-        let before = (self.last.as_ref().map(|last| last.done), self.inside.is_some());
+    /// Notes that a number is consumed. Returns true if the table has changed.
+    pub(crate) fn note_done(&mut self, number: u64, key: &Key) -> bool {
+        let before = (self.last.as_ref().map(|last| last.done), self.admitted.is_some());
         if let Some(last) = self.last.as_mut().filter(|last| last.number == number && last.key == *key) {
             last.done = true;
         }
-        self.inside.take_if(|inside| inside.key == *key);
-        before != (self.last.as_ref().map(|last| last.done), self.inside.is_some())
+        self.admitted.take_if(|admitted| admitted.key == *key);
+        before != (self.last.as_ref().map(|last| last.done), self.admitted.is_some())
     }
 
-    /// Whether a larger number was let in, or this one under another key.
+    /// Returns true if a larger number was admitted, or this number under another key.
     pub(crate) fn is_late(&self, number: u64, key: &Key) -> bool {
         self.last.as_ref().is_some_and(|last| last.number > number || last.number == number && last.key != *key)
     }
 
-    /// What this number comes after.
+    /// Returns the numbers that this number comes after.
     pub(crate) fn before(&self, number: u64) -> Precedence {
         if self.is_over(number) {
             return Precedence::Nothing;
         }
-        let at = self.waiting.partition_point(|stretch| stretch.from < number);
+        let at = self.waiting.partition_point(|range| range.from < number);
         let below = &self.waiting[..at];
         match &self.last {
             _ if !below.is_empty() => {
-                Precedence::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
+                Precedence::Expected(below.iter().filter_map(|range| range.seen).map(|seen| seen.last).max())
             }
             Some(last) if !last.done => Precedence::LastAdmitted(last.key.clone()),
             _ => Precedence::Nothing,
         }
     }
 
-    /// When this number's message was delivered, if it had to wait.
+    /// Returns the deliveries of a waiting number.
     pub(crate) fn seen(&self, number: u64) -> Option<WaitTimes> {
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        self.waiting.get(at).filter(|stretch| stretch.from == number)?.seen
+        let at = self.waiting.partition_point(|range| range.to < number);
+        self.waiting.get(at).filter(|range| range.from == number)?.seen
     }
 
-    /// Whether it was let in, or a larger one was.
+    /// Returns true if this number or a larger one was admitted.
     fn is_over(&self, number: u64) -> bool {
         self.last.as_ref().is_some_and(|last| last.number >= number)
     }
@@ -194,7 +195,7 @@ impl OrderTable {
 }
 
 impl Admitted {
-    /// Whether it may be running, by what its record says.
+    /// Returns true if the call may be running, by the state of its record.
     pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Micros) -> bool {
         match found {
             Some(crate::State::Consuming { until, .. }) => (*until).max(self.until) > now,
@@ -204,8 +205,9 @@ impl Admitted {
     }
 }
 
-/// How long a stream is remembered after its last step: as long as its calls are, and while one of them waits.
-pub(crate) fn keep(retain: Duration, memory: Duration, patience: Duration) -> Duration {
+/// Returns the time for which a table is kept after its last change: as long as the records of its calls, and while one of them
+/// waits.
+pub(crate) fn retention(retain: Duration, memory: Duration, patience: Duration) -> Duration {
     retain.max(memory).max(patience.saturating_mul(2))
 }
 

@@ -71,9 +71,9 @@ impl Plain {
 fn take(line: &mut OrderTable, step: Step, now: u64) {
     match step {
         Step::Expect(number) => drop(line.expect(number).unwrap()),
-        Step::See(number) => line.see(number, Micros(now), false).unwrap(),
-        Step::Enter(number) => line.enter(number, &key(number), Micros(now)),
-        Step::Done(number) => drop(line.done(number, &key(number))),
+        Step::See(number) => line.note_delivery(number, Micros(now), false).unwrap(),
+        Step::Enter(number) => line.admit(number, &key(number), Micros(now)),
+        Step::Done(number) => drop(line.note_done(number, &key(number))),
     }
 }
 
@@ -118,8 +118,8 @@ fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
     }
     let stretch = |from, to| NumberRange { from, to, seen: None };
     assert_eq!(line.waiting, [stretch(0, 1_000_000), stretch(u64::MAX - 1, u64::MAX)]);
-    line.see(u64::MAX, Micros(1), false).unwrap();
-    line.enter(u64::MAX, &key(1), Micros(0));
+    line.note_delivery(u64::MAX, Micros(1), false).unwrap();
+    line.admit(u64::MAX, &key(1), Micros(0));
     assert_eq!(line.waiting, []);
     assert!(line.is_late(0, &key(2)));
 }
@@ -132,9 +132,13 @@ fn a_full_line_takes_no_more_and_what_is_there_stays() {
     }
     let full = line.clone();
     assert_eq!(line.expect(1_000_000), Err(TableFull));
-    assert_eq!(line.see(0, Micros(1), false), Err(TableFull));
+    assert_eq!(line.note_delivery(0, Micros(1), false), Err(TableFull));
     assert_eq!(line, full);
-    assert_eq!((line.expect(3), line.see(3, Micros(1), false)), (Ok(true), Ok(())), "what is known takes no room");
+    assert_eq!(
+        (line.expect(3), line.note_delivery(3, Micros(1), false)),
+        (Ok(true), Ok(())),
+        "what is known takes no room"
+    );
     assert_eq!(line.expect(2), Ok(true), "nor does what joins a stretch");
 }
 
@@ -158,11 +162,11 @@ fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise()
 #[test]
 fn each_letting_in_makes_another_line_also_of_the_same_number() {
     let mut line = OrderTable::default();
-    line.enter(1, &key(1), Micros(5));
+    line.admit(1, &key(1), Micros(5));
     let once = line.clone();
-    line.enter(1, &key(1), Micros(5));
+    line.admit(1, &key(1), Micros(5));
     assert_ne!(line, once);
-    assert!(line.done(1, &key(1)) && !line.done(1, &key(1)));
+    assert!(line.note_done(1, &key(1)) && !line.note_done(1, &key(1)));
     // The same number under another key is no other first.
     assert!(line.is_late(1, &key(2)) && !line.is_late(1, &key(1)));
 }
@@ -171,7 +175,7 @@ fn each_letting_in_makes_another_line_also_of_the_same_number() {
 fn a_number_that_is_seen_anew_waits_from_then_on() {
     let mut line = OrderTable::default();
     for (now, anew, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
-        line.see(3, Micros(now), anew).unwrap();
+        line.note_delivery(3, Micros(now), anew).unwrap();
         assert_eq!(line.seen(3), Some(WaitTimes { first: Micros(first), last: Micros(now) }));
     }
 }
@@ -179,17 +183,17 @@ fn a_number_that_is_seen_anew_waits_from_then_on() {
 #[test]
 fn a_number_is_done_by_its_own_key_only() {
     let mut line = OrderTable::default();
-    line.enter(5, &key(5), Micros(100));
-    assert!(!line.done(5, &key(6)), "another key with this number");
-    line.done(6, &key(5));
+    line.admit(5, &key(5), Micros(100));
+    assert!(!line.note_done(5, &key(6)), "another key with this number");
+    line.note_done(6, &key(5));
     assert!(!line.last.as_ref().unwrap().done, "another number under this key");
-    line.done(5, &key(5));
+    line.note_done(5, &key(5));
     assert!(line.last.as_ref().unwrap().done);
 }
 
 #[test]
 fn a_table_is_kept_as_long_as_its_calls_and_twice_as_long_as_one_waits() {
-    let keep = |retain, memory, patience| keep(secs(retain), secs(memory), secs(patience));
+    let keep = |retain, memory, patience| retention(secs(retain), secs(memory), secs(patience));
     assert_eq!([keep(9, 5, 1), keep(5, 9, 1), keep(5, 5, 9)], [secs(9), secs(9), secs(18)]);
     assert_eq!(keep(1, 1, u64::MAX), Duration::MAX);
 }

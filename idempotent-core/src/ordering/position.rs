@@ -1,4 +1,4 @@
-//! The position of a call in a stream, and the keys of records that belong to another key's record.
+//! The position of a call in a stream, and keys derived from other keys.
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -8,36 +8,36 @@ use crate::Key;
 
 /// A number of a stream.
 pub(crate) struct SequencePosition {
-    /// Where its line lies.
-    pub(super) stream: Key,
+    /// The key of the stream's order table.
+    pub(super) table: Key,
     pub(super) number: u64,
-    /// The line as this call left it when it was let in.
-    pub(super) left: OnceLock<Box<[u8]>>,
+    /// The order table as this call wrote it when the call was admitted.
+    pub(super) written: OnceLock<Box<[u8]>>,
 }
 
 impl SequencePosition {
     pub(crate) fn new(stream: &Key, number: u64) -> Self {
-        Self { stream: table_key(stream), number, left: OnceLock::new() }
+        Self { table: table_key(stream), number, written: OnceLock::new() }
     }
 }
 
 impl fmt::Display for SequencePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it is number {} of a stream of `{}`", self.number, self.stream.name())
+        write!(f, "it is number {} of a stream of `{}`", self.number, self.table.name())
     }
 }
 
-/// A key of the same name that no identity has, for `what` is kept beside the key's own record.
-pub(crate) fn derived_key(key: &Key, what: &[u8]) -> Key {
+/// Returns a key with the same name that no identity has, for a record that belongs to the record of `key`.
+pub(crate) fn derived_key(key: &Key, purpose: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    hash.update(what);
+    hash.update(purpose);
     hash.update(key.hash().to_be_bytes());
     let mut short = [0; 16];
     short.copy_from_slice(&hash.finalize()[..16]);
     Key::from_parts(key.name(), u128::from_be_bytes(short))
 }
 
-/// Where the line of a stream lies: a place that no identity can name.
+/// Returns the key of a stream's order table.
 pub(crate) fn table_key(stream: &Key) -> Key {
     derived_key(stream, b"idempotent: the line of a stream")
 }

@@ -1,6 +1,6 @@
 //! The producer's side of a sequence: numbers are registered before their messages are sent.
 use super::encoding::{pack, unpack};
-use super::order_table::{OrderTable, TableFull, keep};
+use super::order_table::{OrderTable, TableFull, retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
@@ -43,7 +43,7 @@ impl Executor {
         let key = table_key(&stream.key(&self.0.namespace)?);
         let terms = self.0.terms(&stream.scene, Policy::new())?;
         let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
-        let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
+        let keep = retention(terms.retain, terms.memory, terms.on_broken_order.patience());
         let patience = terms.lease / 3;
         for _ in 0..MAX_CONTENTION {
             let seen = self.0.in_time(patience, order.line(&key)).await?.line;

@@ -1,27 +1,27 @@
-//! Whose turn it is in a stream: a call that is a number of one looks at the stream's order table, and is let in.
+//! `sequence`: a call with a number in a stream runs when the stream's order table admits it.
 //!
-//! The table ([`OrderTable`]) is replaced as a whole by whoever saw it as it is, so each step is one step. That a number is
-//! consumed is said by its key's record: the flip itself lets the next one run. Before its claim a call is *let in*: from
-//! there on all smaller numbers are over, and nobody else is let in while it may run, which is said by its key's record,
-//! and until that is there by a time in the table. Wherever a process is killed, the broker delivers again:
-//! - before it is let in: what the table says of it, that it waits and since when, is as true as before;
-//! - let in, and not claimed: the next delivery is let in again, others wait for it, and a late one or one that skips it no
-//!   longer than a lease;
-//! - while it runs: its lease ends, and it is missing from there on, until the next delivery takes over;
-//! - between the flip and the note that it is over: the next number looks at its record, as long as that is retained;
-//! - buried, and not let in: the next delivery finds it dead, and lets it in.
+//! The [`OrderTable`] is replaced as a whole, by compare-and-swap, so each change is atomic. The record of a number's key says
+//! that the number is consumed: its completion lets the next number run. Before its claim, a call is *admitted*. From then on
+//! all smaller numbers are over, and no other call is admitted while this one may run. The record of its key says so, and until
+//! the record exists, a time in the table does. If a process is killed, the broker delivers the call again:
+//! - before the admission, the table still says that the call waits, and since when;
+//! - between admission and claim, the next delivery is admitted again, and other calls wait for it, late ones and skipping ones
+//!   for at most one lease;
+//! - during the run, the lease expires, and the call is missing until the next delivery takes over;
+//! - between the completion and its note in the table, the next number reads the record, as long as the record is retained;
+//! - between the burial of a call and its admission, the next delivery finds the dead record, and admits the call.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::admission::{Admission, admission};
 use super::encoding::{pack, unpack};
-use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, keep};
+use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, retention};
 use super::position::SequencePosition;
-use super::predecessor_record::{halt, look_again_in, noted_until, seen};
-use super::wait_marker::{WaitMarker, waited};
+use super::predecessor_record::{apply, read_record, recheck_at};
+use super::wait_marker::{Overdue, WaitMarker, waited};
 use super::{BrokenOrder, OnLate};
 use crate::clock::later;
-use crate::engine::{DrainPhase, Engine, draining, no_answer};
+use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::policy::OnInFlight;
 use crate::run::{After, Attempt, NotAcquired, Prepared, Report, refused};
 use crate::{
@@ -29,324 +29,279 @@ use crate::{
     StoreErrorKind, Watching,
 };
 
-/// So many times in a row others may be faster.
+/// The number of times in a row that another process may change the table first.
 pub(super) const MAX_CONTENTION: usize = 64;
 
-/// What a look has shown.
+/// A call and its position, with the store that keeps the order table.
+struct Sequence<'a> {
+    engine: &'a Arc<Engine>,
+    prepared: &'a Prepared,
+    position: &'a SequencePosition,
+    order: &'a dyn Order,
+}
+
+/// The order table as it was read, and the decision on the call.
 struct TableSnapshot {
-    line: OrderTable,
+    table: OrderTable,
     bytes: Option<Arc<[u8]>>,
     now: Micros,
-    turn: Admission,
-    waited: Duration,
-    /// When it was delivered before.
-    noted: Option<WaitMarker>,
-    /// What it has waited counts from now on.
-    anew: bool,
-    /// Whose end lets it go on, where that has a name.
-    behind: Option<Key>,
-    /// Its own key is settled: the claim has an answer.
-    settled: bool,
+    admission: Admission,
+    overdue: Overdue,
+    /// The earlier deliveries of the call.
+    marker: Option<WaitMarker>,
+    /// The key whose settlement lets the call run, if there is one.
+    blocked_by: Option<Key>,
+    /// True if the call's own key is settled, so that the claim has an answer.
+    is_settled: bool,
 }
 
-/// What a number waits for.
+/// The state of the calls before a number.
 struct PredecessorStatus {
     state: StateKind,
-    waited: Duration,
-    anew: bool,
-    /// Whose end lets it go on, where that has a name.
-    behind: Option<Key>,
+    overdue: Overdue,
+    /// The key whose settlement lets the number run, if there is one.
+    blocked_by: Option<Key>,
 }
 
-pub(crate) async fn in_line(
+/// Waits until the call is admitted, or until its own key is settled. Returns the instant from which the lease of an admitted
+/// call counts. `waits` says whether the call may wait in place, if its policy says so.
+pub(crate) async fn await_admission(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     report: &Report<'_>,
     waits: bool,
 ) -> Result<Instant, NotAcquired> {
     let order = engine.store.abilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
-    let most = match prepared.terms.on_in_flight {
-        OnInFlight::Wait(most) if waits => most,
+    let sequence = Sequence { engine, prepared, position, order };
+    let max_wait = match prepared.terms.on_in_flight {
+        OnInFlight::Wait(max) if waits => max,
         _ => Duration::ZERO,
     };
-    let deadline = later(engine.clock.now(), most);
-    // Too many wait already: this one is told to come back.
-    let room = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
+    let deadline = later(engine.clock.now(), max_wait);
+    // Without a permit, too many calls wait, and this one is deferred.
+    let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
     let failed = |error| {
         report.event(&Event::StoreFailed { step: "order", error: &error });
         refused(engine, error, prepared)
     };
     let mut watched: Option<(Key, Watching)> = None;
-    let mut faster = 0;
-    while faster < MAX_CONTENTION {
-        // What is let in now has its lease from here on.
+    let mut lost_races = 0;
+    while lost_races < MAX_CONTENTION {
+        // The lease of a call that is admitted now counts from here.
         let began = engine.clock.now();
-        let snapshot = snapshot(engine, prepared, place, order).await.map_err(failed)?;
-        let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        let steps = match snapshot.turn {
-            _ if snapshot.settled => {
-                if matches!(snapshot.turn, Admission::Halt(why) if why != BrokenOrder::Late) {
-                    admit(engine, prepared, place, order, &snapshot).await.map_err(failed)?;
+        let snapshot = sequence.read().await.map_err(failed)?;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
+        let written = match snapshot.admission {
+            _ if snapshot.is_settled => {
+                if matches!(snapshot.admission, Admission::Halt(why) if why != BrokenOrder::Late) {
+                    sequence.admit(&snapshot).await.map_err(failed)?;
                 }
                 return Ok(began);
             }
-            Admission::Run | Admission::Skip(_) => admit(engine, prepared, place, order, &snapshot).await,
-            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, place, order, &snapshot).await,
+            Admission::Run | Admission::Skip(_) => sequence.admit(&snapshot).await,
+            Admission::Wait | Admission::Hold(_) => sequence.note_waiting(&snapshot).await,
             Admission::Halt(_) => Ok(true),
         };
-        if !steps.map_err(failed)? {
-            faster += 1;
+        if !written.map_err(failed)? {
+            lost_races += 1;
             continue;
         }
-        if matches!(snapshot.turn, Admission::Wait | Admission::Hold(_)) && room.is_some() && !over {
-            let behind = snapshot.behind.as_ref().unwrap_or(&prepared.request.key);
-            // Watching began before the look that found it waiting: nothing was settled unseen in between.
-            if let Some((_, settled)) = watched.take_if(|(key, _)| key == behind) {
+        if matches!(snapshot.admission, Admission::Wait | Admission::Hold(_)) && permit.is_some() && !is_over {
+            let blocked_by = snapshot.blocked_by.as_ref().unwrap_or(&prepared.request.key);
+            // Watching started before the read that found the call waiting, so no settlement went unnoticed.
+            if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocked_by) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
-                let named = snapshot.behind.is_some();
-                let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
-                engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
+                let notifies = snapshot.blocked_by.is_some();
+                let rest = if notifies { InFlight::Leased { rest } } else { InFlight::Busy };
+                engine.settled(settled, rest, recheck_at(engine, prepared, deadline), until).await;
             }
-            watched = Some((behind.clone(), engine.watch(behind)));
+            watched = Some((blocked_by.clone(), engine.watch(blocked_by)));
             continue;
         }
-        return match apply_admission(engine, prepared, report, &snapshot).await {
+        return match apply(engine, prepared, report, snapshot.admission, snapshot.overdue.waited).await {
             Ok(()) => Ok(began),
-            Err(turned) => {
-                if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) = (snapshot.turn, &turned)
+            Err(rejected) => {
+                if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) =
+                    (snapshot.admission, &rejected)
                     && why != BrokenOrder::Late
                 {
-                    // If it is not noted now, the next delivery does.
-                    let _ = admit(engine, prepared, place, order, &snapshot).await;
+                    // If this fails, the next delivery admits the call.
+                    let _ = sequence.admit(&snapshot).await;
                 }
-                Err(turned)
+                Err(rejected)
             }
         };
     }
     Err(failed(contention_error()))
 }
 
-async fn apply_admission(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    report: &Report<'_>,
-    snapshot: &TableSnapshot,
-) -> Result<(), NotAcquired> {
-    let broken = |why, skipped| {
-        if why == BrokenOrder::Late {
-            engine.counters.late();
-        }
-        report.event(&Event::OrderBroken { why, skipped });
-    };
-    match snapshot.turn {
-        Admission::Run => Ok(()),
-        Admission::Skip(why) => {
-            broken(why, true);
-            Ok(())
-        }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => {
-            Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, snapshot.waited) }.into())
-        }
-        Admission::Hold(why) => {
-            broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, snapshot.waited), why }.into())
-        }
-        Admission::Halt(why) => {
-            broken(why, false);
-            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
-        }
-    }
-}
-
-async fn snapshot(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    place: &SequencePosition,
-    order: &dyn Order,
-) -> Result<TableSnapshot, StoreError> {
-    let Lined { line: bytes, now } = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
-    let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
-    let (own, number) = (&prepared.request.key, place.number);
-    let noted = line.seen(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
-    let PredecessorStatus { state, waited, anew, mut behind } =
-        missed_in_line(engine, prepared, &line, number, noted, now).await?;
-    let late = line.is_late(number, own);
-    let mut turn = match (late, prepared.terms.on_late) {
-        (false, _) => admission(state, waited, prepared.terms.on_broken_order),
-        (true, OnLate::Run) => Admission::Skip(BrokenOrder::Late),
-        (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
-    };
-    let again = line.last.as_ref().is_some_and(|last| last.number == number);
-    let settled = (late || again || turn != Admission::Run) && is_settled(engine, prepared, own).await?;
-    if let (Admission::Run | Admission::Skip(_), Some(inside), false) = (turn, &line.inside, settled)
-        && inside.key != *own
-        && may_run(engine, prepared, inside, now).await?
-    {
-        (turn, behind) = (Admission::Wait, Some(inside.key.clone()));
-    }
-    Ok(TableSnapshot { line, bytes, now, turn, waited, noted, anew, behind, settled })
-}
-
-/// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
-async fn is_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
-    let found = seen(engine, prepared, own).await?.0.map(|record| record.state.kind());
-    Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
-}
-
-/// What a number waits for, and for how long it has missed that.
-async fn missed_in_line(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    line: &OrderTable,
-    number: u64,
-    noted: Option<WaitMarker>,
-    now: Micros,
-) -> Result<PredecessorStatus, StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    let missed = |(state, sign): (StateKind, Option<Micros>), behind| {
-        let (waited, anew) = match (state, noted, sign) {
-            (StateKind::Absent, Some(own), Some(sign)) => own.overdue(sign, patience),
-            _ => (waited(noted, sign.unwrap_or_default()), false),
+impl Sequence<'_> {
+    /// Reads the order table and the records that it refers to, and decides.
+    async fn read(&self) -> Result<TableSnapshot, StoreError> {
+        let terms = &self.prepared.terms;
+        let (own, number) = (&self.prepared.request.key, self.position.number);
+        let Lined { line: bytes, now } =
+            self.engine.in_time(terms.lease / 3, self.order.line(&self.position.table)).await?;
+        let table = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
+        let marker = table.seen(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
+        let PredecessorStatus { state, overdue, mut blocked_by } = self.predecessor(&table, marker, now).await?;
+        let is_late = table.is_late(number, own);
+        let mut admission = match (is_late, terms.on_late) {
+            (false, _) => admission(state, overdue.waited, terms.on_broken_order),
+            (true, OnLate::Run) => Admission::Skip(BrokenOrder::Late),
+            (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
         };
-        PredecessorStatus { state, waited, anew, behind }
-    };
-    let seen = match line.before(number) {
-        Precedence::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
-        Precedence::LastAdmitted(key) => return Ok(missed(sign_of(engine, prepared, line, &key).await?, Some(key))),
-        Precedence::Expected(seen) => seen,
-    };
-    let there = seen.map(|last| WaitMarker { first: last, last, now }.until(patience));
-    let all = missed((StateKind::Absent, there), None);
-    // Those are missing. But the one that was let in before them may come again.
-    let last = line.last.as_ref().filter(|last| all.waited >= patience && !last.done);
-    let Some(last) = last else { return Ok(all) };
-    let (state, sign) = sign_of(engine, prepared, line, &last.key).await?;
-    Ok(match state {
-        StateKind::Consuming | StateKind::Vacant => missed((state, sign), Some(last.key.clone())),
-        _ => missed((StateKind::Absent, there.max(sign)), None),
-    })
-}
-
-/// What has become of the one that was let in last, and when there was a sign of it.
-async fn sign_of(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    line: &OrderTable,
-    key: &Key,
-) -> Result<(StateKind, Option<Micros>), StoreError> {
-    let (found, now) = seen(engine, prepared, key).await?;
-    Ok(match found {
-        // A run whose lease is over was killed: it is missing since then.
-        Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, Some(until)),
-        Some(record) => (record.state.kind(), Some(record.updated_at)),
-        // It was about to claim.
-        None => {
-            let inside = line.inside.as_ref().filter(|inside| inside.key == *key);
-            (StateKind::Absent, inside.map(|inside| inside.until))
+        let is_last = table.last.as_ref().is_some_and(|last| last.number == number);
+        let is_settled = (is_late || is_last || admission != Admission::Run) && self.is_settled(own).await?;
+        if let (Admission::Run | Admission::Skip(_), Some(admitted), false) = (admission, &table.admitted, is_settled)
+            && admitted.key != *own
+            && self.may_run(admitted, now).await?
+        {
+            (admission, blocked_by) = (Admission::Wait, Some(admitted.key.clone()));
         }
-    })
-}
-
-/// `lined`: when the line was read, by the store's clock, which a record that is not there does not tell.
-async fn may_run(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    inside: &Admitted,
-    lined: Micros,
-) -> Result<bool, StoreError> {
-    let (found, now) = seen(engine, prepared, &inside.key).await?;
-    let now = if found.is_some() { now } else { lined };
-    Ok(inside.may_run(found.as_ref().map(|record| &record.state), now))
-}
-
-/// Whether nobody was faster. What has its own store claims where nobody sees it, as long as it runs.
-async fn admit(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    place: &SequencePosition,
-    order: &dyn Order,
-    snapshot: &TableSnapshot,
-) -> Result<bool, StoreError> {
-    let terms = &prepared.terms;
-    let unseen = match (&prepared.via, snapshot.turn) {
-        (_, Admission::Halt(_)) => Duration::ZERO,
-        (Some(_), _) => terms.max_run.saturating_add(terms.lease),
-        (None, _) => terms.lease,
-    };
-    let mut next = snapshot.line.clone();
-    next.enter(place.number, &prepared.request.key, snapshot.now + unseen);
-    let left = pack(&next).into_boxed_slice();
-    let done = redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &left).await?;
-    if done {
-        let _ = place.left.set(left);
+        Ok(TableSnapshot { table, bytes, now, admission, overdue, marker, blocked_by, is_settled })
     }
-    Ok(done)
-}
 
-/// Likewise. In a line that is full it waits without a note: it is in order behind what is there.
-async fn note_waiting(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    place: &SequencePosition,
-    order: &dyn Order,
-    snapshot: &TableSnapshot,
-) -> Result<bool, StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    if !snapshot.anew && snapshot.noted.is_some_and(|noted| !noted.is_stale(patience)) {
-        return Ok(true);
+    /// Returns true if the record of a key is settled. A duplicate of a settled call gets its answer, whatever the state of its
+    /// predecessor.
+    async fn is_settled(&self, key: &Key) -> Result<bool, StoreError> {
+        let state = read_record(self.engine, self.prepared, key).await?.0.map(|record| record.state.kind());
+        Ok(matches!(state, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
     }
-    let mut next = snapshot.line.clone();
-    if next.see(place.number, snapshot.now, snapshot.anew).is_err() || next == snapshot.line {
-        return Ok(true);
+
+    /// Returns the state of the calls before this number, and the time for which they have been missing.
+    async fn predecessor(
+        &self,
+        table: &OrderTable,
+        marker: Option<WaitMarker>,
+        now: Micros,
+    ) -> Result<PredecessorStatus, StoreError> {
+        let patience = self.prepared.terms.on_broken_order.patience();
+        let status = |(state, sign): (StateKind, Option<Micros>), blocked_by| {
+            let overdue = match (state, marker, sign) {
+                (StateKind::Absent, Some(own), Some(sign)) => own.overdue(sign, patience),
+                _ => Overdue { waited: waited(marker, sign.unwrap_or_default()), restarts: false },
+            };
+            PredecessorStatus { state, overdue, blocked_by }
+        };
+        let last_delivery = match table.before(self.position.number) {
+            Precedence::Nothing => return Ok(status((StateKind::Consumed, None), None)),
+            Precedence::LastAdmitted(key) => return Ok(status(self.last_sign(table, &key).await?, Some(key))),
+            Precedence::Expected(last_delivery) => last_delivery,
+        };
+        let present_until = last_delivery.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
+        let expected = status((StateKind::Absent, present_until), None);
+        // The expected numbers are missing. The call that was admitted before them may be delivered again, though.
+        let last = table.last.as_ref().filter(|last| expected.overdue.waited >= patience && !last.done);
+        let Some(last) = last else { return Ok(expected) };
+        let (state, sign) = self.last_sign(table, &last.key).await?;
+        Ok(match state {
+            StateKind::Consuming | StateKind::Vacant => status((state, sign), Some(last.key.clone())),
+            _ => status((StateKind::Absent, present_until.max(sign)), None),
+        })
     }
-    redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &pack(&next)).await
+
+    /// Returns the state of the call that was admitted last, and the time of its last sign.
+    async fn last_sign(&self, table: &OrderTable, key: &Key) -> Result<(StateKind, Option<Micros>), StoreError> {
+        let (record, now) = read_record(self.engine, self.prepared, key).await?;
+        Ok(match record {
+            // The worker was killed: the call is missing since the end of the lease.
+            Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => {
+                (StateKind::Absent, Some(until))
+            }
+            Some(record) => (record.state.kind(), Some(record.updated_at)),
+            // The call had been admitted and had not claimed its key.
+            None => {
+                let admitted = table.admitted.as_ref().filter(|admitted| admitted.key == *key);
+                (StateKind::Absent, admitted.map(|admitted| admitted.until))
+            }
+        })
+    }
+
+    /// Returns true if an admitted call may be running. `table_read_at` is the store's time of the read of the table, for a
+    /// record that does not exist and so has no time.
+    async fn may_run(&self, admitted: &Admitted, table_read_at: Micros) -> Result<bool, StoreError> {
+        let (record, now) = read_record(self.engine, self.prepared, &admitted.key).await?;
+        let now = if record.is_some() { now } else { table_read_at };
+        Ok(admitted.may_run(record.as_ref().map(|record| &record.state), now))
+    }
+
+    /// Admits the call. Returns false if another process changed the table first.
+    ///
+    /// A call in a transaction claims its key unseen, so the table says for its whole run that it may run.
+    async fn admit(&self, snapshot: &TableSnapshot) -> Result<bool, StoreError> {
+        let terms = &self.prepared.terms;
+        let unseen = match (&self.prepared.via, snapshot.admission) {
+            (_, Admission::Halt(_)) => Duration::ZERO,
+            (Some(_), _) => terms.max_run.saturating_add(terms.lease),
+            (None, _) => terms.lease,
+        };
+        let mut next = snapshot.table.clone();
+        next.admit(self.position.number, &self.prepared.request.key, snapshot.now + unseen);
+        let next = pack(&next).into_boxed_slice();
+        let swapped = self.swap(snapshot.bytes.as_deref(), &next).await?;
+        if swapped {
+            let _ = self.position.written.set(next);
+        }
+        Ok(swapped)
+    }
+
+    /// Notes that the call waits, unless a recent note exists. Returns false if another process changed the table first. In a
+    /// full table the call waits without a note, after all numbers of the table.
+    async fn note_waiting(&self, snapshot: &TableSnapshot) -> Result<bool, StoreError> {
+        let patience = self.prepared.terms.on_broken_order.patience();
+        let restarts = snapshot.overdue.restarts;
+        if !restarts && snapshot.marker.is_some_and(|marker| !marker.is_stale(patience)) {
+            return Ok(true);
+        }
+        let mut next = snapshot.table.clone();
+        if next.note_delivery(self.position.number, snapshot.now, restarts).is_err() || next == snapshot.table {
+            return Ok(true);
+        }
+        self.swap(snapshot.bytes.as_deref(), &pack(&next)).await
+    }
+
+    /// Replaces the table if it still has these bytes.
+    async fn swap(&self, seen: Option<&[u8]>, next: &[u8]) -> Result<bool, StoreError> {
+        let terms = &self.prepared.terms;
+        let keep = retention(terms.retain, terms.memory, terms.on_broken_order.patience());
+        self.engine.in_time(terms.lease / 3, self.order.redraw(&self.position.table, seen, next, keep)).await
+    }
+
+    /// Notes that this number is consumed.
+    async fn note_done(&self) -> Result<(), StoreError> {
+        let mut seen: Option<Arc<[u8]>> = self.position.written.get().map(|written| written[..].into());
+        for _ in 0..MAX_CONTENTION {
+            let Some(bytes) = seen else { return Ok(()) };
+            let mut table = unpack(&bytes)?;
+            if !table.note_done(self.position.number, &self.prepared.request.key)
+                || self.swap(Some(&bytes), &pack(&table)).await?
+            {
+                return Ok(());
+            }
+            let read = self.order.line(&self.position.table);
+            seen = self.engine.in_time(self.prepared.terms.lease / 3, read).await?.line;
+        }
+        Err(contention_error())
+    }
 }
 
-async fn redraw(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    place: &SequencePosition,
-    order: &dyn Order,
-    seen: Option<&[u8]>,
-    next: &[u8],
-) -> Result<bool, StoreError> {
-    let terms = &prepared.terms;
-    let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
-    engine.in_time(terms.lease / 3, order.redraw(&place.stream, seen, next, keep)).await
-}
-
-/// Notes in the stream's table that the number of this run is consumed, so that the next call need not look at its record.
-/// The record says the same, so a failed note costs nothing before the record expires.
+/// Notes in the stream's table that the number of this run is consumed, so that the next call need not read its record. The
+/// record says the same, so a failed note costs nothing before the record expires.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
-    let Some(After::Line(position)) = attempt.prepared.comes.as_deref() else { return };
-    let engine = attempt.engine;
+    let (engine, prepared) = (attempt.engine, &*attempt.prepared);
+    let Some(After::Line(position)) = prepared.comes.as_deref() else { return };
+    let Some(order) = engine.store.abilities().order else { return };
     let until = attempt.answers_at(engine.clock.now());
-    let noted = engine.before(until, over(engine, &attempt.prepared, position)).await;
+    let noted = engine.before(until, Sequence { engine, prepared, position, order }.note_done()).await;
     if let Err(error) = noted.unwrap_or_else(|| Err(no_answer("in time"))) {
         report.event(&Event::StoreFailed { step: "order", error: &error });
     }
 }
 
-async fn over(engine: &Arc<Engine>, prepared: &Prepared, place: &SequencePosition) -> Result<(), StoreError> {
-    let Some(order) = engine.store.abilities().order else { return Ok(()) };
-    let mut seen: Option<Arc<[u8]>> = place.left.get().map(|left| left[..].into());
-    for _ in 0..MAX_CONTENTION {
-        let Some(bytes) = seen else { return Ok(()) };
-        let mut line = unpack(&bytes)?;
-        if !line.done(place.number, &prepared.request.key)
-            || redraw(engine, prepared, place, order, Some(&bytes), &pack(&line)).await?
-        {
-            return Ok(());
-        }
-        seen = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?.line;
-    }
-    Err(contention_error())
-}
-
 pub(super) fn contention_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("{MAX_CONTENTION} times in a row somebody else changed the stream's order table; try again"))
+        .because(format!("other processes changed the stream's order table {MAX_CONTENTION} times in a row; try again"))
 }

@@ -236,8 +236,10 @@ pub(super) async fn await_turn(
     waits: bool,
 ) -> Result<Instant, NotAcquired> {
     match prepared.comes.as_deref() {
-        Some(After::Call(call)) => after::in_turn(engine, prepared, call, report, waits).await?,
-        Some(After::Line(position)) => return sequence::in_line(engine, prepared, position, report, waits).await,
+        Some(After::Call(call)) => after::await_predecessor(engine, prepared, call, report, waits).await?,
+        Some(After::Line(position)) => {
+            return sequence::await_admission(engine, prepared, position, report, waits).await;
+        }
         None => {}
     }
     Ok(engine.clock.now())
