@@ -104,6 +104,7 @@ mod tests {
         assert_eq!(Ok::<_, ()>(()).verdict(), Verdict::Done);
         let dead_letter = Disposition::DeadLetter { reason: "no such account".into() };
         assert_eq!(Ok::<_, ()>(dead_letter).verdict(), never());
+        assert_eq!(Disposition::Ack.verdict(), Verdict::Done);
         assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).verdict(), Verdict::Again { .. }));
         assert!(matches!(Err::<Verdict, _>(5).verdict(), Verdict::Again { .. }));
     }

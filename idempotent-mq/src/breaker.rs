@@ -180,3 +180,49 @@ fn health(outcome: &Outcome) -> Health {
         _ => Health::Unknown,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_core::{Identity, MemoryStore, OsEntropy, Scene, SystemClock};
+
+    use super::*;
+
+    fn breaker() -> Breaker {
+        Breaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy))
+    }
+
+    fn ended(outcome: Outcome) -> Captured {
+        Captured::new(outcome, None, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_the_store_stops_intake_and_an_answer_starts_it_again() {
+        let breaker = breaker();
+        assert!(breaker.learn(Some(&ended(Outcome::StoreDown(StoreErrorKind::NotApplied)))));
+        assert!(breaker.rest().is_some());
+        assert!(!breaker.learn(Some(&ended(Outcome::Ran))));
+        assert_eq!(breaker.rest(), None);
+        assert_eq!(breaker.room().await, usize::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_granted_claim_ends_a_trial_even_if_its_run_failed() {
+        let breaker = breaker();
+        breaker.state.send_replace(State::Trying { failures: 1 });
+        breaker.learn(Some(&ended(Outcome::Released { retry_after: Duration::ZERO })));
+        assert_eq!(*breaker.state.borrow(), State::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_without_an_end_makes_room_for_another_after_ten_seconds() {
+        let (breaker, store) = (breaker(), MemoryStore::new());
+        let key = Identity::new(Scene::Mq, "orders", "o-17").key("tests").unwrap();
+        breaker.state.send_replace(State::Trying { failures: 1 });
+        let probe_for = async |time| drop(tokio::time::timeout(time, breaker.probe(&store, &key)).await);
+        probe_for(Duration::from_secs(9)).await;
+        assert_eq!(*breaker.state.borrow(), State::Trying { failures: 1 });
+        probe_for(Duration::from_secs(11)).await;
+        assert_eq!(*breaker.state.borrow(), State::Trial { failures: 1 });
+    }
+}
