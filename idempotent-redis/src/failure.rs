@@ -4,9 +4,9 @@ use std::sync::Arc;
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
-use crate::access::Address;
-use crate::rights::{self, EXTRA};
-use crate::script::Dialect;
+use crate::connection::address::Address;
+use crate::scripts::Dialect;
+use crate::startup::permissions::{self, EXTRA};
 
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ fn explained(code: &str, text: &str) -> String {
         "WRONGTYPE" => "; somebody else's key lies there",
         "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
         _ if code == "NOPERM" || denies(text) => {
-            let rule = rights::rule("NAMESPACE", Dialect::Flags, &[]);
+            let rule = permissions::rule("NAMESPACE", Dialect::Flags, &[]);
             return format!("{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's){EXTRA}");
         }
         _ => "",

@@ -36,6 +36,11 @@ const VALUED: u8 = 4;
 const WIDE: u8 = 8;
 const CONSUMED: u8 = 0x60;
 
+/// What stands behind a record's key, for the steps of its run.
+pub(crate) const STEPS_SUFFIX: &str = ":steps";
+/// What stands behind a stream's key, for its order table.
+pub(crate) const ORDER_TABLE_SUFFIX: &str = ":line";
+
 /// The longest span that a script counts with: 100 years. Beyond that it is for ever.
 pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

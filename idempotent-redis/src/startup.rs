@@ -1,14 +1,19 @@
 //! What is looked at before a store is used, and whenever somebody asks.
+mod health_check;
+pub(crate) mod health_report;
+pub(crate) mod permissions;
+pub(crate) mod server_info;
+
 use std::time::{Duration, SystemTime};
 
 use redis::{Cmd, Pipeline, Value};
 
-use crate::checkup::{Finding, Findings};
+use crate::connection::{Link, refused};
 use crate::failure::{Failure, FailureKind};
-use crate::info::{Info, Version};
-use crate::link::{Link, refused};
-use crate::rights::{self, Asked, Lacking};
-use crate::script::Dialect;
+use crate::scripts::Dialect;
+use crate::startup::health_report::{Finding, Findings};
+use crate::startup::permissions::{Asked, Lacking};
+use crate::startup::server_info::{Info, Version};
 
 /// What servers are held against.
 #[derive(Clone, Debug)]
@@ -61,7 +66,7 @@ pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) 
 pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure> {
     let namespace = &wanted.namespace;
     let mut pipeline = Pipeline::new();
-    rights::ask(&mut pipeline, namespace, Asked::First);
+    permissions::ask(&mut pipeline, namespace, Asked::First);
     pipeline.cmd("HELLO").arg(3);
     let said = link.all(&pipeline).await?;
     let short = || Failure::ambiguous("the server gave another number of answers than it was asked");
@@ -78,24 +83,24 @@ pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure
 
     let server = link.name();
     let mut findings = Findings { server: &server, all: Vec::new() };
-    let info = rights::answer(harmless, "info").and_then(text);
+    let info = permissions::answer(harmless, "info").and_then(text);
     let info = info.map(Info);
     let found = info.and_then(Version::of).or_else(|| greeted(hello));
-    let dialect = version(&mut findings, found, rights::dialect(harmless));
+    let dialect = version(&mut findings, found, permissions::dialect(harmless));
 
     let mut pipeline = Pipeline::new();
-    rights::ask(&mut pipeline, namespace, Asked::In(dialect));
+    permissions::ask(&mut pipeline, namespace, Asked::In(dialect));
     pipeline.cmd("CONFIG").arg("GET").arg("save");
     let more = link.all(&pipeline).await?;
     let (save, more) = more.split_last().ok_or_else(short)?;
     let mut lacking = Lacking::default();
-    rights::lacking(&mut lacking, Asked::First, harmless, namespace);
-    rights::lacking(&mut lacking, Asked::In(dialect), more, namespace);
+    permissions::lacking(&mut lacking, Asked::First, harmless, namespace);
+    permissions::lacking(&mut lacking, Asked::In(dialect), more, namespace);
     rights(&mut findings, wanted, lacking, dialect, link.hears());
     eviction(&mut findings, info, wanted.allow_eviction);
     persistence(&mut findings, info, save);
     replication(&mut findings, info, wanted.replicas);
-    clock(&mut findings, rights::answer(harmless, "time"));
+    clock(&mut findings, permissions::answer(harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
     Ok(Looked { dialect, findings: findings.all, evicted })
 }
@@ -137,7 +142,7 @@ fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, di
     }
     let Wanted { namespace, user, more, .. } = wanted;
     let told = |rules: &[String]| {
-        let (rules, rule) = (rules.join(" "), rights::rule(namespace, dialect, more));
+        let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more));
         format!(
             "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )
@@ -259,7 +264,7 @@ fn clock(findings: &mut Findings<'_>, time: Option<&Value>) {
 /// # Errors
 /// Where the server cannot be asked, or is not the key's.
 pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, Failure> {
-    let key = rights::epoch_key(namespace);
+    let key = permissions::epoch_key(namespace);
     let server = link.name();
     let mut findings = Findings { server: &server, all: Vec::new() };
     let mut found = read(link, &key).await;

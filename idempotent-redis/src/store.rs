@@ -1,4 +1,14 @@
 //! The store.
+mod batch;
+mod browse;
+pub(crate) mod builder;
+mod journal;
+mod order_tables;
+mod replication;
+mod replies;
+pub(crate) mod tier;
+mod watch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +21,12 @@ use idempotent_core::{
 
 #[cfg(doc)]
 use crate::CacheOptions;
-use crate::answer;
-use crate::builder::RedisStoreBuilder;
+use crate::batching::call::{Answer, Call, Said};
 use crate::cache::{Asked, Payload};
-use crate::call::{Answer, Call, Said};
+use crate::connection::notifications::Hub;
 use crate::durability::{Counters, Durability, RedisCounts};
-use crate::hub::Hub;
 use crate::startup::Wanted;
+use crate::store::builder::RedisStoreBuilder;
 use crate::topology::Topology;
 
 /// Records in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster. Cheap to clone:
@@ -126,7 +135,7 @@ impl RedisStore {
         let call = Call::claim(request, asked.is_some());
         let said = self.0.topology.ask(&call, budget(request.lease)).await?;
         if self.0.durability == Durability::Primary {
-            return answer::claim(said, request, &self.0.hub.cache, asked);
+            return replies::claim(said, request, &self.0.hub.cache, asked);
         }
         Box::pin(self.granted(said, request, asked)).await
     }
@@ -136,7 +145,7 @@ impl RedisStore {
         call: &Call,
         decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
     ) -> Result<Settled, StoreError> {
-        answer::settled(&self.0.topology.ask(call, BUDGET).await?, decide)
+        replies::settled(&self.0.topology.ask(call, BUDGET).await?, decide)
     }
 }
 
@@ -204,7 +213,7 @@ impl RedisStore {
 #[async_trait]
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
-        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let found = replies::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
         let seen = found.map(|(record, now)| Inspected { record, now });
         Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }

@@ -1,13 +1,18 @@
 //! Which server a key's calls go to, and what is tried again.
+pub(crate) mod cluster;
+pub(crate) mod sentinel;
+pub(crate) mod single;
+mod staggered;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Key, StoreError};
 
-use crate::call::{Answer, Call, Said};
-use crate::cluster::Cluster;
+use crate::batching::batcher::Lane;
+use crate::batching::call::{Answer, Call, Said};
 use crate::failure::{Failure, FailureKind};
-use crate::lane::Lane;
+use crate::topology::cluster::Cluster;
 
 /// What goes to one server and may go to another one after that: a call of the store's, or of a delay queue.
 pub(crate) trait Trip: Sync {

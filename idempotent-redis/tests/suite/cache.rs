@@ -4,12 +4,14 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Batch, Claim, ClaimRequest, Consumed, Fingerprint, Settled, Store, StoreErrorKind};
+use idempotent_core::{
+    Admin, Batch, Claim, ClaimRequest, Completion, Consumed, Fingerprint, Held, Settled, Store, StoreErrorKind,
+};
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::VirtualClock;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::support::{HOUR, ask, calls, consume, done, granted, hold, key, open, until};
+use crate::support::{HOUR, ask, ask_number, calls, consume, done, granted, hold, key, open, until};
 
 fn is_consumed(claim: &Claim, value: Option<&[u8]>) -> bool {
     matches!(claim, Claim::Consumed(consumed) if consumed.value.as_deref() == value)
@@ -174,4 +176,17 @@ async fn a_large_result_is_not_kept_and_the_first_one_stands() {
     let told = store.claim(&ask("k", 2)).await.unwrap();
     let Claim::Consumed(Consumed { value, .. }) = told else { panic!("{told:?}") };
     assert_eq!(value.as_deref(), Some(&b"first"[..]));
+}
+
+#[tokio::test]
+async fn an_age_without_a_limit_is_one() {
+    let server = RedisServer::start();
+    let mut options = CacheOptions::default();
+    options.max_age = Duration::MAX;
+    let store = RedisStore::builder(server.url()).cache(options).connect().await.unwrap();
+    let request = ask_number(1, 1);
+    let Claim::Acquired(grant) = store.claim(&request).await.unwrap() else { panic!("not granted") };
+    let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let done = Completion { value: None, retain: Duration::MAX };
+    assert_eq!(store.complete(&held, &done).await.unwrap(), Settled::Done);
 }

@@ -2,23 +2,18 @@
 //! compiled once.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 #[macro_use]
-mod delay;
+mod delay_queue;
 
-mod behaviour;
+mod batching;
 mod cache;
 mod conformance;
-mod delay_mutants;
-mod fake;
+mod executor;
 mod faults;
-mod guards;
-mod lane;
-mod lua;
+mod listing;
 mod mutants;
 mod records;
-mod review;
 mod startup;
 mod support;
-mod tiered;
+mod tiered_store;
 mod topology;
 mod watch;
-mod words;

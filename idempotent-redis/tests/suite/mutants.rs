@@ -1,8 +1,10 @@
 //! Each guard of each script is there for a reason: without it a law is broken.
-mod lines;
-mod own;
+pub(crate) mod guards;
+mod lua;
+mod order_tables;
+mod planted_records;
+mod side_effects;
 mod steps;
-mod traces;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,9 +15,9 @@ use idempotent_testkit::Subject;
 use idempotent_testkit::conformance::{Law, Need, laws};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::conformance::damage::Values;
-use crate::conformance::exact;
-use crate::guards::{Mutant, Scripts, quietly};
+use crate::conformance::damaged_values::Values;
+use crate::conformance::virtual_clock;
+use crate::mutants::guards::{Mutant, Scripts, quietly};
 
 const SCRIPTS: &[(&str, &str)] = &[
     ("claim", include_str!("../../src/scripts/claim.lua")),
@@ -72,7 +74,7 @@ fn is_slow(law: &Law) -> bool {
 }
 
 /// On a server that is swept first: damage is planted by the system's clock, all else goes by the test's.
-fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option<String> {
+fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl virtual_clock::Edit) -> Option<String> {
     let swept = || {
         server.command(&["FLUSHALL"]);
         (server.clone(), edit.clone())
@@ -81,7 +83,7 @@ fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option
         return quietly(|| {
             law.hold(|| {
                 let (server, edit) = swept();
-                async { exact::subject(server, false, edit).await.rounds(4) }
+                async { virtual_clock::subject(server, false, edit).await.rounds(4) }
             });
         });
     }
@@ -101,7 +103,7 @@ fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option
 
 macro_rules! cases {
     ($($place:ident::$case:ident)+) => {
-        /// Those of `own`, by name.
+        /// Those of `planted_records`, by name.
         const CASES: &[(&str, Case)] = &[$((stringify!($case), |world| Box::pin($place::$case(world)))),+];
 
         mod cases {
@@ -115,40 +117,40 @@ macro_rules! cases {
     };
 }
 
-type Case = for<'w> fn(&'w own::World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
+type Case = for<'w> fn(&'w planted_records::World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
 
 cases! {
-    own::numbers_that_are_none_are_refused_at_any_time
-    own::a_result_that_ends_as_a_record_does_is_a_result
-    own::a_record_past_its_time_that_is_still_there_counts_as_absent
-    own::a_purge_leaves_a_record_whose_number_lies_ahead
-    own::a_purge_leaves_what_it_cannot_read
-    own::attempts_of_any_number_are_kept
-    own::a_completion_without_a_value_keeps_its_payload_and_its_owner
-    own::a_delay_of_months_ends
+    planted_records::numbers_that_are_none_are_refused_at_any_time
+    planted_records::a_result_that_ends_as_a_record_does_is_a_result
+    planted_records::a_record_past_its_time_that_is_still_there_counts_as_absent
+    planted_records::a_purge_leaves_a_record_whose_number_lies_ahead
+    planted_records::a_purge_leaves_what_it_cannot_read
+    planted_records::attempts_of_any_number_are_kept
+    planted_records::a_completion_without_a_value_keeps_its_payload_and_its_owner
+    planted_records::a_delay_of_months_ends
     steps::steps_are_those_of_a_record_that_is_held
     steps::what_is_in_the_way_of_steps_is_told_and_left
     steps::steps_of_the_record_before_are_not_read_and_go_with_the_first_note
     steps::of_joined_notes_and_readings_each_has_its_own_answer
-    lines::a_line_ends_by_itself_unless_it_is_for_ever
-    lines::what_is_in_the_way_of_a_line_is_told_and_left
-    traces::what_the_server_refuses_is_told_and_not_done
-    traces::a_record_is_as_short_as_it_can_be
-    traces::long_retentions_are_spread_and_short_ones_are_not
-    traces::of_joined_calls_each_has_its_own_answer
-    traces::what_looks_like_a_consumed_record_is_not_forgotten
-    traces::a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
-    traces::what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
-    traces::a_store_that_keeps_consumed_keys_in_mind_asks_once
-    traces::word_is_sent_of_what_is_waited_for_and_of_nothing_else
+    order_tables::a_line_ends_by_itself_unless_it_is_for_ever
+    order_tables::what_is_in_the_way_of_a_line_is_told_and_left
+    side_effects::what_the_server_refuses_is_told_and_not_done
+    side_effects::a_record_is_as_short_as_it_can_be
+    side_effects::long_retentions_are_spread_and_short_ones_are_not
+    side_effects::of_joined_calls_each_has_its_own_answer
+    side_effects::what_looks_like_a_consumed_record_is_not_forgotten
+    side_effects::a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
+    side_effects::what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
+    side_effects::a_store_that_keeps_consumed_keys_in_mind_asks_once
+    side_effects::word_is_sent_of_what_is_waited_for_and_of_nothing_else
 }
 
-fn play(case: Case, server: &Arc<RedisServer>, edit: impl exact::Edit) {
+fn play(case: Case, server: &Arc<RedisServer>, edit: impl virtual_clock::Edit) {
     server.command(&["FLUSHALL"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap();
-        case(&own::World { server: server.clone(), store, edit: Arc::new(edit) }).await;
+        case(&planted_records::World { server: server.clone(), store, edit: Arc::new(edit) }).await;
     });
 }
 

@@ -1,4 +1,6 @@
 //! What the tests ask with.
+pub(crate) mod commands;
+pub(crate) mod fake_server;
 pub(crate) mod runs;
 
 use std::sync::Arc;
@@ -32,6 +34,12 @@ pub(crate) fn ask_for(key: Key, owner: u128) -> ClaimRequest {
         memory: HOUR,
         display: None,
     }
+}
+
+/// A claim of the key with this number, with a lease of 60 s and one attempt.
+pub(crate) fn ask_number(number: u128, owner: u128) -> ClaimRequest {
+    let key = Key::from_parts("idempotent:mq:a", number);
+    ClaimRequest { lease: Duration::from_secs(60), max_attempts: 1, ..ask_for(key, owner) }
 }
 
 #[track_caller]

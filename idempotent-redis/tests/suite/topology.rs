@@ -1,9 +1,11 @@
 //! More servers than one: which of them is asked, and what becomes of calls when that changes.
 mod cluster;
-mod durable;
+mod durability;
 mod failover;
-mod refusals;
+mod refused_calls;
+mod repeated_writes;
 mod sentinel;
+mod sentinel_switches;
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use idempotent_core::{
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 
-use super::own::{HELD, HOUR, Shape, World, held, key};
+use super::planted_records::{HELD, HOUR, Shape, World, held, key};
 
 fn done(name: &str) -> StepRecord {
     StepRecord { name: name.into(), place: 0, state: StepState::Done, value: Some(Arc::from(&b"v"[..])) }

@@ -6,7 +6,7 @@ use idempotent_core::StoreErrorKind::{Denied, NotApplied, Schema};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::startup::service::{SECRET, claim, cycle, key, quick, said};
+use crate::startup::requests::{SECRET, claim, cycle, key, quick, said};
 
 /// Nobody listens there: it was free, and is held without listening.
 fn silent() -> (std::net::TcpListener, String) {

@@ -3,7 +3,7 @@ use idempotent_core::StoreErrorKind::{NotApplied, Schema};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::startup::service::{cycle, quick, said};
+use crate::startup::requests::{cycle, quick, said};
 
 #[tokio::test]
 async fn a_server_with_tls_is_used_by_its_authority() {

@@ -5,7 +5,7 @@ use idempotent_core::{StateKind, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisReplicas, RedisSentinels, RedisServer};
 
-use crate::fake::Fake;
+use crate::support::fake_server::Fake;
 use crate::topology::{ask, blocking, claim, granted, key, state, without_cache};
 
 #[tokio::test]

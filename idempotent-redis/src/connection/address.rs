@@ -1,0 +1,72 @@
+//! Host and port of a server, and the credentials for it.
+use std::fmt;
+use std::sync::Arc;
+
+/// Host and port.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Address {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    pub(crate) fn new(host: impl Into<Arc<str>>, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+
+    /// "host:port", or "[v6]:port"; what a node announces has no brackets. `None` without a port.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().ok().filter(|port| *port > 0)?;
+        Some(Self::new(host, port))
+    }
+
+    /// A node that announces no host is where the one is that named it.
+    pub(crate) fn beside(self, other: &Self) -> Self {
+        if self.host.is_empty() { Self { host: other.host.clone(), ..self } } else { self }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let password = self.password.as_ref().map(|_| "***");
+        f.debug_struct("Credentials").field("user", &self.user).field("password", &password).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_have_six_or_no_host_and_has_a_port() {
+        for (text, host, port) in
+            [("a:1", "a", 1), ("[::1]:7", "::1", 7), ("fe80::2:6379", "fe80::2", 6379), (":6379", "", 6379)]
+        {
+            assert_eq!(Address::parse(text), Some(Address::new(host, port)), "{text}");
+        }
+        for text in ["", "a", "a:", "a:0", "a:x", "a:70000"] {
+            assert_eq!(Address::parse(text), None, "{text}");
+        }
+        assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
+        assert_eq!(Address::new("", 7).beside(&Address::new("a", 1)), Address::new("a", 7));
+    }
+}

@@ -1,0 +1,95 @@
+//! How servers are asked: who asks, for which database, and whether by TLS. The one place that makes clients.
+use std::path::Path;
+use std::sync::Arc;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
+
+use crate::connection::address::{Address, Credentials};
+use crate::connection::tls::Tls;
+use crate::connection::url::Url;
+use crate::failure::Failure;
+
+/// Shared by all connections of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Access(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    credentials: Credentials,
+    db: u32,
+    tls: Option<Tls>,
+}
+
+impl Access {
+    /// # Errors
+    /// Where the URL asks for TLS that is not built in, or there are certificates and no TLS.
+    pub(crate) fn new(url: &Url, tls: Tls) -> Result<Self, StoreError> {
+        let schema = |text: &str| Err(StoreError::new(StoreErrorKind::Schema).because(text));
+        let tls = match (url.tls, cfg!(feature = "tls")) {
+            (true, true) => Some(tls),
+            (true, false) => {
+                return schema(
+                    "`rediss://` needs the feature `tls` of idempotent-redis, which is `redis-tls` of idempotent-rs, \
+                     and it is off",
+                );
+            }
+            (false, _) if !tls.is_empty() => {
+                return schema("certificates are given, but the url asks for no TLS: it is `rediss://…`");
+            }
+            (false, _) => None,
+        };
+        Ok(Self(Arc::new(Inner { credentials: url.credentials.clone(), db: url.db, tls })))
+    }
+
+    /// For the sentinels of these servers, who have users of their own, and no databases.
+    pub(crate) fn of_sentinels(&self, credentials: Credentials) -> Self {
+        Self(Arc::new(Inner { credentials, db: 0, tls: self.0.tls.clone() }))
+    }
+
+    /// A client for the server at this address; nothing is connected yet.
+    ///
+    /// # Errors
+    /// `Schema` where a certificate cannot be used.
+    pub(crate) fn client(&self, at: &Address) -> Result<redis::Client, Failure> {
+        let (host, port) = (at.host.to_string(), at.port);
+        self.make(match &self.0.tls {
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(host, port),
+        })
+    }
+
+    /// As [`client`](Self::client), by a socket file.
+    pub(crate) fn socket(&self, path: &Path) -> Result<redis::Client, Failure> {
+        self.make(ConnectionAddr::Unix(path.to_owned()))
+    }
+
+    fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, Failure> {
+        let Inner { credentials, db, tls } = &*self.0;
+        let info = addr.into_connection_info().map_err(|e| Failure::setting(&e))?;
+        // Nothing that could be left out goes with the first words: they are said before the password is accepted.
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
+        let mut settings = settings.set_db(i64::from(*db));
+        if let Some(user) = &credentials.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &credentials.password {
+            settings = settings.set_password(password);
+        }
+        let info = info.set_redis_settings(settings);
+        match tls {
+            Some(tls) => tls.client(info),
+            None => redis::Client::open(info),
+        }
+        .map_err(|e| Failure::setting(&e))
+    }
+
+    /// As whom the server knows us.
+    pub(crate) fn user(&self) -> &str {
+        self.0.credentials.user.as_deref().unwrap_or("default")
+    }
+
+    pub(crate) fn db(&self) -> u32 {
+        self.0.db
+    }
+}

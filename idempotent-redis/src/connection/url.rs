@@ -1,0 +1,200 @@
+//! Which servers a URL names, and who asks.
+use std::fmt;
+use std::path::PathBuf;
+
+use idempotent_core::__url::{self, Authority, decoded, masked};
+use idempotent_core::{StoreError, StoreErrorKind};
+
+use crate::connection::address::{Address, Credentials};
+
+/// A store's URL, understood.
+#[derive(Clone, Debug)]
+pub(crate) struct Url {
+    pub(crate) place: Place,
+    pub(crate) credentials: Credentials,
+    /// The database's index.
+    pub(crate) db: u32,
+    pub(crate) tls: bool,
+}
+
+/// Where the records are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Place {
+    Single {
+        server: Server,
+    },
+    /// Some sentinels, and the name they know the primary by.
+    Sentinel {
+        sentinels: Vec<Address>,
+        primary: String,
+    },
+    /// Some nodes of a cluster.
+    Cluster {
+        nodes: Vec<Address>,
+    },
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Server {
+    Tcp(Address),
+    Unix(PathBuf),
+}
+
+impl Url {
+    /// # Errors
+    /// `Schema`, with the part that cannot be, and never a password.
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        let invalid = |part: String| {
+            let text = format!("invalid store url `{}`: {part}", masked(text));
+            StoreError::new(StoreErrorKind::Schema).because(text)
+        };
+        parse(text).map_err(invalid)
+    }
+}
+
+/// What cannot be in this URL, without the URL.
+#[doc(hidden)]
+#[must_use]
+pub fn __wrong_part(url: &str) -> Option<String> {
+    parse(url).err()
+}
+
+fn parse(text: &str) -> Result<Url, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; it is `redis://HOST:PORT`".into());
+    }
+    if text.contains(char::is_control) {
+        return Err("a control character or line break is in it".into());
+    }
+    let (scheme, rest) =
+        text.split_once(':').ok_or("a colon is missing after the scheme, it is `redis://HOST:PORT`")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let (kind, tls) = match &*scheme {
+        "redis" => (Kind::Single, false),
+        "rediss" => (Kind::Single, true),
+        "redis+unix" => (Kind::Unix, false),
+        "redis+sentinel" => (Kind::Sentinel, false),
+        "rediss+sentinel" => (Kind::Sentinel, true),
+        "redis+cluster" => (Kind::Cluster, false),
+        "rediss+cluster" => (Kind::Cluster, true),
+        _ => {
+            let near = SCHEMES.split(", ").map(|known| (strsim::osa_distance(&scheme, known.trim_matches('`')), known));
+            let meant = near.min().filter(|(distance, _)| *distance <= 2 && distance * 2 < scheme.len());
+            let meant = meant.map_or_else(String::new, |(_, known)| format!("; did you mean {known}?"));
+            return Err(format!("the scheme `{scheme}` is not one of {SCHEMES}{meant}"));
+        }
+    };
+    let rest = rest.strip_prefix("//").ok_or_else(|| format!("`//` is missing after `{scheme}:`"))?;
+    kind.take(__url::authority(rest)?, tls)
+}
+
+const SCHEMES: &str =
+    "`redis`, `rediss`, `redis+unix`, `redis+sentinel`, `rediss+sentinel`, `redis+cluster`, `rediss+cluster`";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Single,
+    Unix,
+    Sentinel,
+    Cluster,
+}
+
+const REDIS: u16 = 6379;
+const SENTINEL: u16 = 26379;
+
+impl Kind {
+    fn take(self, parts: Authority<'_>, tls: bool) -> Result<Url, String> {
+        let credentials = credentials(parts.user)?;
+        if self == Self::Unix {
+            return unix(&parts, credentials);
+        }
+        if parts.tail.contains(['?', '#']) {
+            return Err("nothing may follow `?` or `#`: settings are made with `RedisStore::builder`".into());
+        }
+        let port = if self == Self::Sentinel { SENTINEL } else { REDIS };
+        let mut hosts = parts.hosts.iter().map(|host| address(*host, port)).collect::<Result<Vec<_>, _>>()?;
+        let path = parts.tail.trim_start_matches('/');
+        let (place, db) = match self {
+            Self::Single | Self::Unix => match (hosts.pop(), hosts.is_empty()) {
+                (Some(address), true) => (Place::Single { server: Server::Tcp(address) }, database(path)?),
+                _ => return Err("there is more than one host; use `redis+sentinel://` or `redis+cluster://`".into()),
+            },
+            Self::Sentinel => {
+                let (primary, db) = path.split_once('/').unwrap_or((path, ""));
+                let primary = decoded(primary).filter(|name| !name.is_empty());
+                let primary = primary
+                    .ok_or("the name of the primary is missing: it is `redis+sentinel://HOST:26379,HOST:26379/NAME`")?;
+                (Place::Sentinel { sentinels: hosts, primary }, database(db)?)
+            }
+            Self::Cluster if database(path)? == 0 => (Place::Cluster { nodes: hosts }, 0),
+            Self::Cluster => return Err("a cluster has one database, 0".into()),
+        };
+        Ok(Url { place, credentials, db, tls })
+    }
+}
+
+fn credentials(user: Option<&str>) -> Result<Credentials, String> {
+    let Some(user) = user else { return Ok(Credentials::default()) };
+    let (name, password) = user.split_once(':').ok_or(
+        "there is a user and no password: it is `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` without a \
+         user",
+    )?;
+    // What begins no code was refused with the authority.
+    let part = |text: &str| decoded(text).filter(|text| !text.is_empty());
+    let (user, password) = (part(name), part(password));
+    if user.is_some() && password.is_none() {
+        return Err("the password is empty".into());
+    }
+    Ok(Credentials { user, password })
+}
+
+fn address((host, port): (&str, Option<u16>), default: u16) -> Result<Address, String> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare {
+        Some(ip) if ip.parse::<std::net::Ipv6Addr>().is_ok() => ip,
+        Some(_) => return Err("what is in brackets is no IPv6 address".into()),
+        None if host.is_empty() => return Err("a host is missing".into()),
+        None if host.contains([':', '[', ']']) => return Err("an IPv6 address stands in brackets: `[::1]:6379`".into()),
+        None => host,
+    };
+    Ok(Address::new(host, port.unwrap_or(default)))
+}
+
+fn database(path: &str) -> Result<u32, String> {
+    match path {
+        "" => Ok(0),
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.len() < 10 => {
+            digits.parse().map_err(|_| "the database is no index".to_owned())
+        }
+        _ => Err("the database is not a number, such as `/0`".into()),
+    }
+}
+
+/// `redis+unix://[USER:PASSWORD@]/PATH[?db=N]`.
+fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<Url, String> {
+    if parts.hosts != [("", None)] {
+        return Err("a socket's path begins with `/`: it is `redis+unix:///PATH`".into());
+    }
+    let (path, settings) = parts.tail.split_once('?').unwrap_or((parts.tail, ""));
+    let db = match settings.split_once('=') {
+        Some(("db", index)) => database(index)?,
+        None if settings.is_empty() => 0,
+        _ => return Err("only `db` may follow `?`".into()),
+    };
+    let path = decoded(path).filter(|path| path.len() > 1).ok_or("the socket's path is missing")?;
+    let place = Place::Single { server: Server::Unix(path.into()) };
+    Ok(Url { place, credentials, db, tls: false })
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

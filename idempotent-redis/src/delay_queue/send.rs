@@ -1,0 +1,174 @@
+//! Sending: one message, or many by few steps.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use idempotent_core::{Micros, StoreError};
+use idempotent_mq::{DelayError, DelayErrorKind};
+
+use super::message::{DelayMessage, Sent, refuse, sized};
+use super::payload::Payload;
+use super::queue::DelayQueue;
+use super::received::id_of;
+use super::reply_items::Items;
+use super::scripts::Which;
+use super::servers::{Args, delay_error, strange};
+use super::slot_calls::MOST;
+
+/// Bytes of one step, unless a single message has more: no other client waits longer than it takes.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A message that can be sent, and where its answer belongs.
+struct Ready {
+    at: usize,
+    kind: &'static str,
+    given: u64,
+    name: String,
+    payload: Vec<u8>,
+    takes_past: bool,
+}
+
+type Told = Vec<(usize, Result<Sent, DelayError>)>;
+
+impl DelayQueue {
+    /// Keeps a message until it is due. What has an id or a merge key may be sent again when nobody knows whether it was
+    /// kept.
+    ///
+    /// # Errors
+    /// `Refused` for what cannot be: a `time_range` of 0 ms, a priority up to 16, a fixed time that is past. Others by
+    /// [`kind`](DelayError::kind).
+    ///
+    /// # Cancellation
+    /// Nobody knows whether it is kept.
+    pub async fn send(&self, message: &DelayMessage) -> Result<Sent, DelayError> {
+        let sent = self.send_all(std::slice::from_ref(message)).await.pop();
+        sent.unwrap_or_else(|| Err(delay_error("sending", strange("sending"))))
+    }
+
+    /// As [`send`](Self::send), of many by few steps: up to 256 messages or 1 MiB of a slot by one, slots side by side.
+    /// Those of one slot are kept in the order in which they stand here. Answers stand in the same order.
+    ///
+    /// # Errors
+    /// One for each message, as of [`send`](Self::send). What is refused by itself does not hold up the others. Behind a
+    /// step that failed no more is sent to its slot: `NotApplied`.
+    ///
+    /// # Cancellation
+    /// Nobody knows which are kept.
+    pub async fn send_all(&self, messages: &[DelayMessage]) -> Vec<Result<Sent, DelayError>> {
+        let (mut told, mut slots) = (Told::with_capacity(messages.len()), BTreeMap::<u16, Vec<Ready>>::new());
+        for (at, message) in messages.iter().enumerate() {
+            match Ready::new(at, message) {
+                Ok(ready) => slots.entry(self.slot_for(message.basis())).or_default().push(ready),
+                Err(refused) => told.push((at, Err(refused))),
+            }
+        }
+        let sent = join_all(slots.iter().map(|(slot, ready)| self.send_to(*slot, ready))).await;
+        told.extend(sent.into_iter().flatten());
+        told.sort_by_key(|(at, _)| *at);
+        told.into_iter().map(|(_, sent)| sent).collect()
+    }
+
+    /// One step behind the other, until one fails.
+    async fn send_to(&self, slot: u16, ready: &[Ready]) -> Told {
+        let mut told = Told::with_capacity(ready.len());
+        let mut failed = false;
+        for step in steps(ready) {
+            let places = step.iter().map(|ready| ready.at);
+            if failed {
+                told.extend(places.map(|at| (at, Err(kept_back()))));
+                continue;
+            }
+            match self.send_step(slot, step).await {
+                Ok(sent) => told.extend(places.zip(sent)),
+                Err(error) => {
+                    let error = Arc::new(error);
+                    told.extend(places.map(|at| (at, Err(delay_error("sending", error.clone())))));
+                    failed = true;
+                }
+            }
+        }
+        told
+    }
+
+    async fn send_step(&self, slot: u16, step: &[Ready]) -> Result<Vec<Result<Sent, DelayError>>, StoreError> {
+        let mut args = Args::new();
+        for ready in step {
+            args = args.text(ready.kind).number(ready.given).text(&ready.name).text(&ready.payload);
+            args = args.number(u64::from(ready.takes_past));
+        }
+        let mut items = Items::of(self.0.servers.ask(Which::Send, self.keys(slot), &args).await?);
+        let sent = |items: &mut Items| step.iter().map(|ready| ready.told(slot, items)).collect();
+        items.as_mut().and_then(sent).ok_or_else(|| strange("sending"))
+    }
+}
+
+impl Ready {
+    fn new(at: usize, message: &DelayMessage) -> Result<Self, DelayError> {
+        let (kind, given) = message.given()?;
+        if let Some(basis) = &message.basis {
+            sized("the slot basis", basis)?;
+        }
+        let payload = Payload::encode(message.business_key.as_deref(), &message.headers, &message.body);
+        Ok(Self { at, kind, given, name: message.name(), payload, takes_past: message.takes_past() })
+    }
+
+    fn told(&self, slot: u16, items: &mut Items) -> Option<Result<Sent, DelayError>> {
+        let (kept, member, at) = (items.number()?, items.text()?, items.number()?);
+        Some(match kept {
+            0 => refuse(format!(
+                "fixed_time is {} µs after the server's {at}: it has to be in the future; what may be past is \
+                 `DelayMessage::due`",
+                i128::from(self.given) - i128::from(at)
+            )),
+            kept => Ok(Sent { id: id_of(&self.name, slot, &member), at: Micros(at), is_new: kept == 1 }),
+        })
+    }
+}
+
+/// No step has more than [`MOST`] messages, nor more than [`MOST_BYTES`] where it has several.
+fn steps(ready: &[Ready]) -> Vec<&[Ready]> {
+    let (mut steps, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (at, next) in ready.iter().enumerate() {
+        let size = next.name.len() + next.payload.len();
+        if at > start && (at - start == MOST || bytes + size > MOST_BYTES) {
+            steps.push(&ready[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < ready.len() {
+        steps.push(&ready[start..]);
+    }
+    steps
+}
+
+fn kept_back() -> DelayError {
+    let text = "sending: kept back, since a step before it failed: send it again behind that";
+    DelayError::new(DelayErrorKind::NotApplied, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(bodies: &[usize]) -> Vec<usize> {
+        let ready = |(at, size): (usize, &usize)| {
+            let (name, payload) = (String::new(), vec![0; *size]);
+            Ready { at, kind: "a", given: 0, name, payload, takes_past: true }
+        };
+        let ready: Vec<_> = bodies.iter().enumerate().map(ready).collect();
+        let steps = steps(&ready);
+        assert!(steps.iter().copied().flatten().map(|ready| ready.at).eq(0..bodies.len()), "each once, in its order");
+        steps.iter().map(|step| step.len()).collect()
+    }
+
+    #[test]
+    fn a_step_has_256_messages_or_1_mib_and_a_message_that_is_larger_is_a_step_of_its_own() {
+        let mib = 1 << 20;
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&[1]), [1]);
+        assert_eq!(sizes(&[1; 513]), [256, 256, 1]);
+        assert_eq!(sizes(&[mib / 2, mib / 2, 1]), [2, 1]);
+        assert_eq!(sizes(&[1, mib, 1, 3 * mib, 2 * mib, 0]), [1, 1, 1, 1, 1, 1]);
+    }
+}

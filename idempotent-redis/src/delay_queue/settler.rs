@@ -1,0 +1,122 @@
+//! What becomes of a delivery.
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::StoreError;
+use idempotent_mq::{DeadLetter, Delivery, Settle, Settlement, SourceError, SourceErrorKind};
+use redis::Value;
+
+use super::queue::{Closing, DelayQueue};
+use super::received::Receipt;
+use super::scripts::Which;
+use super::servers::{source_error, strange};
+
+/// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
+pub struct DelayTag(pub(crate) Receipt);
+
+/// Nothing of the message.
+impl fmt::Debug for DelayTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayTag").field("slot", &self.0.keys.slot()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Settler(pub(crate) DelayQueue);
+
+#[async_trait]
+impl Settle<DelayTag> for Settler {
+    async fn settle(&self, _: &Delivery, tag: &DelayTag, settlement: &Settlement) -> Result<(), SourceError> {
+        let receipt = &tag.0;
+        match settlement {
+            Settlement::Ack => {
+                let done = self.0.each(Which::Done, &[receipt], None).await;
+                ours("acknowledging", done.map(|done| done == [Closing::Done]))
+            }
+            Settlement::Retry(retry) => {
+                let marks = (retry.attempt, retry.first_at.0);
+                let put = self.0.put_back(receipt, "a", retry.after, marks, &retry.reason).await;
+                moved("putting a message off", put)
+            }
+            Settlement::DeadLetter(letter) => ours("burying", self.0.bury(receipt, &written(letter)).await),
+            Settlement::GiveBack => self.give_back(receipt).await,
+            other => {
+                let text = format!("`{}` is not known to this adapter", other.name());
+                Err(SourceError::new(SourceErrorKind::Fatal, text))
+            }
+        }
+    }
+
+    async fn keep_alive(&self, held: &[&DelayTag]) -> Result<(), SourceError> {
+        let receipts: Vec<_> = held.iter().map(|tag| &tag.0).collect();
+        let kept = self.0.each(Which::Keep, &receipts, Some(self.0.0.settings.visibility)).await;
+        // Those that are lost already are no error.
+        kept.map(drop).map_err(|error| source_error("keeping messages alive", error))
+    }
+}
+
+impl Settler {
+    pub(crate) async fn give_back(&self, receipt: &Receipt) -> Result<(), SourceError> {
+        let put = self.0.put_back(receipt, "g", Duration::ZERO, (1, 0), "").await;
+        moved("giving a message back", put)
+    }
+}
+
+fn moved(doing: &str, said: Result<Value, StoreError>) -> Result<(), SourceError> {
+    match said {
+        Ok(Value::Int(said @ 0..=1)) => ours(doing, Ok(said == 1)),
+        Ok(_) => Err(source_error(doing, strange(doing))),
+        Err(error) => Err(source_error(doing, error)),
+    }
+}
+
+fn ours(doing: &str, said: Result<bool, StoreError>) -> Result<(), SourceError> {
+    match said {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SourceError::new(
+            SourceErrorKind::Gone,
+            format!("{doing}: its time to be settled was over and it has come again, it was called off, or is settled"),
+        )),
+        Err(error) => Err(source_error(doing, error)),
+    }
+}
+
+/// A dead letter as the scripts keep it.
+fn written(letter: &DeadLetter) -> String {
+    let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
+    let id = id.as_deref().unwrap_or_default();
+    format!("{attempts} {} {} {deaths} {}:{id}{reason}", first_at.0, last_at.0, id.len())
+}
+
+/// What [`written`] wrote, or a script that put a message aside by itself.
+pub(crate) fn read(text: &str) -> Option<DeadLetter> {
+    let mut words = text.splitn(5, ' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (attempts, first_at, last_at, deaths) = (number()?, number()?, number()?, number()?);
+    let (size, rest) = words.next()?.split_once(':')?;
+    let (id, reason) = rest.split_at_checked(size.parse().ok()?)?;
+    let mut letter = DeadLetter::because(reason.to_owned(), idempotent_core::Micros(last_at));
+    letter.id = Some(id.to_owned()).filter(|id| !id.is_empty());
+    letter.first_at = idempotent_core::Micros(first_at);
+    (letter.attempts, letter.deaths) = (attempts.try_into().ok()?, deaths.try_into().ok()?);
+    Some(letter)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use idempotent_core::Micros;
+
+    #[test]
+    fn any_dead_letter_is_read_as_it_was_written() {
+        let mut letter = DeadLetter::because("no such customer: größe 1 2 3:4", Micros(9));
+        assert_eq!(read(&written(&letter)).unwrap(), letter);
+        (letter.id, letter.attempts, letter.deaths) = (Some("a:b-17 ".to_owned()), 17, 3);
+        letter.first_at = Micros(1_700_000_000_123_457);
+        assert_eq!(read(&written(&letter)).unwrap(), letter);
+        assert_eq!(read("1 2 3"), None);
+        assert_eq!(read("1 2 3 4 9:short"), None);
+    }
+}

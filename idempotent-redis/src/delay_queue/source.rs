@@ -1,0 +1,121 @@
+//! The queue as a source of the consumer runtime.
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idempotent_core::StoreError;
+use idempotent_mq::{Capabilities, Delays, Delivery, Position, Received, Settle, Source, SourceError, SourceErrorKind};
+use tokio::task::JoinHandle;
+
+use super::queue::DelayQueue;
+use super::received::Taken;
+use super::receiver::Taker;
+use super::servers::source_error;
+use super::settler::{DelayTag, Settler};
+use super::slot_calls::Batch;
+
+/// Messages of a [`DelayQueue`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
+///
+/// Attempts are what a consumer leaves on a message; deliveries that nobody settled in time count beside them, for the
+/// queue's own limit. A message that cannot be read is a dead letter before anybody sees it.
+///
+/// ```no_run
+/// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
+/// use idempotent_redis::{DelayQueue, DelaySource};
+///
+/// let queue = DelayQueue::connect("redis://localhost", "orders").await?;
+/// let source = DelaySource::new(&queue);
+/// # drop(source);
+/// # Ok(())
+/// # }
+/// ```
+pub struct DelaySource {
+    taker: Taker,
+    settler: Arc<Settler>,
+    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
+    asking: Option<(u16, JoinHandle<Result<Batch, StoreError>>)>,
+}
+
+impl DelaySource {
+    /// A consumer of this queue.
+    #[must_use]
+    pub fn new(queue: &DelayQueue) -> Self {
+        Self { taker: queue.taker(), settler: Arc::new(Settler(queue.clone())), asking: None }
+    }
+
+    async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
+        loop {
+            let (slot, asked) = match &mut self.asking {
+                Some((slot, asking)) => (*slot, asking.await),
+                None => {
+                    let slot = self.taker.next().await;
+                    let queue = self.taker.queue().clone();
+                    let asking = tokio::spawn(async move { queue.take_from(slot, room, true, &[]).await });
+                    self.asking = Some((slot, asking));
+                    continue;
+                }
+            };
+            self.asking = None;
+            let asked = asked.map_err(|_| stopped())?;
+            self.taker.told(slot, &asked);
+            let taken = asked.map_err(|error| source_error("taking", error))?.taken;
+            if !taken.is_empty() {
+                return Ok(taken);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Source for DelaySource {
+    type Tag = DelayTag;
+
+    fn capabilities(&self) -> Capabilities {
+        let visibility = self.taker.queue().0.settings.visibility;
+        Capabilities::new(Delays::Any).keep_alive(visibility / 3).counts()
+    }
+
+    fn settler(&self) -> Arc<dyn Settle<DelayTag>> {
+        self.settler.clone()
+    }
+
+    async fn receive(&mut self, room: usize) -> Result<Received<DelayTag>, SourceError> {
+        let taken = match self.next(room).await {
+            // A connection that was idle for long is often found broken by the first to use it.
+            Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
+            taken => taken?,
+        };
+        let topic: Arc<str> = self.taker.queue().topic().into();
+        Ok(Received::Deliveries(taken.into_iter().map(|taken| delivery(&topic, taken)).collect()))
+    }
+
+    async fn close(&mut self) {
+        let Some((_, asking)) = self.asking.take() else { return };
+        if let Ok(Ok(batch)) = asking.await {
+            for taken in batch.taken {
+                // What cannot be given back comes again when its time is over.
+                let _ = self.settler.give_back(&taken.receipt).await;
+            }
+        }
+    }
+}
+
+pub(crate) fn delivery(topic: &Arc<str>, taken: Taken) -> (Delivery, DelayTag) {
+    let position = Position::of(topic.clone()).partition(u32::from(taken.slot)).offset(&taken.receipt.member);
+    let mut delivery = Delivery::new(position, taken.body).id(taken.id);
+    (delivery.business_key, delivery.headers) = (taken.business_key, taken.headers);
+    (delivery.attempt, delivery.delivered) = (Some(taken.receipt.mark), Some(taken.delivered));
+    delivery.redelivered = taken.delivered > 1;
+    (delivery.first_at, delivery.deaths) = (Some(taken.first_at), taken.deaths);
+    (delivery, DelayTag(taken.receipt))
+}
+
+fn stopped() -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down")
+}
+
+impl fmt::Debug for DelaySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelaySource").field("queue", self.taker.queue()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! Listing and removing records, by `SCAN`: no server stands still for it.
+use async_trait::async_trait;
+use idempotent_core::protocol::live;
+use idempotent_core::{Browse, Entry, Key, Page, Purge, StoreError, StoreErrorKind};
+use redis::{Cmd, Value};
+
+use crate::RedisStore;
+use crate::batching::batcher::Lane;
+use crate::batching::call::Call;
+use crate::failure::Failure;
+use crate::store::BUDGET;
+use crate::store::replies;
+use crate::topology::Topology;
+
+/// The most entries of a page.
+const MOST: usize = 10_000;
+/// Places that `SCAN` looks at before it answers.
+const COUNT: usize = 1_000;
+/// What every key of ours ends in; others may live beside them.
+const PATTERN: &str = "*:{??????????????????????}";
+
+/// Where a listing stands: a server, its cursor, and from which rank on that cursor's keys are still to be given out. A count
+/// of those given would not do: one of them may be gone by the next page. The server is a number made of its address: its
+/// place among the others may be another one by the next page.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Place {
+    server: u32,
+    cursor: u64,
+    from: u32,
+}
+
+impl Place {
+    /// 32 bits of server, 64 of cursor, 32 of rank.
+    fn pack(self) -> u128 {
+        u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | u128::from(self.from)
+    }
+
+    fn unpack(packed: u128) -> Self {
+        let part = |shift: u32, bits: u32| (packed >> shift) & ((1_u128 << bits) - 1);
+        Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, from: part(0, 32) as u32 }
+    }
+}
+
+/// What keys of one cursor are given out by: the first bits of their hashes.
+fn rank(key: &Key) -> u32 {
+    (key.hash() >> 96) as u32
+}
+
+/// How many of these, in the order of their hashes, fit into a page without parting those of one rank.
+fn whole_ranks(keys: &[Key], room: usize) -> usize {
+    let Some(first_left) = keys.get(room) else { return keys.len() };
+    let whole = keys[..room].iter().rposition(|key| rank(key) != rank(first_left));
+    whole.map_or(room, |last| last + 1)
+}
+
+/// The keys at a place, without those given already, as few as the server gives at once where there is little room.
+async fn fitting(lane: &Lane, place: &Place, room: usize) -> Result<(u64, Vec<Key>), Failure> {
+    let mut count = COUNT.min(room);
+    loop {
+        let (cursor, mut keys) = scan(lane, place.cursor, count).await?;
+        keys.retain(|key| rank(key) >= place.from);
+        keys.sort_unstable_by_key(Key::hash);
+        if keys.len() <= room || count == 1 {
+            return Ok((cursor, keys));
+        }
+        count = count.div_ceil(4).min(count - 1);
+    }
+}
+
+async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), Failure> {
+    let mut cmd = Cmd::new();
+    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(PATTERN).arg("COUNT").arg(count);
+    let odd = || Failure::ambiguous("SCAN was answered in a form that is not SCAN's");
+    let Value::Array(said) = lane.link().one(&cmd).await? else { return Err(odd()) };
+    let [Value::BulkString(cursor), Value::Array(keys)] = &said[..] else { return Err(odd()) };
+    let cursor = std::str::from_utf8(cursor).ok().and_then(|cursor| cursor.parse().ok()).ok_or_else(odd)?;
+    let key = |value: &Value| match value {
+        Value::BulkString(bytes) => Key::from_text(std::str::from_utf8(bytes).ok()?),
+        _ => None,
+    };
+    Ok((cursor, keys.iter().filter_map(key).collect()))
+}
+
+#[async_trait]
+impl Browse for RedisStore {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+        let limit = limit.clamp(1, MOST);
+        let servers = self.servers(after.is_none()).await?;
+        let mut next = Some(after.map_or_else(Place::default, Place::unpack));
+        let mut entries = Vec::new();
+        while let Some((lane, place)) = next.filter(|_| entries.len() < limit).and_then(|place| at(&servers, place)) {
+            let room = limit - entries.len();
+            let (cursor, keys) = fitting(lane, &place, room).await?;
+            let fits = keys.len() <= room;
+            if !fits && !entries.is_empty() {
+                // Not in part: another process may make the table grow before the next page.
+                break;
+            }
+            let given = &keys[..whole_ranks(&keys, room)];
+            let (own, others): (Vec<&Key>, Vec<&Key>) = given.iter().partition(|key| self.is_own(key));
+            entries.extend(self.entries(&own).await?);
+            match self.entries(&others).await {
+                // Those of other namespaces may be none of this user's business.
+                Err(error) if error.kind() == StoreErrorKind::Denied => {}
+                listed => entries.extend(listed?),
+            }
+            next = match (fits, cursor) {
+                (false, _) => Some(Place { from: given.last().map_or(0, rank).saturating_add(1), ..place }),
+                (true, 0) => place.server.checked_add(1).map(|server| Place { server, ..Place::default() }),
+                (true, cursor) => Some(Place { cursor, from: 0, ..place }),
+            };
+        }
+        let next = next.and_then(|place| at(&servers, place)).map(|(_, place)| place.pack());
+        Ok(Page { entries, next })
+    }
+}
+
+/// The server of a place, or where that one is gone, or was the last, the next one from its beginning.
+fn at<T>(servers: &[(u32, T)], place: Place) -> Option<(&T, Place)> {
+    let (server, lane) = servers.iter().find(|(server, _)| *server >= place.server)?;
+    let begins = Place { server: *server, ..Place::default() };
+    Some((lane, if *server == place.server { place } else { begins }))
+}
+
+/// In the order of their numbers, which are those of the same names whoever else is there.
+fn numbered<T>(servers: impl IntoIterator<Item = (String, T)>, number: fn(&str) -> u32) -> Vec<(u32, T)> {
+    let mut all: Vec<(u32, String, T)> =
+        servers.into_iter().map(|(name, server)| (number(&name), name, server)).collect();
+    all.sort_unstable_by(|(one, name, _), (other, its, _)| (one, name).cmp(&(other, its)));
+    let mut least = 0;
+    let apart = all.into_iter().map(|(number, _, server)| {
+        // Two of the same number follow each other.
+        let number = number.max(least);
+        least = number.saturating_add(1);
+        (number, server)
+    });
+    apart.collect()
+}
+
+/// FNV-1a: the same in each process and release.
+fn hashed(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+impl RedisStore {
+    /// Those that hold keys, each with its number.
+    async fn servers(&self, anew: bool) -> Result<Vec<(u32, Lane)>, StoreError> {
+        let lanes = self.0.topology.lanes(anew).await?;
+        Ok(match &self.0.topology {
+            Topology::Cluster(_) => numbered(lanes.into_iter().map(|lane| (lane.link().name(), lane)), hashed),
+            // Whoever it is: there is no other.
+            Topology::One(_) | Topology::Named(_) => lanes.into_iter().map(|lane| (0, lane)).collect(),
+        })
+    }
+
+    /// Whether it is of this store's namespace.
+    fn is_own(&self, key: &Key) -> bool {
+        // As keys show it.
+        let namespace = Key::from_parts(&self.0.wanted.namespace, 0);
+        key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+
+    async fn entries(&self, keys: &[&Key]) -> Result<Vec<Entry>, StoreError> {
+        let calls: Vec<Call> = keys.iter().map(|key| Call::look(key)).collect();
+        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let mut entries = Vec::new();
+        for (key, said) in keys.iter().zip(said) {
+            match said.and_then(replies::seen) {
+                Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
+                    entries.push(Entry { key: (*key).clone(), record });
+                }
+                Ok(_) => {}
+                // Left alone, and no reason to hide the others.
+                Err(error) if unreadable(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(entries)
+    }
+}
+
+fn unreadable(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign)
+}
+
+#[async_trait]
+impl Purge for RedisStore {
+    async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        let mut gone = 0;
+        for lane in self.0.topology.lanes(true).await? {
+            let mut cursor = 0;
+            loop {
+                let (next, keys) = scan(&lane, cursor, COUNT).await?;
+                for key in &keys {
+                    if gone >= at_most {
+                        return Ok(gone);
+                    }
+                    gone += match self.0.topology.purge(key).await {
+                        Err(error) if error.kind() == StoreErrorKind::Denied && !self.is_own(key) => 0,
+                        purged => purged?,
+                    };
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(gone)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn all(names: &[&str]) -> Vec<(u32, String)> {
+        numbered(names.iter().map(|name| ((*name).to_owned(), (*name).to_owned())), hashed)
+    }
+
+    /// Whom a listing visits that goes on among others after its first server.
+    fn visited(before: &[&str], after: &[&str]) -> Vec<String> {
+        let (before, after) = (all(before), all(after));
+        let (first, place) = at(&before, Place::default()).unwrap();
+        let mut visited = vec![first.clone()];
+        let mut next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
+        while let Some((name, place)) = next.and_then(|place| at(&after, Place::unpack(place.pack()))) {
+            visited.push(name.clone());
+            next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
+        }
+        visited.sort_unstable();
+        visited
+    }
+
+    #[test]
+    fn keys_of_one_rank_are_not_parted() {
+        let key = |rank: u128, rest: u128| Key::from_parts("n", rank << 96 | rest);
+        let keys = [key(1, 0), key(2, 0), key(2, 1), key(2, 2), key(3, 0)];
+        let fits: Vec<usize> = (1..=6).map(|room| whole_ranks(&keys, room)).collect();
+        assert_eq!(fits, [1, 1, 1, 4, 5, 5]);
+        assert_eq!(whole_ranks(&keys[1..], 2), 2, "more of one rank than there is room for: better parted than none");
+    }
+
+    #[test]
+    fn no_server_is_left_out_of_a_listing_because_slots_moved_meanwhile() {
+        let whole = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"];
+        for after in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+            assert_eq!(visited(&whole, &after.map(|at| whole[at])), whole, "{after:?}");
+        }
+        let mut without: Vec<&str> = whole.to_vec();
+        without.retain(|name| *name != all(&whole)[1].1);
+        assert_eq!(visited(&whole, &without), without);
+    }
+
+    #[test]
+    fn a_place_of_a_server_that_is_gone_is_the_next_one_s_beginning() {
+        let servers = [(3, 'a'), (9, 'b')];
+        let place = Place { server: 3, cursor: 70, from: 5 };
+        assert_eq!(at(&servers, place), Some((&'a', place)));
+        assert_eq!(at(&servers[1..], place), Some((&'b', Place { server: 9, ..Place::default() })));
+        assert_eq!(at(&servers, Place { server: 10, ..place }), None);
+    }
+
+    #[test]
+    fn servers_of_one_number_are_told_apart() {
+        let same = numbered(["b", "a"].map(|name| (name.to_owned(), name)), |_| 7);
+        assert_eq!(same, [(7, "a"), (8, "b")]);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a script's answer means. All that a script does not write itself is decided here, by the protocol's own
+//! functions over the record that the script left as it was.
+use std::time::Duration;
+
+use idempotent_core::protocol::{self, Write};
+use idempotent_core::{
+    Claim, ClaimRequest, Consumed, Dead, Fencing, Grant, Micros, Record, Settled, State, StoreError, StoreErrorKind,
+};
+
+use crate::batching::call::{Answer, Said};
+use crate::cache::{Asked, Cache, Payload};
+use crate::record::decode;
+
+/// The answer to a claim; what it says of a consumed key is kept.
+pub(crate) fn claim(
+    answer: Answer,
+    request: &ClaimRequest,
+    cache: &Cache,
+    asked: Option<Asked>,
+) -> Result<Claim, StoreError> {
+    let now = Micros(answer.now);
+    let Said::Text(said) = answer.said else {
+        // Nobody had it: the number is the time.
+        let fencing = Fencing(answer.now);
+        return Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
+    };
+    match said.split_first() {
+        Some((b'G', granted)) => grant(granted, request),
+        Some((b'D', record)) => match decode(record, Micros::FOREVER)? {
+            Record { fencing, attempt, state: State::Dead { error }, .. } => {
+                Ok(Claim::Dead(Dead { attempts: attempt, fencing, error }))
+            }
+            _ => Err(disagrees()),
+        },
+        Some((b'T', rest)) => {
+            let (rest, bytes) = rest.split_at_checked(16).ok_or_else(disagrees)?;
+            let rest = std::str::from_utf8(rest).ok().and_then(|ms| ms.trim().parse::<i64>().ok());
+            let rest = rest.ok_or_else(disagrees)?;
+            let record = decode(bytes, Micros::FOREVER)?;
+            let rest = u64::try_from(rest).map_or(Duration::MAX, Duration::from_millis);
+            if let State::Consumed { value, .. } = &record.state {
+                let consumed = Consumed { fencing: record.fencing, value: value.clone() };
+                cache.keep(&request.key, asked, rest, Payload::Known(record.fingerprint), &consumed);
+            }
+            kept(protocol::claim(Some(&record), request, now))
+        }
+        Some((b'R', bytes)) => kept(protocol::claim(Some(&decode(bytes, Micros::FOREVER)?), request, now)),
+        _ => Err(disagrees()),
+    }
+}
+
+/// Taken over 7, fencing 16 digits, attempt 10 digits.
+fn grant(granted: &[u8], request: &ClaimRequest) -> Result<Claim, StoreError> {
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    let (Some((over, counts)), lease) = (granted.split_first_chunk::<7>(), request.lease) else {
+        return Err(disagrees());
+    };
+    let [a, b, c, d, e, f, g] = *over;
+    let over = Fencing(u64::from_be_bytes([0, a, b, c, d, e, f, g]));
+    let (fencing, attempt) = counts.split_at_checked(16).ok_or_else(disagrees)?;
+    let attempt = number(attempt).and_then(|attempt| u32::try_from(attempt).ok()).ok_or_else(disagrees)?;
+    let fencing = Fencing(number(fencing).ok_or_else(disagrees)?);
+    Ok(Claim::Acquired(Grant { fencing, attempt, lease, taken_over: Some(over).filter(|over| over.0 > 0) }))
+}
+
+/// The answer to a later step.
+pub(crate) fn settled(
+    answer: &Answer,
+    decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write),
+) -> Result<Settled, StoreError> {
+    let now = Micros(answer.now);
+    let Said::Text(said) = &answer.said else { return Ok(Settled::Done) };
+    match said.split_first() {
+        Some((b'A', _)) => kept(decide(None, now)),
+        Some((b'R', bytes)) => kept(decide(Some(&decode(bytes, Micros::FOREVER)?), now)),
+        _ => Err(disagrees()),
+    }
+}
+
+/// What lies under a key, past its time or not, and the time now.
+pub(crate) fn seen(answer: Answer) -> Result<Option<(Record, Micros)>, StoreError> {
+    let now = Micros(answer.now);
+    let Said::Seen(Some(said), ends) = answer.said else { return Ok(None) };
+    let expires = u64::try_from(ends).map_or(Micros::FOREVER, |ends| Micros(ends.saturating_mul(1_000)));
+    match said.split_first() {
+        Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
+        _ => Err(disagrees()),
+    }
+}
+
+/// What the script left alone the protocol leaves alone too.
+fn kept<T>((answer, write): (T, Write)) -> Result<T, StoreError> {
+    if write == Write::Keep { Ok(answer) } else { Err(disagrees()) }
+}
+
+fn disagrees() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt).because(
+        "the script left a record alone that the protocol would write: a field of it is out of range, or this is a bug",
+    )
+}

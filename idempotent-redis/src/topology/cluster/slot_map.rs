@@ -1,0 +1,247 @@
+//! Who has which slot.
+use std::fmt;
+use std::sync::Arc;
+
+use redis::{Cmd, Pipeline, Value};
+
+use crate::batching::batcher::Lane;
+use crate::connection::address::Address;
+use crate::connection::refused;
+use crate::failure::Failure;
+
+pub(super) const SLOTS: u16 = 16_384;
+
+/// Of a key: its part in braces, if that is not empty, counts alone.
+pub(super) fn slot_of(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
+}
+
+/// A server of the cluster.
+pub(super) struct Node {
+    pub(super) address: Address,
+    pub(super) lane: Lane,
+}
+
+/// The slots and the nodes at one time.
+pub(super) struct Map {
+    /// Of the fetch it comes from.
+    pub(super) number: u64,
+    /// The cluster's at that time; it rises with each change of roles.
+    pub(super) epoch: u64,
+    /// Places in `nodes`.
+    slots: Box<[u16]>,
+    nodes: Vec<Arc<Node>>,
+}
+
+const NOBODY: u16 = u16::MAX;
+
+impl Map {
+    pub(super) fn none() -> Self {
+        Self { number: 0, epoch: 0, slots: vec![NOBODY; SLOTS.into()].into(), nodes: Vec::new() }
+    }
+
+    pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
+        self.nodes.iter().find(|node| node.address == *address)
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.iter()
+    }
+
+    /// Those that have slots, in their order.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Arc<Node>> {
+        let mut places = Vec::new();
+        for place in &self.slots {
+            if *place != NOBODY && !places.contains(place) {
+                places.push(*place);
+            }
+        }
+        places.into_iter().filter_map(|place| self.nodes.get(usize::from(place)))
+    }
+
+    /// One node more.
+    pub(super) fn with(&self, node: Arc<Node>) -> Self {
+        let nodes = self.nodes.iter().cloned().chain([node]).collect();
+        Self { slots: self.slots.clone(), nodes, ..*self }
+    }
+
+    /// The same nodes, of which this one has the slot.
+    pub(super) fn with_owner(&self, slot: u16, owner: &Arc<Node>) -> Self {
+        let mut next = if self.at(&owner.address).is_some() { self.with_all() } else { self.with(owner.clone()) };
+        let place = next.nodes.iter().position(|node| node.address == owner.address);
+        if let (Some(entry), Some(place)) = (next.slots.get_mut(usize::from(slot)), place) {
+            *entry = u16::try_from(place).unwrap_or(NOBODY);
+        }
+        next
+    }
+
+    /// What nodes say now. Those known already keep their connections; those nobody names any more are dropped.
+    pub(super) fn next(&self, view: View, make: impl Fn(&Address) -> Arc<Node>) -> Self {
+        let mut next = Self { number: self.number + 1, epoch: view.epoch, ..Self::none() };
+        for Range { first, last, owner } in view.ranges {
+            let known = next.nodes.iter().position(|node| node.address == owner);
+            let place = known.unwrap_or_else(|| {
+                next.nodes.push(self.at(&owner).cloned().unwrap_or_else(|| make(&owner)));
+                next.nodes.len() - 1
+            });
+            let Ok(place) = u16::try_from(place) else { continue };
+            if let Some(slots) = next.slots.get_mut(usize::from(first)..=usize::from(last)) {
+                slots.fill(place);
+            }
+        }
+        next
+    }
+
+    fn with_all(&self) -> Self {
+        Self { slots: self.slots.clone(), nodes: self.nodes.clone(), ..*self }
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.nodes.iter().map(|node| node.address.to_string())).finish()
+    }
+}
+
+/// Slots that follow each other and have one owner.
+#[derive(Debug, PartialEq)]
+pub(super) struct Range {
+    first: u16,
+    last: u16,
+    owner: Address,
+}
+
+/// What one node says.
+#[derive(Debug, PartialEq)]
+pub(super) struct View {
+    /// It takes part in the majority.
+    pub(super) is_ok: bool,
+    pub(super) epoch: u64,
+    ranges: Vec<Range>,
+}
+
+impl View {
+    pub(super) async fn ask(node: &Node) -> Result<Self, Failure> {
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(command(["CLUSTER", "INFO"])).add_command(command(["CLUSTER", "SLOTS"]));
+        let mut said = node.lane.link().all(&pipeline).await?.into_iter().map(refused);
+        let odd = || Failure::unreachable("a node answered CLUSTER SLOTS in a form that is not its");
+        let info = said.next().ok_or_else(odd)?.map_err(no_cluster)?;
+        let slots = said.next().ok_or_else(odd)?.map_err(no_cluster)?;
+        Self::read(&text(&info).ok_or_else(odd)?, &slots, &node.address).ok_or_else(odd)
+    }
+
+    fn read(info: &str, slots: &Value, by: &Address) -> Option<Self> {
+        let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let epoch = line("cluster_current_epoch").and_then(|epoch| epoch.trim().parse().ok()).unwrap_or(0);
+        let is_ok = line("cluster_state").is_some_and(|state| state.trim() == "ok");
+        let Value::Array(entries) = slots else { return None };
+        let ranges: Option<Vec<Range>> = entries.iter().map(|entry| range(entry, by)).collect();
+        ranges.map(|ranges| Self { is_ok, epoch, ranges })
+    }
+}
+
+/// First slot, last slot, its owner, its owner's replicas.
+fn range(entry: &Value, by: &Address) -> Option<Range> {
+    let Value::Array(parts) = entry else { return None };
+    let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = &parts[..] else { return None };
+    let [host, Value::Int(port), rest @ ..] = &owner[..] else { return None };
+    // "?": it should announce a name and has none.
+    let host = text(host).filter(|host| host != "?").or_else(|| ip(rest)).unwrap_or_default();
+    let owner = Address::new(host, u16::try_from(*port).ok()?).beside(by);
+    Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, owner })
+}
+
+/// From what a node says of itself besides the endpoint: "ip" and its value.
+fn ip(rest: &[Value]) -> Option<String> {
+    match rest.get(1)? {
+        Value::Array(pairs) => {
+            pairs.chunks(2).find(|pair| pair.first().and_then(text).as_deref() == Some("ip"))?.get(1)
+        }
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| text(name).as_deref() == Some("ip")).map(|(_, ip)| ip),
+        _ => None,
+    }
+    .and_then(text)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn command(words: [&str; 2]) -> Cmd {
+    let mut cmd = Cmd::new();
+    cmd.arg(&words[..]);
+    cmd
+}
+
+fn no_cluster(failure: Failure) -> Failure {
+    if failure.text().contains("cluster support disabled") {
+        return failure.because("this server is no cluster's: use redis://");
+    }
+    failure
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn entry(first: i64, last: i64, host: Value, rest: Vec<Value>) -> Value {
+        let owner = Value::Array([vec![host, Value::Int(7), bulk("id")], rest].concat());
+        Value::Array(vec![Value::Int(first), Value::Int(last), owner])
+    }
+
+    fn read(entry: Value) -> Option<View> {
+        let info = "cluster_state:ok\r\ncluster_current_epoch:6\r\n";
+        View::read(info, &Value::Array(vec![entry]), &Address::new("seed", 1))
+    }
+
+    #[test]
+    fn only_the_part_in_braces_counts() {
+        // As in the specification of the cluster.
+        assert_eq!(slot_of("123456789"), 0x31c3);
+        assert_eq!(slot_of("{user1000}.following"), slot_of("{user1000}.followers"));
+        assert_eq!(slot_of("foo{{bar}}zap"), slot_of("{bar"));
+        assert_eq!(slot_of("foo{bar}{zap}"), slot_of("bar"));
+        assert_ne!(slot_of("foo{}{bar}"), slot_of("bar"));
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_where_the_one_that_named_it_is() {
+        let ip = Value::Array(vec![bulk("ip"), bulk("10.0.0.1")]);
+        for (host, rest, owner) in [
+            (bulk("10.0.0.9"), vec![], "10.0.0.9"),
+            (bulk(""), vec![], "seed"),
+            (Value::Nil, vec![], "seed"),
+            (bulk("?"), vec![], "seed"),
+            (bulk("?"), vec![ip], "10.0.0.1"),
+        ] {
+            let view = read(entry(0, 5, host, rest)).unwrap();
+            assert_eq!((view.is_ok, view.epoch), (true, 6));
+            assert_eq!(view.ranges, [Range { first: 0, last: 5, owner: Address::new(owner, 7) }]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_to_cluster_slots_is_none() {
+        for entry in
+            [Value::Nil, Value::Array(vec![]), entry(-1, 5, bulk("a"), vec![]), entry(0, 70_000, bulk("a"), vec![])]
+        {
+            assert_eq!(read(entry), None);
+        }
+    }
+}
