@@ -38,16 +38,16 @@ const ENTRY: usize = 96;
 const LARGEST: usize = 16;
 
 #[derive(Clone)]
-struct Fact {
+struct CacheEntry {
     fencing: Fencing,
-    payload: Payload,
+    payload: PayloadKnowledge,
     value: Option<Arc<[u8]>>,
     until: Instant,
 }
 
 /// What is known of the payload a key was consumed with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Payload {
+pub(crate) enum PayloadKnowledge {
     /// Its fingerprint, or that none was given.
     Known(Option<Fingerprint>),
     /// A completion does not say.
@@ -55,19 +55,19 @@ pub(crate) enum Payload {
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct EntryWeighter;
 
-impl Weighter<u128, Fact> for Bytes {
-    fn weight(&self, _: &u128, fact: &Fact) -> u64 {
-        (ENTRY + fact.value.as_ref().map_or(0, |value| value.len())) as u64
+impl Weighter<u128, CacheEntry> for EntryWeighter {
+    fn weight(&self, _: &u128, entry: &CacheEntry) -> u64 {
+        (ENTRY + entry.value.as_ref().map_or(0, |value| value.len())) as u64
     }
 }
 
 /// Keys are hashes already.
 #[derive(Clone, Default)]
-struct Hashed(u64);
+struct KeyHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -82,114 +82,124 @@ impl Hasher for Hashed {
     }
 }
 
-type Facts = quick_cache::sync::Cache<u128, Fact, Bytes, BuildHasherDefault<Hashed>>;
+type EntryMap = quick_cache::sync::Cache<u128, CacheEntry, EntryWeighter, BuildHasherDefault<KeyHasher>>;
 
-pub(crate) struct Cache {
-    facts: Option<Facts>,
+pub(crate) struct ConsumedCache {
+    entries: Option<EntryMap>,
     options: CacheOptions,
     clock: Arc<dyn Clock>,
     /// Connections that hear what is forgotten.
-    ears: AtomicUsize,
+    listeners: AtomicUsize,
     /// Rises with all that may contradict an answer under way.
-    turn: AtomicU64,
+    generation: AtomicU64,
 }
 
 /// When a question was asked: an answer to it is kept only if nothing was forgotten meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    turn: u64,
+pub(crate) struct CacheGeneration {
+    generation: u64,
     at: Instant,
 }
 
-impl Cache {
+impl ConsumedCache {
     pub(crate) fn new(options: Option<CacheOptions>, clock: Arc<dyn Clock>) -> Self {
-        let facts = options.filter(|options| options.keys > 0).map(|options| {
+        let entries = options.filter(|options| options.keys > 0).map(|options| {
             let bytes = options.keys.saturating_mul(ENTRY).saturating_add(options.result_bytes);
             let lifecycle = quick_cache::sync::DefaultLifecycle::default();
-            Facts::with(options.keys, bytes as u64, Bytes, BuildHasherDefault::default(), lifecycle)
+            EntryMap::with(options.keys, bytes as u64, EntryWeighter, BuildHasherDefault::default(), lifecycle)
         });
-        let (ears, turn) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { facts, options: options.unwrap_or_default(), clock, ears, turn }
+        let (listeners, generation) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { entries, options: options.unwrap_or_default(), clock, listeners, generation }
     }
 
     /// Whether answers are worth bringing along how long they hold.
-    pub(crate) fn is_on(&self) -> bool {
-        self.facts.is_some()
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.entries.is_some()
     }
 
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        self.facts.as_ref()?;
-        Some(Asked { turn: self.turn.load(Ordering::Acquire), at: self.clock.now() })
+    pub(crate) fn generation(&self) -> Option<CacheGeneration> {
+        self.entries.as_ref()?;
+        Some(CacheGeneration { generation: self.generation.load(Ordering::Acquire), at: self.clock.now() })
     }
 
     /// The answer to a claim, if it is known without asking.
-    pub(crate) fn answer(&self, request: &ClaimRequest) -> Option<Claim> {
-        let fact = self.facts.as_ref()?.get(&request.key.hash())?;
-        let agrees = match (fact.payload, request.fingerprint) {
-            (_, None) | (Payload::Known(None), _) => true,
-            (Payload::Known(Some(kept)), Some(new)) => kept == new,
-            (Payload::Unknown, Some(_)) => return None,
+    pub(crate) fn lookup(&self, request: &ClaimRequest) -> Option<Claim> {
+        let entry = self.entries.as_ref()?.get(&request.key.hash())?;
+        let agrees = match (entry.payload, request.fingerprint) {
+            (_, None) | (PayloadKnowledge::Known(None), _) => true,
+            (PayloadKnowledge::Known(Some(kept)), Some(new)) => kept == new,
+            (PayloadKnowledge::Unknown, Some(_)) => return None,
         };
-        if self.ears.load(Ordering::Acquire) == 0 || fact.until <= self.clock.now() {
+        if self.listeners.load(Ordering::Acquire) == 0 || entry.until <= self.clock.now() {
             return None;
         }
         Some(if agrees {
-            Claim::Consumed(Consumed { fencing: fact.fencing, value: fact.value })
+            Claim::Consumed(Consumed { fencing: entry.fencing, value: entry.value })
         } else {
             Claim::Mismatch
         })
     }
 
     /// Keeps that a key is consumed, for `rest` from when that was asked.
-    pub(crate) fn keep(&self, key: &Key, asked: Option<Asked>, rest: Duration, payload: Payload, consumed: &Consumed) {
-        let (Some(facts), Some(asked)) = (&self.facts, asked) else { return };
+    pub(crate) fn insert(
+        &self,
+        key: &Key,
+        generation: Option<CacheGeneration>,
+        rest: Duration,
+        payload: PayloadKnowledge,
+        consumed: &Consumed,
+    ) {
+        let (Some(entries), Some(generation)) = (&self.entries, generation) else { return };
         let large = consumed.value.as_ref().is_some_and(|value| value.len() > self.options.result_bytes / LARGEST);
-        if large || self.ears.load(Ordering::Acquire) == 0 {
+        if large || self.listeners.load(Ordering::Acquire) == 0 {
             return;
         }
-        let until = asked.at + rest.min(self.options.max_age).min(LONGEST);
-        let fact = Fact { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
-        facts.insert(key.hash(), fact);
+        let until = generation.at + rest.min(self.options.max_age).min(LONGEST);
+        let entry = CacheEntry { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
+        entries.insert(key.hash(), entry);
         // Looked at after it is in: whoever forgets it from now on finds it there.
-        if self.turn.load(Ordering::Acquire) != asked.turn {
-            facts.remove(&key.hash());
+        if self.generation.load(Ordering::Acquire) != generation.generation {
+            entries.remove(&key.hash());
         }
     }
 
     /// By the text of its key.
     pub(crate) fn forget(&self, key: &[u8]) {
-        let Some(facts) = &self.facts else { return };
-        self.turn.fetch_add(1, Ordering::AcqRel);
+        let Some(entries) = &self.entries else { return };
+        self.generation.fetch_add(1, Ordering::AcqRel);
         match std::str::from_utf8(key).ok().and_then(Key::from_text) {
-            Some(key) => drop(facts.remove(&key.hash())),
-            None => facts.clear(),
+            Some(key) => drop(entries.remove(&key.hash())),
+            None => entries.clear(),
         }
     }
 
     /// One more connection hears, or one less: then nobody knows what it has missed.
-    pub(crate) fn listening(&self, hears: bool) {
-        if hears {
-            self.ears.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn set_listening(&self, listens: bool) {
+        if listens {
+            self.listeners.fetch_add(1, Ordering::AcqRel);
             return;
         }
-        self.ears.fetch_sub(1, Ordering::AcqRel);
-        self.turn.fetch_add(1, Ordering::AcqRel);
-        if let Some(facts) = &self.facts {
-            facts.clear();
+        self.listeners.fetch_sub(1, Ordering::AcqRel);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        if let Some(entries) = &self.entries {
+            entries.clear();
         }
     }
 
-    pub(crate) fn hears(&self) -> bool {
-        self.ears.load(Ordering::Acquire) > 0
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listeners.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.facts.as_ref().map_or(0, quick_cache::sync::Cache::len)
+        self.entries.as_ref().map_or(0, quick_cache::sync::Cache::len)
     }
 }
 
-impl fmt::Debug for Cache {
+impl fmt::Debug for ConsumedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("on", &self.is_on()).field("keys", &self.len()).finish_non_exhaustive()
+        f.debug_struct("ConsumedCache")
+            .field("on", &self.is_enabled())
+            .field("keys", &self.len())
+            .finish_non_exhaustive()
     }
 }

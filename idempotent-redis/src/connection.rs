@@ -21,25 +21,25 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, Value};
 
-pub(crate) use self::lifetime::Closer;
-use self::lifetime::{End, Pushes};
-use crate::connection::notifications::Hub;
-use crate::connection::single_flight::Flight;
-use crate::failure::{Failure, FailureKind};
+pub(crate) use self::lifetime::ConnectionCloser;
+use self::lifetime::{ConnectionState, PushHandler};
+use crate::connection::notifications::NotificationHub;
+use crate::connection::single_flight::SingleFlight;
+use crate::failure::{CallFailure, FailureKind};
 
 /// Where to connect to; asked before each connection.
 #[async_trait]
-pub(crate) trait Target: fmt::Debug + Send + Sync {
+pub(crate) trait ConnectTarget: fmt::Debug + Send + Sync {
     /// How to reach the server that takes writes now.
-    async fn client(&self) -> Result<redis::Client, Failure>;
+    async fn client(&self) -> Result<redis::Client, CallFailure>;
 
     /// Looks at a new connection, made by `client`, before it is used. `closer` ends it, then or later.
     async fn accept(
         &self,
         _client: &redis::Client,
         _connection: &mut MultiplexedConnection,
-        _closer: Closer,
-    ) -> Result<(), Failure> {
+        _closer: ConnectionCloser,
+    ) -> Result<(), CallFailure> {
         Ok(())
     }
 
@@ -49,47 +49,55 @@ pub(crate) trait Target: fmt::Debug + Send + Sync {
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ConnectionTimeouts {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
 }
 
 /// A multiplexed connection: what is sent side by side goes down the same socket.
-pub(crate) struct Link(Arc<Wire>);
+pub(crate) struct Connection(Arc<ConnectionInner>);
 
-struct Wire {
-    target: Box<dyn Target>,
-    patience: Patience,
-    hub: Arc<Hub>,
-    current: Mutex<Option<Line>>,
+struct ConnectionInner {
+    target: Box<dyn ConnectTarget>,
+    timeouts: ConnectionTimeouts,
+    hub: Arc<NotificationHub>,
+    current: Mutex<Option<OpenConnection>>,
     /// Of the connection that was made last.
     number: AtomicU64,
-    connecting: Flight,
-    failed: Mutex<Failed>,
+    connecting: SingleFlight,
+    failed: Mutex<FailedAttempts>,
 }
 
 /// Tries to connect since the last that came about.
 #[derive(Clone, Copy, Debug, Default)]
-struct Failed {
+struct FailedAttempts {
     times: u32,
     since: Option<Instant>,
     /// It has been reached before: that the address is wrong is not the reason.
-    once: bool,
+    connected_before: bool,
 }
 
 #[derive(Clone)]
-struct Line {
+struct OpenConnection {
     number: u64,
     connection: MultiplexedConnection,
-    end: Arc<End>,
+    state: Arc<ConnectionState>,
     /// The runtime that drives it.
-    home: tokio::runtime::Id,
+    runtime: tokio::runtime::Id,
 }
 
-impl Link {
-    pub(crate) fn new(target: Box<dyn Target>, patience: Patience, hub: Arc<Hub>) -> Self {
-        let (current, connecting, failed) = (Mutex::default(), Flight::default(), Mutex::default());
-        Self(Arc::new(Wire { target, patience, hub, current, number: AtomicU64::new(0), connecting, failed }))
+impl Connection {
+    pub(crate) fn new(target: Box<dyn ConnectTarget>, timeouts: ConnectionTimeouts, hub: Arc<NotificationHub>) -> Self {
+        let (current, connecting, failed) = (Mutex::default(), SingleFlight::default(), Mutex::default());
+        Self(Arc::new(ConnectionInner {
+            target,
+            timeouts,
+            hub,
+            current,
+            number: AtomicU64::new(0),
+            connecting,
+            failed,
+        }))
     }
 
     /// Sends one command.
@@ -99,34 +107,35 @@ impl Link {
     ///
     /// # Cancellation
     /// It may have been applied or not.
-    pub(crate) async fn one(&self, cmd: &Cmd) -> Result<Value, Failure> {
-        let mut line = self.line().await?;
-        let said = self.0.heard(&line.end.clone(), line.home, line.connection.send_packed_command(cmd)).await?;
-        refused(said)
+    pub(crate) async fn send(&self, cmd: &Cmd) -> Result<Value, CallFailure> {
+        let mut open = self.open_connection().await?;
+        let reply =
+            self.0.await_reply(&open.state.clone(), open.runtime, open.connection.send_packed_command(cmd)).await?;
+        refused(reply)
     }
 
     /// Sends some in one write. Each has its own answer, or error, in its place.
     ///
     /// # Errors
     /// As [`one`](Self::one), for all of them.
-    pub(crate) async fn all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
-        let mut line = self.line().await?;
-        let sent = line.connection.send_packed_commands(pipeline, 0, pipeline.len());
-        self.0.heard(&line.end.clone(), line.home, sent).await
+    pub(crate) async fn send_pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Value>, CallFailure> {
+        let mut open = self.open_connection().await?;
+        let sent = open.connection.send_packed_commands(pipeline, 0, pipeline.len());
+        self.0.await_reply(&open.state.clone(), open.runtime, sent).await
     }
 
-    async fn line(&self) -> Result<Line, Failure> {
+    async fn open_connection(&self) -> Result<OpenConnection, CallFailure> {
         match self.0.open() {
-            Some(line) => Ok(line),
-            None => Box::pin(self.connected()).await,
+            Some(open) => Ok(open),
+            None => Box::pin(self.connect_in_task()).await,
         }
     }
 
     /// By a task: callers may give up sooner than a connection takes, each of them, and there would never be one.
-    async fn connected(&self) -> Result<Line, Failure> {
-        let wire = self.0.clone();
-        let connecting = tokio::spawn(async move { wire.connected().await });
-        connecting.await.unwrap_or_else(|_| Err(Failure::not_applied("the runtime that was to connect has ended")))
+    async fn connect_in_task(&self) -> Result<OpenConnection, CallFailure> {
+        let inner = self.0.clone();
+        let connecting = tokio::spawn(async move { inner.connect_shared().await });
+        connecting.await.unwrap_or_else(|_| Err(CallFailure::not_applied("the runtime that was to connect has ended")))
     }
 
     /// Rises with each connection that is made.
@@ -146,145 +155,149 @@ impl Link {
     }
 
     /// Whether the connection, if there is one, hears what other processes tell.
-    pub(crate) fn hears(&self) -> bool {
-        self.0.open().is_none_or(|line| line.end.hears.load(Ordering::Acquire))
+    pub(crate) fn is_listening(&self) -> bool {
+        self.0.open().is_none_or(|open| open.state.is_listening.load(Ordering::Acquire))
     }
 }
 
-impl Wire {
-    async fn heard<T>(
+impl ConnectionInner {
+    async fn await_reply<T>(
         &self,
-        end: &Arc<End>,
-        home: tokio::runtime::Id,
+        state: &Arc<ConnectionState>,
+        runtime: tokio::runtime::Id,
         sent: impl Future<Output = redis::RedisResult<T>>,
-    ) -> Result<T, Failure> {
-        let (mut waits, bitten) = (end.dog.waits(), end.dog.bitten());
-        if end.dog.is_over() {
-            return Err(Failure::not_applied(format!("the connection to {} has ended", self.target.name())));
+    ) -> Result<T, CallFailure> {
+        let (mut pending, timed_out) = (state.watchdog.register(), state.watchdog.timed_out());
+        if state.watchdog.has_ended() {
+            return Err(CallFailure::not_applied(format!("the connection to {} has ended", self.target.name())));
         }
         let sent = async {
             tokio::select! {
                 biased;
                 sent = sent => Some(sent),
-                () = bitten => None,
+                () = timed_out => None,
             }
         };
-        let told = if tokio::runtime::Handle::current().id() == home {
+        let outcome = if tokio::runtime::Handle::current().id() == runtime {
             sent.await
         } else {
             // The watchdog lives where the connection does, and that runtime may stand still.
-            tokio::time::timeout(self.patience.response * 2, sent).await.unwrap_or_default()
+            tokio::time::timeout(self.timeouts.response * 2, sent).await.unwrap_or_default()
         };
-        waits.is_answered = true;
-        match told {
+        pending.is_answered = true;
+        match outcome {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => {
                 if error.is_unrecoverable_error() {
-                    self.broken(end);
+                    self.discard(state);
                 }
-                Err(Failure::of_client(&error))
+                Err(CallFailure::from_client(&error))
             }
             // What else waits on it will not be answered either.
             None => {
-                self.broken(end);
-                let after = self.patience.response;
-                Err(Failure::ambiguous(format!("{} did not answer within {after:?}", self.target.name())))
+                self.discard(state);
+                let after = self.timeouts.response;
+                Err(CallFailure::ambiguous(format!("{} did not answer within {after:?}", self.target.name())))
             }
         }
     }
 
     /// No more is sent over this one.
-    fn broken(&self, end: &Arc<End>) {
-        end.close();
+    fn discard(&self, state: &Arc<ConnectionState>) {
+        state.close();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|line| Arc::ptr_eq(&line.end, end)) {
+        if current.as_ref().is_some_and(|open| Arc::ptr_eq(&open.state, state)) {
             *current = None;
         }
     }
 
     fn reconnect(&self, number: u64) {
-        let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(line) = line.filter(|line| line.number <= number) {
-            self.broken(&line.end);
+        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(open) = open.filter(|open| open.number <= number) {
+            self.discard(&open.state);
         }
     }
 
-    fn open(&self) -> Option<Line> {
-        let line = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
-        (!line.end.is_closed()).then_some(line)
+    fn open(&self) -> Option<OpenConnection> {
+        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
+        (!open.state.is_closed()).then_some(open)
     }
 
-    async fn connected(&self) -> Result<Line, Failure> {
+    async fn connect_shared(&self) -> Result<OpenConnection, CallFailure> {
         let connecting = async {
-            let line = self.connect().await.map_err(|failure| self.failed(failure))?;
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Failed { once: true, ..Failed::default() };
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
-            Ok(line)
+            let open = self.connect().await.map_err(|failure| self.count_failure(failure))?;
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                FailedAttempts { connected_before: true, ..FailedAttempts::default() };
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
+            Ok(open)
         };
         self.connecting.share(|| self.open(), connecting).await
     }
 
-    async fn connect(&self) -> Result<Line, Failure> {
-        let end = Arc::new(End::new(self.hub.clone()));
-        let mut connection = match tokio::time::timeout(self.patience.connect, self.reach(&end)).await {
+    async fn connect(&self) -> Result<OpenConnection, CallFailure> {
+        let state = Arc::new(ConnectionState::new(self.hub.clone()));
+        let mut connection = match tokio::time::timeout(self.timeouts.connect, self.open_client(&state)).await {
             Ok(reached) => reached?,
             Err(_) => {
                 let remedy = self.after_silence().await;
-                return Err(Failure::unreachable(format!("it took none within {:?}{remedy}", self.patience.connect)));
+                return Err(CallFailure::unreachable(format!(
+                    "it took none within {:?}{remedy}",
+                    self.timeouts.connect
+                )));
             }
         };
         // A server that does not let us listen is asked instead.
-        let listening = tokio::time::timeout(self.patience.connect, connection.subscribe(self.hub.channels)).await;
+        let listening = tokio::time::timeout(self.timeouts.connect, connection.subscribe(self.hub.channels)).await;
         if matches!(listening, Ok(Ok(()))) {
-            end.listens();
+            state.set_listening();
         }
-        self.watch(&connection, &end);
-        let home = tokio::runtime::Handle::current().id();
+        self.start_watchdog(&connection, &state);
+        let runtime = tokio::runtime::Handle::current().id();
         let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
-        Ok(Line { number, connection, end, home })
+        Ok(OpenConnection { number, connection, state, runtime })
     }
 
     /// Gives the connection up when a call goes unanswered for too long.
-    fn watch(&self, connection: &MultiplexedConnection, end: &Arc<End>) {
-        let (asked, watched) = (connection.clone(), Arc::downgrade(end));
+    fn start_watchdog(&self, connection: &MultiplexedConnection, state: &Arc<ConnectionState>) {
+        let (asked, watched) = (connection.clone(), Arc::downgrade(state));
         let ping = move || {
             let mut asked = asked.clone();
             // Any answer is a sign of life.
             async move { asked.send_packed_command(Cmd::new().arg("PING")).await.is_ok() }
         };
-        let bite = move || {
-            if let Some(end) = watched.upgrade() {
-                end.close();
+        let on_timeout = move || {
+            if let Some(state) = watched.upgrade() {
+                state.close();
             }
         };
-        tokio::spawn(end.dog.clone().watch(self.patience.response, ping, bite));
+        tokio::spawn(state.watchdog.clone().watch(self.timeouts.response, ping, on_timeout));
     }
 
-    async fn reach(&self, end: &Arc<End>) -> Result<MultiplexedConnection, Failure> {
+    async fn open_client(&self, state: &Arc<ConnectionState>) -> Result<MultiplexedConnection, CallFailure> {
         let client = self.target.client().await?;
-        let pushes = Pushes { end: end.clone(), hub: self.hub.clone() };
+        let pushes = PushHandler { state: state.clone(), hub: self.hub.clone() };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(pushes);
         let mut connection = match client.get_multiplexed_async_connection_with_config(&config).await {
             Ok(connection) => connection,
-            Err(error) => return Err(self.explained(&client, &error).await),
+            Err(error) => return Err(self.explain(&client, &error).await),
         };
-        self.target.accept(&client, &mut connection, Closer(Arc::downgrade(end))).await?;
+        self.target.accept(&client, &mut connection, ConnectionCloser(Arc::downgrade(state))).await?;
         Ok(connection)
     }
 
     /// Nothing was sent yet: whatever went wrong, nothing was applied.
-    async fn explained(&self, client: &redis::Client, error: &redis::RedisError) -> Failure {
-        let failure = Failure::of_connecting(error);
-        let speaks = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+    async fn explain(&self, client: &redis::Client, error: &redis::RedisError) -> CallFailure {
+        let failure = CallFailure::from_connecting(error);
+        let replied = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match failure.kind {
             // A server that speaks is none that should be reached otherwise.
-            FailureKind::Unreachable if !self.is_known() && !speaks => {
+            FailureKind::Unreachable if !self.is_known() && !replied => {
                 let address = client.get_connection_info().addr();
-                let remedy = diagnosis::remedy(address, failure.text(), self.patience.connect / 2).await;
-                Failure::unreachable(format!("{}{remedy}", failure.text()))
+                let remedy = diagnosis::remedy(address, failure.text(), self.timeouts.connect / 2).await;
+                CallFailure::unreachable(format!("{}{remedy}", failure.text()))
             }
             FailureKind::Store(_) if failure.text().contains("DB index is out of range") => {
                 let db = client.get_connection_info().redis_settings().db();
@@ -300,9 +313,9 @@ impl Wire {
         if self.is_known() {
             return "";
         }
-        match tokio::time::timeout(self.patience.connect, self.target.client()).await {
+        match tokio::time::timeout(self.timeouts.connect, self.target.client()).await {
             Ok(Ok(client)) => {
-                diagnosis::after_silence(client.get_connection_info().addr(), self.patience.connect).await
+                diagnosis::after_silence(client.get_connection_info().addr(), self.timeouts.connect).await
             }
             _ => "",
         }
@@ -311,11 +324,11 @@ impl Wire {
     /// Whether the address is right, or has been looked at: nothing more is tried out on what may be failing over.
     fn is_known(&self) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.once || failed.times > 0
+        failed.connected_before || failed.times > 0
     }
 
     /// Says where to, how often and for how long.
-    fn failed(&self, failure: Failure) -> Failure {
+    fn count_failure(&self, failure: CallFailure) -> CallFailure {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.times = failed.times.saturating_add(1);
         let since = failed.since.get_or_insert_with(Instant::now).elapsed();
@@ -327,21 +340,21 @@ impl Wire {
 }
 
 /// A server's refusal is an error.
-pub(crate) fn refused(value: Value) -> Result<Value, Failure> {
+pub(crate) fn refused(value: Value) -> Result<Value, CallFailure> {
     match value {
-        Value::ServerError(error) => Err(Failure::of_server(&error)),
+        Value::ServerError(error) => Err(CallFailure::from_server(&error)),
         value => Ok(value),
     }
 }
 
-impl Drop for Wire {
+impl Drop for ConnectionInner {
     fn drop(&mut self) {
         self.reconnect(u64::MAX);
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("to", &self.0.target.name()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("to", &self.0.target.name()).finish_non_exhaustive()
     }
 }

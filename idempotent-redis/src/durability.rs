@@ -47,7 +47,7 @@ impl Durability {
     }
 
     /// The command that waits, if one does.
-    pub(crate) fn right(self) -> Option<&'static str> {
+    pub(crate) fn command_name(self) -> Option<&'static str> {
         match self {
             Self::Primary => None,
             Self::Replicas { .. } => Some("wait"),
@@ -64,7 +64,7 @@ impl Durability {
     }
 
     /// How long its answer may take longer.
-    pub(crate) fn patience(self) -> Duration {
+    pub(crate) fn extra_timeout(self) -> Duration {
         match self {
             Self::Primary => Duration::ZERO,
             Self::Replicas { timeout, .. } | Self::Disk { timeout, .. } => Duration::from_millis(millis(timeout)),
@@ -83,27 +83,27 @@ impl Durability {
     }
 
     /// Asks whether the server can wait for its disk, where it is to.
-    pub(crate) fn on_disk(self) -> Option<Cmd> {
+    pub(crate) fn disk_probe(self) -> Option<Cmd> {
         let Self::Disk { .. } = self else { return None };
         Self::wait_for_disk(0, Duration::ZERO).command()
     }
 
     /// What is missing by the answer to [`command`](Self::command). An error is an answer, too: a primary that steps
     /// down has nobody who has it.
-    pub(crate) fn missing(self, said: &Value) -> Option<Missing> {
+    pub(crate) fn unconfirmed(self, reply: &Value) -> Option<UnconfirmedReplicas> {
         let count = |value: &Value| if let Value::Int(count) = value { u32::try_from(*count).ok() } else { None };
-        match (self, said) {
+        match (self, reply) {
             (Self::Primary, _) => None,
-            (Self::Replicas { replicas, .. }, said) => {
-                let had = count(said).unwrap_or(0);
-                (had < replicas).then_some(Missing { asked: replicas, had, disk: true })
+            (Self::Replicas { replicas, .. }, reply) => {
+                let had = count(reply).unwrap_or(0);
+                (had < replicas).then_some(UnconfirmedReplicas { asked: replicas, had, disk: true })
             }
             (Self::Disk { replicas, .. }, Value::Array(all)) => {
                 let disk = all.first().and_then(count) >= Some(1);
                 let had = all.get(1).and_then(count).unwrap_or(0);
-                (had < replicas || !disk).then_some(Missing { asked: replicas, had, disk })
+                (had < replicas || !disk).then_some(UnconfirmedReplicas { asked: replicas, had, disk })
             }
-            (Self::Disk { replicas, .. }, _) => Some(Missing { asked: replicas, had: 0, disk: false }),
+            (Self::Disk { replicas, .. }, _) => Some(UnconfirmedReplicas { asked: replicas, had: 0, disk: false }),
         }
     }
 }
@@ -115,13 +115,13 @@ fn millis(timeout: Duration) -> u64 {
 
 /// A write that has not got as far as it should.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Missing {
+pub(crate) struct UnconfirmedReplicas {
     asked: u32,
     had: u32,
     disk: bool,
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for UnconfirmedReplicas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { asked, had, disk } = self;
         let primary = if *disk { "" } else { ", and the primary has not written it to disk" };
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn fewer_than_asked_for_or_no_number_is_missing() {
         let wait = Durability::wait(2, Duration::from_millis(5));
-        assert_eq!(wait.missing(&Value::Int(2)), None);
-        assert_eq!(wait.missing(&Value::Int(3)), None);
-        let text = |said: &Value| wait.missing(said).unwrap().to_string();
+        assert_eq!(wait.unconfirmed(&Value::Int(2)), None);
+        assert_eq!(wait.unconfirmed(&Value::Int(3)), None);
+        let text = |reply: &Value| wait.unconfirmed(reply).unwrap().to_string();
         assert_eq!(text(&Value::Int(1)), "1 of the 2 replicas asked for had acknowledged it in time");
         assert!(text(&Value::Nil).starts_with("0 of the 2"));
     }
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn on_disk_means_the_primary_s_too() {
         let wait = Durability::wait_for_disk(1, Duration::ZERO);
-        let said = |primary, replicas| Value::Array(vec![Value::Int(primary), Value::Int(replicas)]);
-        assert_eq!(wait.missing(&said(1, 1)), None);
-        assert!(wait.missing(&said(0, 1)).unwrap().to_string().contains("not written it to disk"));
-        assert!(wait.missing(&said(1, 0)).is_some() && wait.missing(&Value::Nil).is_some());
+        let reply = |primary, replicas| Value::Array(vec![Value::Int(primary), Value::Int(replicas)]);
+        assert_eq!(wait.unconfirmed(&reply(1, 1)), None);
+        assert!(wait.unconfirmed(&reply(0, 1)).unwrap().to_string().contains("not written it to disk"));
+        assert!(wait.unconfirmed(&reply(1, 0)).is_some() && wait.unconfirmed(&Value::Nil).is_some());
         // 0 would wait for ever.
         assert_eq!(wait.command().unwrap().args_iter().count(), 4);
-        assert_eq!(wait.patience(), Duration::from_millis(1));
+        assert_eq!(wait.extra_timeout(), Duration::from_millis(1));
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
-use crate::connection::address::Address;
+use crate::connection::address::ServerAddress;
 use crate::scripts::Dialect;
 use crate::startup::permissions::{self, EXTRA};
 
 /// Why a call has no answer. Cheap to clone: all calls of one trip share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     pub(crate) kind: FailureKind,
     text: Arc<str>,
 }
@@ -24,7 +24,7 @@ pub(crate) enum FailureKind {
     /// Cluster: this key, this once.
     Ask(Arc<str>),
     /// Not applied, and likely to pass in a moment.
-    Soon,
+    Transient,
     /// Not applied: this server does not take writes, another one may.
     NotPrimary,
     /// Not applied: the script has to be sent in full.
@@ -33,7 +33,7 @@ pub(crate) enum FailureKind {
     Unreachable,
 }
 
-impl Failure {
+impl CallFailure {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<Arc<str>>) -> Self {
         Self { kind: FailureKind::Store(kind), text: text.into() }
     }
@@ -51,34 +51,35 @@ impl Failure {
     }
 
     /// Not applied, and worth another try in a moment.
-    pub(crate) fn soon(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Soon, text: text.into() }
+    pub(crate) fn transient(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Transient, text: text.into() }
     }
 
     /// The client library takes no server like this.
-    pub(crate) fn setting(error: &RedisError) -> Self {
+    pub(crate) fn from_settings(error: &RedisError) -> Self {
         Self::new(StoreErrorKind::Schema, error.to_string())
     }
 
     /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
-    pub(crate) fn of_server(error: &ServerError) -> Self {
-        Self::of_code(error.code(), error.details().unwrap_or_default())
+    pub(crate) fn from_server(error: &ServerError) -> Self {
+        Self::from_code(error.code(), error.details().unwrap_or_default())
     }
 
     /// What a command inside a script was told: "CODE text", which Redis 6.2 says behind the place, "@user_script: 67: -".
-    pub(crate) fn of_script(said: &str) -> Self {
-        let said = if said.starts_with('@') { said.split_once(": -").map_or(said, |(_, said)| said) } else { said };
-        let (code, text) = said.split_once(' ').unwrap_or((said, ""));
-        Self::of_code(code, text)
+    pub(crate) fn from_script(reply: &str) -> Self {
+        let reply =
+            if reply.starts_with('@') { reply.split_once(": -").map_or(reply, |(_, reply)| reply) } else { reply };
+        let (code, text) = reply.split_once(' ').unwrap_or((reply, ""));
+        Self::from_code(code, text)
     }
 
-    fn of_code(code: &str, text: &str) -> Self {
+    fn from_code(code: &str, text: &str) -> Self {
         let kind = match code {
             "MOVED" => FailureKind::Moved(address(text)),
             "ASK" => FailureKind::Ask(address(text)),
             "NOSCRIPT" => FailureKind::NoScript,
             "READONLY" | "MASTERDOWN" => FailureKind::NotPrimary,
-            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "BUSY" => FailureKind::Soon,
+            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "BUSY" => FailureKind::Transient,
             "OOM" | "NOREPLICAS" | "MISCONF" | "EXECABORT" | "UNKILLABLE" => store(StoreErrorKind::NotApplied),
             "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => store(StoreErrorKind::Denied),
             "WRONGTYPE" => store(StoreErrorKind::Foreign),
@@ -88,28 +89,28 @@ impl Failure {
             _ if is_full(text) => store(StoreErrorKind::NotApplied),
             _ => store(StoreErrorKind::Schema),
         };
-        Self { kind, text: explained(code, text).into() }
+        Self { kind, text: explain(code, text).into() }
     }
 
     /// What the client library said: the connection, or a server.
-    pub(crate) fn of_client(error: &RedisError) -> Self {
+    pub(crate) fn from_client(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
-                Self::of_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
+                Self::from_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
             }
             ErrorKind::RESP3NotSupported => {
                 Self::new(StoreErrorKind::Schema, "the server is too old: at least Redis 6.2, or Valkey, is needed")
             }
-            ErrorKind::InvalidClientConfig => Self::setting(error),
-            ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explained("WRONGPASS", "")),
+            ErrorKind::InvalidClientConfig => Self::from_settings(error),
+            ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explain("WRONGPASS", "")),
             _ => Self::ambiguous(error.to_string()),
         }
     }
 
     /// What the client library said while it connected: nothing else was sent. What is refused for a reason that is not
     /// known, too many clients for one, may be taken in a moment.
-    pub(crate) fn of_connecting(error: &RedisError) -> Self {
-        let Self { kind, text } = Self::of_client(error);
+    pub(crate) fn from_connecting(error: &RedisError) -> Self {
+        let Self { kind, text } = Self::from_client(error);
         let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match kind {
             FailureKind::Store(StoreErrorKind::Ambiguous) => Self::unreachable(text),
@@ -123,10 +124,10 @@ impl Failure {
     }
 
     /// A node that redirects without a host means its own.
-    pub(crate) fn beside(mut self, node: &Address) -> Self {
+    pub(crate) fn with_default_host(mut self, node: &ServerAddress) -> Self {
         let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
-        if let Some(address) = Address::parse(to) {
-            *to = address.beside(node).to_string().into();
+        if let Some(address) = ServerAddress::parse(to) {
+            *to = address.with_default_host(node).to_string().into();
         }
         self
     }
@@ -137,13 +138,13 @@ impl Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<CallFailure> for StoreError {
+    fn from(failure: CallFailure) -> Self {
         let kind = match failure.kind {
             FailureKind::Store(kind) => kind,
             FailureKind::Moved(_)
             | FailureKind::Ask(_)
-            | FailureKind::Soon
+            | FailureKind::Transient
             | FailureKind::NotPrimary
             | FailureKind::NoScript
             | FailureKind::Unreachable => StoreErrorKind::NotApplied,
@@ -177,7 +178,7 @@ fn is_full(text: &str) -> bool {
 }
 
 /// The server's own words, and what to do where they do not say it.
-fn explained(code: &str, text: &str) -> String {
+fn explain(code: &str, text: &str) -> String {
     let remedy = match code {
         "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
         _ if code == "OOM" || is_full(text) => {
@@ -207,7 +208,7 @@ mod tests {
         let refused = |text: &str| {
             let error =
                 RedisError::from((ErrorKind::Server(ServerErrorKind::ResponseError), "refused", text.to_owned()));
-            Failure::of_connecting(&error).kind
+            CallFailure::from_connecting(&error).kind
         };
         assert_eq!(refused("max number of clients reached"), FailureKind::Unreachable);
         assert_eq!(refused("nobody knows this one"), FailureKind::Unreachable);
@@ -218,24 +219,32 @@ mod tests {
 
     #[test]
     fn what_a_command_inside_a_script_was_told_means_the_same_behind_the_place_it_was_told_at() {
-        for said in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
-            let placed = Failure::of_script(&format!("@user_script: 67: -{said}"));
+        for reply in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
+            let placed = CallFailure::from_script(&format!("@user_script: 67: -{reply}"));
             assert_eq!(
                 (&placed.kind, placed.text()),
-                (&Failure::of_script(said).kind, Failure::of_script(said).text())
+                (&CallFailure::from_script(reply).kind, CallFailure::from_script(reply).text())
             );
         }
-        assert_eq!(Failure::of_script("@user_script: 67: -READONLY x").kind, FailureKind::NotPrimary);
+        assert_eq!(CallFailure::from_script("@user_script: 67: -READONLY x").kind, FailureKind::NotPrimary);
     }
 
     #[test]
     fn a_redirection_without_a_host_is_to_the_host_that_sent_it() {
-        let node = Address::new("10.0.0.1", 6379);
+        let node = ServerAddress::new("10.0.0.1", 6379);
         for (text, to) in
             [("7 :6380", "10.0.0.1:6380"), ("7 10.0.0.2:6380", "10.0.0.2:6380"), ("7 ::1:6380", "[::1]:6380")]
         {
-            assert_eq!(Failure::of_code("MOVED", text).beside(&node).kind, FailureKind::Moved(to.into()), "{text}");
-            assert_eq!(Failure::of_code("ASK", text).beside(&node).kind, FailureKind::Ask(to.into()), "{text}");
+            assert_eq!(
+                CallFailure::from_code("MOVED", text).with_default_host(&node).kind,
+                FailureKind::Moved(to.into()),
+                "{text}"
+            );
+            assert_eq!(
+                CallFailure::from_code("ASK", text).with_default_host(&node).kind,
+                FailureKind::Ask(to.into()),
+                "{text}"
+            );
         }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError
         return checked(consumed(number("fencing", fencing)?, attempt, None, state, expires));
     }
     let mut rest = match bytes {
-        [VERSION, rest @ ..] => Fields(rest),
+        [VERSION, rest @ ..] => FieldReader(rest),
         [version, ..] if VERSIONS.contains(version) => {
             let found = version - VERSIONS.start();
             return Err(StoreError::new(StoreErrorKind::UnknownVersion)
@@ -170,9 +170,9 @@ fn number(field: &str, digits: &[u8]) -> Result<u64, StoreError> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| corrupt(field, "is not a number"))
 }
 
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn take<const N: usize>(&mut self, field: &str) -> Result<[u8; N], StoreError> {
         let Some((taken, rest)) = self.0.split_first_chunk::<N>() else { return Err(corrupt(field, "is cut off")) };
         self.0 = rest;
@@ -206,7 +206,7 @@ impl<'a> Fields<'a> {
         let below = number("attempt", &self.take::<ATTEMPT>("attempt")?)?;
         let attempt = number("attempt", self.last("attempt", THOUSANDS)?)? * 1_000 + below;
         let attempt = u32::try_from(attempt).map_err(|_| corrupt("attempt", "is 2^32 or more"))?;
-        let mut times = Fields(self.last("times", TIMES)?);
+        let mut times = FieldReader(self.last("times", TIMES)?);
         let owner = self.owner()?;
         let [flags] = self.take("flags")?;
         if flags & !(SEEN | SHOWN | WATCHED) != 0 {

@@ -49,10 +49,10 @@ const ALL: [(Script, &str); 16] = [
 
 /// Their texts as a server of some version takes them, with their hashes.
 #[derive(Clone)]
-pub(crate) struct Scripts(Arc<[Text; ALL.len()]>);
+pub(crate) struct ScriptSet(Arc<[LoadedScript; ALL.len()]>);
 
 #[derive(Clone)]
-struct Text {
+struct LoadedScript {
     text: String,
     sha: String,
 }
@@ -66,12 +66,12 @@ pub(crate) enum Dialect {
     Plain,
 }
 
-impl Scripts {
+impl ScriptSet {
     pub(crate) fn new(dialect: Dialect, edit: impl Fn(&str) -> String) -> Self {
         Self(Arc::new(ALL.map(|(_, text)| {
             let text = edit(&in_dialect(text, dialect));
             let sha = redis::Script::new(&text).get_hash().to_owned();
-            Text { text, sha }
+            LoadedScript { text, sha }
         })))
     }
 
@@ -83,13 +83,13 @@ impl Scripts {
         &self.of(script).text
     }
 
-    fn of(&self, script: Script) -> &Text {
+    fn of(&self, script: Script) -> &LoadedScript {
         // In the order of the variants, which a test checks.
         &self.0[script as usize]
     }
 }
 
-impl std::fmt::Debug for Scripts {
+impl std::fmt::Debug for ScriptSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|text| &text.sha)).finish()
     }

@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 
 use redis::{Cmd, Pipeline, Value};
 
-use crate::connection::{Link, refused};
-use crate::failure::{Failure, FailureKind};
+use crate::connection::{Connection, refused};
+use crate::failure::{CallFailure, FailureKind};
 use crate::scripts::Dialect;
-use crate::startup::health_report::{Finding, Findings};
-use crate::startup::permissions::{Asked, Lacking};
-use crate::startup::server_info::{Info, Version};
+use crate::startup::health_report::{Finding, ServerFindings};
+use crate::startup::permissions::{MissingPermissions, ProbeSet};
+use crate::startup::server_info::{ServerInfo, ServerVersion};
 
 /// What servers are held against.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct StartupChecks {
     /// Before the colon of our keys.
     pub(crate) namespace: String,
     /// As whom we ask.
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 
 /// What one server said.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct ServerReport {
     pub(crate) dialect: Dialect,
     pub(crate) findings: Vec<Finding>,
     /// Keys it has evicted since it started; nothing where it does not say.
@@ -48,11 +48,14 @@ const APART: Duration = Duration::from_secs(300);
 ///
 /// # Errors
 /// The last one's, where none can.
-pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) -> Result<Dialect, Failure> {
-    let mut failure = Failure::unreachable("there is nobody to ask");
-    for link in links {
-        match look(&link, wanted).await {
-            Ok(looked) => return Ok(looked.dialect),
+pub(crate) async fn dialect(
+    connections: impl Iterator<Item = Connection>,
+    checks: &StartupChecks,
+) -> Result<Dialect, CallFailure> {
+    let mut failure = CallFailure::unreachable("there is nobody to ask");
+    for connection in connections {
+        match inspect(&connection, checks).await {
+            Ok(report) => return Ok(report.dialect),
             Err(why) => failure = why,
         }
     }
@@ -63,46 +66,46 @@ pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) 
 ///
 /// # Errors
 /// Where it cannot be asked.
-pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure> {
-    let namespace = &wanted.namespace;
+pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> Result<ServerReport, CallFailure> {
+    let namespace = &checks.namespace;
     let mut pipeline = Pipeline::new();
-    permissions::ask(&mut pipeline, namespace, Asked::First);
+    permissions::ask(&mut pipeline, namespace, ProbeSet::First);
     pipeline.cmd("HELLO").arg(3);
-    let said = link.all(&pipeline).await?;
-    let short = || Failure::ambiguous("the server gave another number of answers than it was asked");
-    let (harmless, rest) = said.split_at_checked(Asked::First.count()).ok_or_else(short)?;
+    let reply = connection.send_pipeline(&pipeline).await?;
+    let short = || CallFailure::ambiguous("the server gave another number of answers than it was asked");
+    let (harmless, rest) = reply.split_at_checked(ProbeSet::First.count()).ok_or_else(short)?;
     let [hello] = rest else { return Err(short()) };
     // What passes in a moment is not what the server is like.
-    for said in harmless {
-        if let Err(failure) = refused(said.clone())
-            && failure.kind == FailureKind::Soon
+    for reply in harmless {
+        if let Err(failure) = refused(reply.clone())
+            && failure.kind == FailureKind::Transient
         {
             return Err(failure);
         }
     }
 
-    let server = link.name();
-    let mut findings = Findings { server: &server, all: Vec::new() };
+    let server = connection.name();
+    let mut findings = ServerFindings { server: &server, all: Vec::new() };
     let info = permissions::answer(harmless, "info").and_then(text);
-    let info = info.map(Info);
-    let found = info.and_then(Version::of).or_else(|| greeted(hello));
+    let info = info.map(ServerInfo);
+    let found = info.and_then(ServerVersion::of).or_else(|| greeted(hello));
     let dialect = version(&mut findings, found, permissions::dialect(harmless));
 
     let mut pipeline = Pipeline::new();
-    permissions::ask(&mut pipeline, namespace, Asked::In(dialect));
+    permissions::ask(&mut pipeline, namespace, ProbeSet::In(dialect));
     pipeline.cmd("CONFIG").arg("GET").arg("save");
-    let more = link.all(&pipeline).await?;
+    let more = connection.send_pipeline(&pipeline).await?;
     let (save, more) = more.split_last().ok_or_else(short)?;
-    let mut lacking = Lacking::default();
-    permissions::lacking(&mut lacking, Asked::First, harmless, namespace);
-    permissions::lacking(&mut lacking, Asked::In(dialect), more, namespace);
-    rights(&mut findings, wanted, lacking, dialect, link.hears());
-    eviction(&mut findings, info, wanted.allow_eviction);
+    let mut missing = MissingPermissions::default();
+    permissions::missing(&mut missing, ProbeSet::First, harmless, namespace);
+    permissions::missing(&mut missing, ProbeSet::In(dialect), more, namespace);
+    rights(&mut findings, checks, missing, dialect, connection.is_listening());
+    eviction(&mut findings, info, checks.allow_eviction);
     persistence(&mut findings, info, save);
-    replication(&mut findings, info, wanted.replicas);
+    replication(&mut findings, info, checks.replicas);
     clock(&mut findings, permissions::answer(harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
-    Ok(Looked { dialect, findings: findings.all, evicted })
+    Ok(ServerReport { dialect, findings: findings.all, evicted })
 }
 
 pub(crate) fn text(value: &Value) -> Option<&str> {
@@ -114,14 +117,14 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
 }
 
 /// What it says to everybody, whatever they may do.
-fn greeted(hello: &Value) -> Option<Version> {
+fn greeted(hello: &Value) -> Option<ServerVersion> {
     let Value::Map(pairs) = hello else { return None };
-    let said = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
-    Version::greeted(said("server")?, said("version")?)
+    let reply = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
+    ServerVersion::greeted(reply("server")?, reply("version")?)
 }
 
 /// What a server takes counts, and where that does not tell, its number.
-fn version(findings: &mut Findings<'_>, version: Option<Version>, takes: Option<Dialect>) -> Dialect {
+fn version(findings: &mut ServerFindings<'_>, version: Option<ServerVersion>, takes: Option<Dialect>) -> Dialect {
     let Some(version) = version else {
         findings.warn("version", "it does not say which version it is, at least Redis 6.2 is needed");
         return takes.unwrap_or(Dialect::Flags);
@@ -136,31 +139,37 @@ fn version(findings: &mut Findings<'_>, version: Option<Version>, takes: Option<
     takes.unwrap_or_else(|| version.dialect())
 }
 
-fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, dialect: Dialect, hears: bool) {
-    if !hears && lacking.partly.iter().all(|rule| !rule.starts_with('&')) {
-        lacking.partly.push("+subscribe".to_owned());
+fn rights(
+    findings: &mut ServerFindings<'_>,
+    checks: &StartupChecks,
+    mut missing: MissingPermissions,
+    dialect: Dialect,
+    hears: bool,
+) {
+    if !hears && missing.partly.iter().all(|rule| !rule.starts_with('&')) {
+        missing.partly.push("+subscribe".to_owned());
     }
-    let Wanted { namespace, user, more, .. } = wanted;
-    let told = |rules: &[String]| {
+    let StartupChecks { namespace, user, more, .. } = checks;
+    let describe = |rules: &[String]| {
         let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more));
         format!(
             "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )
     };
-    if !lacking.needed.is_empty() {
-        findings.deny("rights", told(&lacking.needed));
+    if !missing.needed.is_empty() {
+        findings.deny("rights", describe(&missing.needed));
     }
-    if !lacking.partly.is_empty() {
+    if !missing.partly.is_empty() {
         let what = "without it waiters poll, nothing is cached, or records cannot be listed or checked";
-        findings.warn("rights", format!("{}; {what}", told(&lacking.partly)));
+        findings.warn("rights", format!("{}; {what}", describe(&missing.partly)));
     }
-    if lacking == Lacking::default() {
+    if missing == MissingPermissions::default() {
         findings.ok("rights", format!("the user `{user}` may do what is needed"));
     }
 }
 
 /// Eviction takes leases first, and with them the promise.
-pub(crate) fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) {
+pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
     let (text, harmless) = match found {
         Some((0, _)) => ("maxmemory is 0: nothing is evicted".to_owned(), true),
@@ -187,7 +196,7 @@ pub(crate) fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allo
     }
 }
 
-fn persistence(findings: &mut Findings<'_>, info: Option<Info<'_>>, save: &Value) {
+fn persistence(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, save: &Value) {
     let Some(info) = info else { return };
     if info.line("aof_enabled") == Some("1") {
         return findings.ok("persistence", "an append-only file");
@@ -215,7 +224,7 @@ fn snapshots(save: &Value) -> Option<bool> {
     Some(!rules.is_empty())
 }
 
-fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>, wanted: u32) {
+fn replication(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, wanted: u32) {
     let Some(info) = info else { return };
     let replicas = info.number("connected_slaves").unwrap_or_default();
     if info.line("role") == Some("slave") {
@@ -245,11 +254,11 @@ fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>, wanted: u32)
 }
 
 /// Only told: records go by the server's clock alone.
-fn clock(findings: &mut Findings<'_>, time: Option<&Value>) {
-    let ours = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
+    let local = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let Some(Value::Array(parts)) = time else { return };
     let Some(seconds) = parts.first().and_then(text).and_then(|seconds| seconds.parse().ok()) else { return };
-    let apart = ours.abs_diff(Duration::from_secs(seconds));
+    let apart = local.abs_diff(Duration::from_secs(seconds));
     if apart > APART {
         let minutes = apart.as_secs() / 60;
         let text = "times of records are the server's, and one that is set back by that much delays takeovers";
@@ -263,17 +272,17 @@ fn clock(findings: &mut Findings<'_>, time: Option<&Value>) {
 ///
 /// # Errors
 /// Where the server cannot be asked, or is not the key's.
-pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, Failure> {
+pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<Finding>, CallFailure> {
     let key = permissions::epoch_key(namespace);
-    let server = link.name();
-    let mut findings = Findings { server: &server, all: Vec::new() };
-    let mut found = read(link, &key).await;
+    let server = connection.name();
+    let mut findings = ServerFindings { server: &server, all: Vec::new() };
+    let mut found = read(connection, &key).await;
     if matches!(found, Ok(None)) {
         let mut set = Cmd::new();
         set.arg("SET").arg(&key).arg(PROTOCOL).arg("NX");
-        match link.one(&set).await {
+        match connection.send(&set).await {
             // Perhaps by another, at the same moment: looked at again.
-            Ok(_) => found = read(link, &key).await,
+            Ok(_) => found = read(connection, &key).await,
             Err(failure) if is_of_state(&failure) => {
                 let text = "cannot be written now, so that workers of another version would not be noticed";
                 findings.warn("epoch", format!("`{key}` {text}: {}", failure.text()));
@@ -301,15 +310,15 @@ pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, 
     Ok(findings.all)
 }
 
-async fn read(link: &Link, key: &str) -> Result<Option<String>, Failure> {
-    match link.one(Cmd::new().arg("GET").arg(key)).await? {
+async fn read(connection: &Connection, key: &str) -> Result<Option<String>, CallFailure> {
+    match connection.send(Cmd::new().arg("GET").arg(key)).await? {
         Value::Nil => Ok(None),
-        said => Ok(Some(text(&said).unwrap_or_default().to_owned())),
+        reply => Ok(Some(text(&reply).unwrap_or_default().to_owned())),
     }
 }
 
 /// The server takes no write now; that it was asked is no fault.
-fn is_of_state(failure: &Failure) -> bool {
+fn is_of_state(failure: &CallFailure) -> bool {
     failure.kind == FailureKind::NotPrimary
         || failure.kind == FailureKind::Store(idempotent_core::StoreErrorKind::NotApplied)
 }

@@ -21,11 +21,11 @@ use idempotent_core::{
 
 #[cfg(doc)]
 use crate::CacheOptions;
-use crate::batching::call::{Answer, Call, Said};
-use crate::cache::{Asked, Payload};
-use crate::connection::notifications::Hub;
+use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::cache::{CacheGeneration, PayloadKnowledge};
+use crate::connection::notifications::NotificationHub;
 use crate::durability::{Counters, Durability, RedisCounts};
-use crate::startup::Wanted;
+use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
 use crate::topology::Topology;
 
@@ -84,19 +84,19 @@ use crate::topology::Topology;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct RedisStore(pub(crate) Arc<Inner>);
+pub struct RedisStore(pub(crate) Arc<StoreInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct StoreInner {
     pub(crate) topology: Topology,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<NotificationHub>,
     pub(crate) durability: Durability,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) wanted: Wanted,
+    pub(crate) checks: StartupChecks,
     /// Keys that the servers had evicted when the store was opened.
     pub(crate) evicted: u64,
     /// Opens the store for renewals.
-    pub(crate) again: RedisStoreBuilder,
+    pub(crate) reopen: RedisStoreBuilder,
 }
 
 /// For steps that no lease bounds.
@@ -130,22 +130,22 @@ impl RedisStore {
         self.0.counters.read()
     }
 
-    async fn ask(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let asked = self.0.hub.cache.asked();
-        let call = Call::claim(request, asked.is_some());
-        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
+    async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let generation = self.0.hub.cache.generation();
+        let call = ScriptCall::claim(request, generation.is_some());
+        let reply = self.0.topology.call(&call, budget(request.lease)).await?;
         if self.0.durability == Durability::Primary {
-            return replies::claim(said, request, &self.0.hub.cache, asked);
+            return replies::claim(reply, request, &self.0.hub.cache, generation);
         }
-        Box::pin(self.granted(said, request, asked)).await
+        Box::pin(self.granted(reply, request, generation)).await
     }
 
     pub(crate) async fn settle(
         &self,
-        call: &Call,
+        call: &ScriptCall,
         decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
     ) -> Result<Settled, StoreError> {
-        replies::settled(&self.0.topology.ask(call, BUDGET).await?, decide)
+        replies::settled(&self.0.topology.call(call, BUDGET).await?, decide)
     }
 }
 
@@ -153,25 +153,26 @@ impl RedisStore {
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         // What asks the server is a future of its own: what need not ask does not carry it.
-        match self.0.hub.cache.answer(request) {
+        match self.0.hub.cache.lookup(request) {
             Some(known) => Ok(known),
-            None => Box::pin(self.ask(request)).await,
+            None => Box::pin(self.claim_on_server(request)).await,
         }
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.settle(&Call::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
+        self.settle(&ScriptCall::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
     }
 
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-        let asked = self.0.hub.cache.asked();
-        let call = Call::complete(held, completion);
-        let answer = self.0.topology.ask(&call, BUDGET).await?;
-        self.completed(held, completion, asked, &answer)
+        let generation = self.0.hub.cache.generation();
+        let call = ScriptCall::complete(held, completion);
+        let answer = self.0.topology.call(&call, BUDGET).await?;
+        self.completed(held, completion, generation, &answer)
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.settle(&Call::release(held, release), |found, now| protocol::release(found, held, release, now)).await
+        self.settle(&ScriptCall::release(held, release), |found, now| protocol::release(found, held, release, now))
+            .await
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
@@ -195,17 +196,23 @@ impl Store for RedisStore {
 #[async_trait]
 impl Renewal for RedisStore {
     async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(self.0.again.clone().cache(None).connect().await?))
+        Ok(Arc::new(self.0.reopen.clone().cache(None).connect().await?))
     }
 }
 
 impl RedisStore {
     /// What this process has done it need not ask for.
-    pub(crate) fn remember(&self, held: &Held, completion: &Completion, asked: Option<Asked>, answer: &Answer) {
+    pub(crate) fn remember(
+        &self,
+        held: &Held,
+        completion: &Completion,
+        generation: Option<CacheGeneration>,
+        answer: &ScriptReply,
+    ) {
         // Only what it wrote: where the key was consumed already, the first result stands.
-        if let (Said::Plain, Some(fencing)) = (&answer.said, held.fencing) {
+        if let (ReplyBody::Empty, Some(fencing)) = (&answer.body, held.fencing) {
             let consumed = Consumed { fencing, value: completion.value.clone() };
-            self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
+            self.0.hub.cache.insert(&held.key, generation, completion.retain, PayloadKnowledge::Unknown, &consumed);
         }
     }
 }
@@ -213,7 +220,7 @@ impl RedisStore {
 #[async_trait]
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
-        let found = replies::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let found = replies::seen(self.0.topology.call(&ScriptCall::look(key), BUDGET).await?)?;
         let seen = found.map(|(record, now)| Inspected { record, now });
         Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
@@ -222,7 +229,7 @@ impl Inspect for RedisStore {
 #[async_trait]
 impl Admin for RedisStore {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
-        let call = Call::forget(key, expected, force, memory);
+        let call = ScriptCall::forget(key, expected, force, memory);
         let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, memory, now)).await;
         // Others are told by the server, and so is this process, a moment later.
         self.0.hub.cache.forget(key.as_str().as_bytes());

@@ -5,54 +5,54 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::batching::call::{Answer, Call};
-use crate::batching::flush::{self, Manner};
-use crate::connection::Link;
+use crate::batching::call::{ScriptCall, ScriptReply};
+use crate::batching::flush::{self, SendOptions};
+use crate::connection::Connection;
 use crate::durability::Durability;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// Turns under way at once. With one the server idles while answers are handed out, with three they get smaller.
-const TURNS: usize = 2;
+const MAX_FLUSHES: usize = 2;
 /// Trips under way at once that wait for replicas or a disk: they wait one after the other, and what comes behind them
 /// with them. More would look as if the server were dead.
-pub(crate) const WAITING: u32 = 2;
+pub(crate) const MAX_WAITING_FLUSHES: u32 = 2;
 
 /// The calls for one server.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane(Arc<Inner>);
+pub(crate) struct CallBatcher(Arc<BatcherInner>);
 
 #[derive(Debug)]
-struct Inner {
-    link: Link,
-    manner: Manner,
-    state: Mutex<State>,
-    may_wait: Arc<Semaphore>,
+struct BatcherInner {
+    connection: Connection,
+    options: SendOptions,
+    state: Mutex<BatchState>,
+    wait_permits: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: Vec<Job>,
-    turns: usize,
+struct BatchState {
+    queued: Vec<QueuedCall>,
+    flushes: usize,
 }
 
 /// A call, and who waits for its answer.
 #[derive(Debug)]
-struct Job {
-    call: Call,
-    caller: oneshot::Sender<Result<Answer, Failure>>,
+struct QueuedCall {
+    call: ScriptCall,
+    reply_to: oneshot::Sender<Result<ScriptReply, CallFailure>>,
 }
 
-impl Lane {
-    pub(crate) fn new(link: Link, manner: Manner) -> Self {
-        let may_wait = Arc::new(Semaphore::new(WAITING as usize));
-        Self(Arc::new(Inner { link, manner, state: Mutex::default(), may_wait }))
+impl CallBatcher {
+    pub(crate) fn new(connection: Connection, options: SendOptions) -> Self {
+        let wait_permits = Arc::new(Semaphore::new(MAX_WAITING_FLUSHES as usize));
+        Self(Arc::new(BatcherInner { connection, options, state: Mutex::default(), wait_permits }))
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.0.link
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0.connection
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BatchState> {
         // Nothing under this lock panics halfway.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,139 +61,142 @@ impl Lane {
     ///
     /// # Cancellation
     /// It may be applied or not; others that went with it are not touched.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Failure> {
-        let told = {
+    pub(crate) async fn send(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
+        let pending = {
             let mut state = self.lock();
-            if state.turns == 0 {
-                state.turns = 1;
+            if state.flushes == 0 {
+                state.flushes = 1;
                 None
             } else {
-                let (caller, told) = oneshot::channel();
-                state.waiting.push(Job { call: call.clone(), caller });
-                if state.turns < TURNS {
-                    state.turns += 1;
+                let (reply_to, pending) = oneshot::channel();
+                state.queued.push(QueuedCall { call: call.clone(), reply_to });
+                if state.flushes < MAX_FLUSHES {
+                    state.flushes += 1;
                     drop(state);
-                    Turn::of(self.clone()).begin();
+                    FlushTask::of(self.clone()).spawn();
                 }
-                Some(told)
+                Some(pending)
             }
         };
-        match told {
+        match pending {
             None => {
                 // Handed over when this ends, answered or dropped.
-                let _turn = Alone(self);
-                if self.waits(&[call]) {
-                    return flush::only(Box::pin(self.waited(&[call], false)).await);
+                let _flush = InlineFlush(self);
+                if self.needs_wait(&[call]) {
+                    return flush::single(Box::pin(self.send_and_wait(&[call], false)).await);
                 }
                 // A future of its own: those that only wait for an answer need not carry it.
-                Box::pin(flush::one(&self.0.link, &self.0.manner, call)).await
+                Box::pin(flush::send_one(&self.0.connection, &self.0.options, call)).await
             }
             // Without an answer the turn ended with its runtime.
-            Some(told) => told.await.unwrap_or_else(|_| Err(Failure::ambiguous("the runtime that sent it has ended"))),
+            Some(pending) => {
+                pending.await.unwrap_or_else(|_| Err(CallFailure::ambiguous("the runtime that sent it has ended")))
+            }
         }
     }
 
     /// Sends these in their order, whatever else is under way. Each has its own answer.
-    pub(crate) async fn all(&self, calls: &[&Call]) -> Vec<Result<Answer, Failure>> {
-        if self.waits(calls) {
-            return self.waited(calls, false).await;
+    pub(crate) async fn send_all(&self, calls: &[&ScriptCall]) -> Vec<Result<ScriptReply, CallFailure>> {
+        if self.needs_wait(calls) {
+            return self.send_and_wait(calls, false).await;
         }
-        flush::send(&self.0.link, &self.0.manner, calls, false).await
+        flush::send_all(&self.0.connection, &self.0.options, calls, false).await
     }
 
     /// Sends a call by itself, to a node that its slot is being moved to.
-    pub(crate) async fn asking(&self, call: &Call) -> Result<Answer, Failure> {
-        if self.waits(&[call]) {
-            return flush::only(self.waited(&[call], true).await);
+    pub(crate) async fn send_asking(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
+        if self.needs_wait(&[call]) {
+            return flush::single(self.send_and_wait(&[call], true).await);
         }
-        flush::only(flush::send(&self.0.link, &self.0.manner, &[call], true).await)
+        flush::single(flush::send_all(&self.0.connection, &self.0.options, &[call], true).await)
     }
 
     /// Whether a trip with these waits for more than the answers.
-    fn waits(&self, calls: &[&Call]) -> bool {
-        self.0.manner.durability != Durability::Primary && calls.iter().any(|call| call.terms.waits)
+    fn needs_wait(&self, calls: &[&ScriptCall]) -> bool {
+        self.0.options.durability != Durability::Primary && calls.iter().any(|call| call.params.waits)
     }
 
     /// Sends these when it is their turn to wait. By a task: the server goes on waiting when the caller has given up.
-    async fn waited(&self, calls: &[&Call], asking: bool) -> Vec<Result<Answer, Failure>> {
+    async fn send_and_wait(&self, calls: &[&ScriptCall], asking: bool) -> Vec<Result<ScriptReply, CallFailure>> {
         let permit = self.permit().await;
-        let (lane, owned) = (self.clone(), calls.iter().map(|call| (*call).clone()).collect::<Vec<_>>());
+        let (batcher, owned) = (self.clone(), calls.iter().map(|call| (*call).clone()).collect::<Vec<_>>());
         let sent = tokio::spawn(async move {
             let _permit = permit;
-            let calls: Vec<&Call> = owned.iter().collect();
-            flush::send(&lane.0.link, &lane.0.manner, &calls, asking).await
+            let calls: Vec<&ScriptCall> = owned.iter().collect();
+            flush::send_all(&batcher.0.connection, &batcher.0.options, &calls, asking).await
         });
-        sent.await.unwrap_or_else(|_| vec![Err(Failure::ambiguous("the runtime that sent it has ended")); calls.len()])
+        sent.await
+            .unwrap_or_else(|_| vec![Err(CallFailure::ambiguous("the runtime that sent it has ended")); calls.len()])
     }
 
     /// To wait for replicas or a disk.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         // Never closed.
-        self.0.may_wait.clone().acquire_owned().await.ok()
+        self.0.wait_permits.clone().acquire_owned().await.ok()
     }
 
     /// Whether somebody waits; if not, the turn is given back.
-    fn goes_on(&self) -> bool {
+    fn continue_or_finish(&self) -> bool {
         let mut state = self.lock();
-        if state.waiting.is_empty() {
-            state.turns -= 1;
+        if state.queued.is_empty() {
+            state.flushes -= 1;
             return false;
         }
         true
     }
 
-    fn take(&self) -> Vec<Job> {
-        std::mem::take(&mut self.lock().waiting)
+    fn take_queued(&self) -> Vec<QueuedCall> {
+        std::mem::take(&mut self.lock().queued)
     }
 
     /// Everything that waits, in one turn.
-    async fn serve(&self) {
-        let waits = self.0.manner.durability != Durability::Primary;
+    async fn flush_queued(&self) {
+        let waits = self.0.options.durability != Durability::Primary;
         // First: who gives up until then need not be sent, and who comes until then goes along.
         let _permit = if waits { self.permit().await } else { None };
-        let mut jobs = self.take();
+        let mut queued_calls = self.take_queued();
         // Dropped callers do not want it any more, and nothing was sent.
-        jobs.retain(|job| !job.caller.is_closed());
-        let (calls, mut callers): (Vec<Call>, Vec<_>) =
-            jobs.into_iter().map(|job| (job.call, Some(job.caller))).unzip();
+        queued_calls.retain(|queued_call| !queued_call.reply_to.is_closed());
+        let (calls, mut senders): (Vec<ScriptCall>, Vec<_>) =
+            queued_calls.into_iter().map(|queued_call| (queued_call.call, Some(queued_call.reply_to))).unzip();
         // Of each kind together: no caller can tell who was first.
         let mut order: Vec<usize> = (0..calls.len()).collect();
-        order.sort_by(|one, next| calls[*one].terms.cmp(&calls[*next].terms));
-        let sorted: Vec<&Call> = order.iter().map(|at| &calls[*at]).collect();
-        let answers = flush::send(&self.0.link, &self.0.manner, &sorted, false).await;
+        order.sort_by(|one, next| calls[*one].params.cmp(&calls[*next].params));
+        let sorted: Vec<&ScriptCall> = order.iter().map(|at| &calls[*at]).collect();
+        let answers = flush::send_all(&self.0.connection, &self.0.options, &sorted, false).await;
         for (at, answer) in order.iter().zip(answers) {
-            if let Some(caller) = callers[*at].take() {
+            if let Some(reply_to) = senders[*at].take() {
                 // It may have gone meanwhile.
-                let _ = caller.send(answer);
+                let _ = reply_to.send(answer);
             }
         }
     }
 }
 
 /// The turn of a caller that sends its own call.
-struct Alone<'a>(&'a Lane);
+struct InlineFlush<'a>(&'a CallBatcher);
 
-impl Drop for Alone<'_> {
+impl Drop for InlineFlush<'_> {
     /// To those that came meanwhile: else they would wait for the next caller.
     fn drop(&mut self) {
-        if self.0.goes_on() {
-            Turn::of(self.0.clone()).begin();
+        if self.0.continue_or_finish() {
+            FlushTask::of(self.0.clone()).spawn();
         }
     }
 }
 
 /// The right to send.
-struct Turn {
-    lane: Lane,
-    given_back: bool,
+struct FlushTask {
+    batcher: CallBatcher,
+    finished: bool,
 }
 
-impl Turn {
-    fn of(lane: Lane) -> Self {
-        Self { lane, given_back: false }
+impl FlushTask {
+    fn of(batcher: CallBatcher) -> Self {
+        Self { batcher, finished: false }
     }
 
-    fn begin(self) {
+    fn spawn(self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(self.run());
         }
@@ -203,28 +206,29 @@ impl Turn {
         loop {
             // Those that were just answered come back with their next call before this goes.
             tokio::task::yield_now().await;
-            self.lane.serve().await;
-            if !self.lane.goes_on() {
-                self.given_back = true;
+            self.batcher.flush_queued().await;
+            if !self.batcher.continue_or_finish() {
+                self.finished = true;
                 return;
             }
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for FlushTask {
     /// Where the runtime ends first: another turn takes what waits. Where there is none, nobody would.
     fn drop(&mut self) {
-        if self.given_back {
+        if self.finished {
             return;
         }
         let left = {
-            let mut state = self.lane.lock();
-            state.turns -= 1;
-            if state.turns == 0 { std::mem::take(&mut state.waiting) } else { Vec::new() }
+            let mut state = self.batcher.lock();
+            state.flushes -= 1;
+            if state.flushes == 0 { std::mem::take(&mut state.queued) } else { Vec::new() }
         };
-        for job in left {
-            let _ = job.caller.send(Err(Failure::not_applied("the runtime that was to send it has ended")));
+        for queued_call in left {
+            let _ =
+                queued_call.reply_to.send(Err(CallFailure::not_applied("the runtime that was to send it has ended")));
         }
     }
 }

@@ -4,30 +4,30 @@ use std::sync::Arc;
 use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
 use redis::{Cmd, Value};
 
-use crate::durability::Missing;
-use crate::failure::Failure;
+use crate::durability::UnconfirmedReplicas;
+use crate::failure::CallFailure;
 use crate::record::{ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, digits, guard, micros, millis};
-use crate::scripts::{Script, Scripts};
+use crate::scripts::{Script, ScriptSet};
 
 /// Keys of one command: no other client waits longer than it takes.
-pub(crate) const MOST: usize = 256;
+pub(crate) const MAX_KEYS_PER_COMMAND: usize = 256;
 
 /// What a script is asked for one key.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) terms: Terms,
+pub(crate) struct ScriptCall {
+    pub(crate) params: ScriptParams,
     pub(crate) key: Key,
-    args: [Option<Arg>; 2],
+    args: [Option<CallArgument>; 2],
 }
 
 /// Shared with whoever still holds it, and with a turn.
 #[derive(Clone, Debug)]
-enum Arg {
+enum CallArgument {
     Own(Arc<[u8]>),
     Text(Arc<str>),
 }
 
-impl Arg {
+impl CallArgument {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes,
@@ -38,7 +38,7 @@ impl Arg {
 
 /// What calls that are joined into one have in common: the script and the arguments before those of the keys.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Terms {
+pub(crate) struct ScriptParams {
     pub(crate) script: Script,
     verdict: u8,
     numbers: [u64; 5],
@@ -50,7 +50,7 @@ pub(crate) struct Terms {
     spread: u64,
 }
 
-impl Terms {
+impl ScriptParams {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
@@ -74,86 +74,107 @@ fn jitter(spread: u64) -> u64 {
     if spread == 0 { 0 } else { u64::from(micros()).wrapping_mul(0x9e37_79b9_7f4a_7c15) % spread }
 }
 
-impl Call {
+impl ScriptCall {
     /// `timed`: with the rest of its retention where the key is consumed.
     pub(crate) fn claim(request: &ClaimRequest, timed: bool) -> Self {
         let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
         let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
         let numbers = [lease, memory, (lease + memory).div_ceil(1_000), request.max_attempts.into(), park];
-        Self::new(Terms::new(Script::Claim, numbers), &request.key, [Some(Arg::Own(claimed(request))), None])
+        Self::new(
+            ScriptParams::new(Script::Claim, numbers),
+            &request.key,
+            [Some(CallArgument::Own(claimed(request))), None],
+        )
     }
 
     pub(crate) fn renew(held: &Held, lease: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Renew, [micros(lease)]), &held.key, [Some(Arg::Own(guard(held))), None])
+        Self::new(
+            ScriptParams::new(Script::Renew, [micros(lease)]),
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), None],
+        )
     }
 
     /// A renewal that waits as a claim does: it writes where a repeated claim has nothing to write.
     pub(crate) fn confirm(held: &Held, lease: std::time::Duration) -> Self {
         let mut call = Self::renew(held, lease);
-        call.terms.waits = true;
+        call.params.waits = true;
         call
     }
 
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
-        let value = done.value.as_deref().map(|value| Arg::Own([b"V", value].concat().into()));
+        let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
         // How many arguments each key has.
         let each = 1 + u64::from(value.is_some());
-        let args = [Some(Arg::Own(guard(held))), value];
-        let terms = Terms { spread: spread(retain), ..Terms::new(Script::Complete, [retain, each]) };
-        Self::new(terms, &held.key, args)
+        let args = [Some(CallArgument::Own(guard(held))), value];
+        let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Complete, [retain, each]) };
+        Self::new(params, &held.key, args)
     }
 
     pub(crate) fn release(held: &Held, release: &Release) -> Self {
-        let mut terms = Terms::new(Script::Release, [micros(release.delay), micros(release.memory)]);
-        terms.verdict = match release.verdict {
+        let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.memory)]);
+        params.verdict = match release.verdict {
             Verdict::Delete => b'X',
             Verdict::Vacate => b'V',
             Verdict::Refund => b'U',
             Verdict::Fail => b'F',
             Verdict::Bury => b'D',
         };
-        Self::new(terms, &held.key, [Some(Arg::Own(guard(held))), Some(Arg::Text(release.error.clone()))])
+        Self::new(
+            params,
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), Some(CallArgument::Text(release.error.clone()))],
+        )
     }
 
     pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
         let force = if force { b"1" } else { b"0" };
-        let args = [Some(Arg::Own(Arc::from(&digits(expected)[..]))), Some(Arg::Own(Arc::from(&force[..])))];
-        Self::new(Terms::new(Script::Forget, [micros(memory)]), key, args)
+        let args =
+            [Some(CallArgument::Own(Arc::from(&digits(expected)[..]))), Some(CallArgument::Own(Arc::from(&force[..])))];
+        Self::new(ScriptParams::new(Script::Forget, [micros(memory)]), key, args)
     }
 
     pub(crate) fn look(key: &Key) -> Self {
-        Self::new(Terms::new(Script::Look, []), key, [None, None])
+        Self::new(ScriptParams::new(Script::Look, []), key, [None, None])
     }
 
     pub(crate) fn watch(key: &Key) -> Self {
-        Self::new(Terms::new(Script::Watch, []), key, [None, None])
+        Self::new(ScriptParams::new(Script::Watch, []), key, [None, None])
     }
 
     pub(crate) fn recall(key: &Key) -> Self {
-        Self::new(Terms::new(Script::Recall, []), key, [None, None])
+        Self::new(ScriptParams::new(Script::Recall, []), key, [None, None])
     }
 
     pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Remember, [millis(keep)]), key, [Some(Arg::Own(fact.into())), None])
+        Self::new(
+            ScriptParams::new(Script::Remember, [millis(keep)]),
+            key,
+            [Some(CallArgument::Own(fact.into())), None],
+        )
     }
 
     pub(crate) fn bar(key: &Key, keep: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Bar, [millis(keep)]), key, [None, None])
+        Self::new(ScriptParams::new(Script::Bar, [millis(keep)]), key, [None, None])
     }
 
     /// One step, encoded.
     pub(crate) fn note(held: &Held, entry: Vec<u8>, keep: std::time::Duration) -> Self {
-        let args = [Some(Arg::Own(guard(held))), Some(Arg::Own(entry.into()))];
-        Self::new(Terms::new(Script::Note, [millis(keep)]), &held.key, args)
+        let args = [Some(CallArgument::Own(guard(held))), Some(CallArgument::Own(entry.into()))];
+        Self::new(ScriptParams::new(Script::Note, [millis(keep)]), &held.key, args)
     }
 
     pub(crate) fn steps(held: &Held, keep: std::time::Duration) -> Self {
-        Self::new(Terms::new(Script::Steps, [millis(keep)]), &held.key, [Some(Arg::Own(guard(held))), None])
+        Self::new(
+            ScriptParams::new(Script::Steps, [millis(keep)]),
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), None],
+        )
     }
 
     pub(crate) fn line(stream: &Key) -> Self {
-        Self::new(Terms::new(Script::Line, []), stream, [None, None])
+        Self::new(ScriptParams::new(Script::Line, []), stream, [None, None])
     }
 
     pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
@@ -161,31 +182,31 @@ impl Call {
         // What does not need more memory is let through when the server's memory is full.
         let script = if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::Redraw };
         let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
-        let args = [Some(Arg::Own(seen.into())), Some(Arg::Own(next.into()))];
-        Self::new(Terms::new(script, [keep]), stream, args)
+        let args = [Some(CallArgument::Own(seen.into())), Some(CallArgument::Own(next.into()))];
+        Self::new(ScriptParams::new(script, [keep]), stream, args)
     }
 
     pub(crate) fn purge(key: &Key) -> Self {
-        Self::new(Terms::new(Script::Purge, []), key, [None, None])
+        Self::new(ScriptParams::new(Script::Purge, []), key, [None, None])
     }
 
-    fn new(terms: Terms, key: &Key, args: [Option<Arg>; 2]) -> Self {
-        Self { terms, key: key.clone(), args }
+    fn new(params: ScriptParams, key: &Key, args: [Option<CallArgument>; 2]) -> Self {
+        Self { params, key: key.clone(), args }
     }
 }
 
 /// Some calls of the same terms as one command.
-pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd {
-    let Some(Call { terms, .. }) = calls.first() else { return Cmd::new() };
+pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool) -> Cmd {
+    let Some(ScriptCall { params, .. }) = calls.first() else { return Cmd::new() };
     let mut cmd = Cmd::with_capacity(8 + calls.len() * 3, 128 + calls.len() * 160);
     if in_full {
-        cmd.arg("EVAL").arg(scripts.text(terms.script));
+        cmd.arg("EVAL").arg(scripts.text(params.script));
     } else {
-        cmd.arg("EVALSHA").arg(scripts.sha(terms.script));
+        cmd.arg("EVALSHA").arg(scripts.sha(params.script));
     }
-    let with_steps = matches!(terms.script, Script::Note | Script::Steps);
+    let with_steps = matches!(params.script, Script::Note | Script::Steps);
     cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
-    let of_streams = matches!(terms.script, Script::Line | Script::Redraw | Script::Shrink);
+    let of_streams = matches!(params.script, Script::Line | Script::Redraw | Script::Shrink);
     for call in calls {
         if of_streams {
             cmd.arg([call.key.as_str(), ORDER_TABLE_SUFFIX].concat());
@@ -196,11 +217,11 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
             cmd.arg([call.key.as_str(), STEPS_SUFFIX].concat());
         }
     }
-    if terms.verdict != 0 {
-        cmd.arg(&[terms.verdict][..]);
+    if params.verdict != 0 {
+        cmd.arg(&[params.verdict][..]);
     }
-    for (at, number) in terms.numbers[..terms.given].iter().enumerate() {
-        cmd.arg(if at == 0 { *number + jitter(terms.spread) } else { *number });
+    for (at, number) in params.numbers[..params.given].iter().enumerate() {
+        cmd.arg(if at == 0 { *number + jitter(params.spread) } else { *number });
     }
     for call in calls {
         for arg in call.args.iter().flatten() {
@@ -212,24 +233,24 @@ pub(crate) fn command(scripts: &Scripts, calls: &[&Call], in_full: bool) -> Cmd 
 
 /// What a script said of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ScriptReply {
     /// The server's clock, µs.
     pub(crate) now: u64,
-    pub(crate) said: Said,
+    pub(crate) body: ReplyBody,
     /// Where it was written, but not as durably as asked for.
-    pub(crate) missing: Option<Missing>,
+    pub(crate) unconfirmed: Option<UnconfirmedReplicas>,
 }
 
-impl Answer {
-    fn new(now: u64, said: Said) -> Self {
-        Self { now, said, missing: None }
+impl ScriptReply {
+    fn new(now: u64, body: ReplyBody) -> Self {
+        Self { now, body, unconfirmed: None }
     }
 
     /// What a command inside the script was refused is that call's failure, as if it had been refused outside of it.
-    pub(crate) fn judged(self) -> Result<Self, Failure> {
-        match &self.said {
-            Said::Text(said) | Said::Seen(Some(said), _) => match said.split_first() {
-                Some((b'E', error)) => Err(Failure::of_script(&String::from_utf8_lossy(error))),
+    pub(crate) fn into_result(self) -> Result<Self, CallFailure> {
+        match &self.body {
+            ReplyBody::Tagged(reply) | ReplyBody::Value(Some(reply), _) => match reply.split_first() {
+                Some((b'E', error)) => Err(CallFailure::from_script(&String::from_utf8_lossy(error))),
                 _ => Ok(self),
             },
             _ => Ok(self),
@@ -238,69 +259,69 @@ impl Answer {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum ReplyBody {
     /// Nothing to add: done, or free.
-    Plain,
+    Empty,
     /// One letter and what it is about; see the scripts.
-    Text(Vec<u8>),
+    Tagged(Vec<u8>),
     /// For `Look`: the value, and when the key ends, in ms.
-    Seen(Option<Vec<u8>>, i64),
+    Value(Option<Vec<u8>>, i64),
     /// For `Watch`: whether it is held; for `Purge`: whether it is gone.
-    Held(bool),
+    Flag(bool),
 }
 
 /// Parts the answer to a command into those of its calls.
-pub(crate) fn answers(script: Script, count: usize, value: Value) -> Result<Vec<Answer>, Failure> {
+pub(crate) fn parse_replies(script: Script, count: usize, value: Value) -> Result<Vec<ScriptReply>, CallFailure> {
     let items = match value {
         Value::Array(items) => items,
         // The time alone: nothing to add to any of them.
         now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look) => vec![now],
-        _ => return Err(odd()),
+        _ => return Err(unexpected_reply()),
     };
     match script {
         Script::Watch | Script::Purge => {
-            items.into_iter().map(|item| Ok(Answer::new(0, Said::Held(int(&item)? == 1)))).collect()
+            items.into_iter().map(|item| Ok(ScriptReply::new(0, ReplyBody::Flag(int(&item)? == 1)))).collect()
         }
-        Script::Look => looked(count, items),
-        _ => told(count, items),
+        Script::Look => parse_look(count, items),
+        _ => parse_common(count, items),
     }
 }
 
-fn told(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+fn parse_common(count: usize, items: Vec<Value>) -> Result<Vec<ScriptReply>, CallFailure> {
     let mut items = items.into_iter();
-    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(odd)?;
-    let mut all = vec![Answer::new(now, Said::Plain); count];
-    while let (Some(index), Some(said)) = (items.next(), items.next()) {
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(unexpected_reply)?;
+    let mut all = vec![ScriptReply::new(now, ReplyBody::Empty); count];
+    while let (Some(index), Some(reply)) = (items.next(), items.next()) {
         let place = usize::try_from(int(&index)?).ok().and_then(|index| all.get_mut(index.checked_sub(1)?));
-        match (place, said) {
-            (Some(place), Value::BulkString(said)) => place.said = Said::Text(said),
-            _ => return Err(odd()),
+        match (place, reply) {
+            (Some(place), Value::BulkString(reply)) => place.body = ReplyBody::Tagged(reply),
+            _ => return Err(unexpected_reply()),
         }
     }
     Ok(all)
 }
 
-fn looked(count: usize, items: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+fn parse_look(count: usize, items: Vec<Value>) -> Result<Vec<ScriptReply>, CallFailure> {
     let mut items = items.into_iter();
-    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(odd)?;
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(unexpected_reply)?;
     let mut all = Vec::with_capacity(count);
     while let (Some(seen), Some(ttl)) = (items.next(), items.next()) {
         let seen = match seen {
             Value::BulkString(bytes) => Some(bytes),
             Value::Nil | Value::Boolean(false) => None,
-            _ => return Err(odd()),
+            _ => return Err(unexpected_reply()),
         };
-        all.push(Answer::new(now, Said::Seen(seen, int(&ttl)?)));
+        all.push(ScriptReply::new(now, ReplyBody::Value(seen, int(&ttl)?)));
     }
-    if all.len() == count { Ok(all) } else { Err(odd()) }
+    if all.len() == count { Ok(all) } else { Err(unexpected_reply()) }
 }
 
-fn int(value: &Value) -> Result<i64, Failure> {
-    if let Value::Int(number) = value { Ok(*number) } else { Err(odd()) }
+fn int(value: &Value) -> Result<i64, CallFailure> {
+    if let Value::Int(number) = value { Ok(*number) } else { Err(unexpected_reply()) }
 }
 
-fn odd() -> Failure {
-    Failure::ambiguous(
+fn unexpected_reply() -> CallFailure {
+    CallFailure::ambiguous(
         "the server answered a script in a form that is not the script's: is something between it and us?",
     )
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 /// Host and port.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Address {
+pub(crate) struct ServerAddress {
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
 }
 
-impl Address {
+impl ServerAddress {
     pub(crate) fn new(host: impl Into<Arc<str>>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
@@ -23,12 +23,12 @@ impl Address {
     }
 
     /// A node that announces no host is where the one is that named it.
-    pub(crate) fn beside(self, other: &Self) -> Self {
+    pub(crate) fn with_default_host(self, other: &Self) -> Self {
         if self.host.is_empty() { Self { host: other.host.clone(), ..self } } else { self }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -61,12 +61,15 @@ mod tests {
         for (text, host, port) in
             [("a:1", "a", 1), ("[::1]:7", "::1", 7), ("fe80::2:6379", "fe80::2", 6379), (":6379", "", 6379)]
         {
-            assert_eq!(Address::parse(text), Some(Address::new(host, port)), "{text}");
+            assert_eq!(ServerAddress::parse(text), Some(ServerAddress::new(host, port)), "{text}");
         }
         for text in ["", "a", "a:", "a:0", "a:x", "a:70000"] {
-            assert_eq!(Address::parse(text), None, "{text}");
+            assert_eq!(ServerAddress::parse(text), None, "{text}");
         }
-        assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
-        assert_eq!(Address::new("", 7).beside(&Address::new("a", 1)), Address::new("a", 7));
+        assert_eq!(ServerAddress::new("::1", 7).to_string(), "[::1]:7");
+        assert_eq!(
+            ServerAddress::new("", 7).with_default_host(&ServerAddress::new("a", 1)),
+            ServerAddress::new("a", 7)
+        );
     }
 }

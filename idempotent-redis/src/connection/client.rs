@@ -5,26 +5,26 @@ use std::sync::Arc;
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
-use crate::connection::address::{Address, Credentials};
-use crate::connection::tls::Tls;
-use crate::connection::url::Url;
-use crate::failure::Failure;
+use crate::connection::address::{Credentials, ServerAddress};
+use crate::connection::tls::TlsSettings;
+use crate::connection::url::RedisUrl;
+use crate::failure::CallFailure;
 
 /// Shared by all connections of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct Access(Arc<Inner>);
+pub(crate) struct ClientFactory(Arc<ClientSettings>);
 
 #[derive(Debug)]
-struct Inner {
+struct ClientSettings {
     credentials: Credentials,
     db: u32,
-    tls: Option<Tls>,
+    tls: Option<TlsSettings>,
 }
 
-impl Access {
+impl ClientFactory {
     /// # Errors
     /// Where the URL asks for TLS that is not built in, or there are certificates and no TLS.
-    pub(crate) fn new(url: &Url, tls: Tls) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: &RedisUrl, tls: TlsSettings) -> Result<Self, StoreError> {
         let schema = |text: &str| Err(StoreError::new(StoreErrorKind::Schema).because(text));
         let tls = match (url.tls, cfg!(feature = "tls")) {
             (true, true) => Some(tls),
@@ -39,19 +39,19 @@ impl Access {
             }
             (false, _) => None,
         };
-        Ok(Self(Arc::new(Inner { credentials: url.credentials.clone(), db: url.db, tls })))
+        Ok(Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls })))
     }
 
     /// For the sentinels of these servers, who have users of their own, and no databases.
     pub(crate) fn of_sentinels(&self, credentials: Credentials) -> Self {
-        Self(Arc::new(Inner { credentials, db: 0, tls: self.0.tls.clone() }))
+        Self(Arc::new(ClientSettings { credentials, db: 0, tls: self.0.tls.clone() }))
     }
 
     /// A client for the server at this address; nothing is connected yet.
     ///
     /// # Errors
     /// `Schema` where a certificate cannot be used.
-    pub(crate) fn client(&self, at: &Address) -> Result<redis::Client, Failure> {
+    pub(crate) fn client(&self, at: &ServerAddress) -> Result<redis::Client, CallFailure> {
         let (host, port) = (at.host.to_string(), at.port);
         self.make(match &self.0.tls {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
@@ -60,13 +60,13 @@ impl Access {
     }
 
     /// As [`client`](Self::client), by a socket file.
-    pub(crate) fn socket(&self, path: &Path) -> Result<redis::Client, Failure> {
+    pub(crate) fn socket(&self, path: &Path) -> Result<redis::Client, CallFailure> {
         self.make(ConnectionAddr::Unix(path.to_owned()))
     }
 
-    fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, Failure> {
-        let Inner { credentials, db, tls } = &*self.0;
-        let info = addr.into_connection_info().map_err(|e| Failure::setting(&e))?;
+    fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, CallFailure> {
+        let ClientSettings { credentials, db, tls } = &*self.0;
+        let info = addr.into_connection_info().map_err(|e| CallFailure::from_settings(&e))?;
         // Nothing that could be left out goes with the first words: they are said before the password is accepted.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let mut settings = settings.set_db(i64::from(*db));
@@ -81,7 +81,7 @@ impl Access {
             Some(tls) => tls.client(info),
             None => redis::Client::open(info),
         }
-        .map_err(|e| Failure::setting(&e))
+        .map_err(|e| CallFailure::from_settings(&e))
     }
 
     /// As whom the server knows us.

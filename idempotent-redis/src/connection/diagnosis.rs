@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// What to do about it; empty where the text says all.
-pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, patience: Duration) -> &'static str {
+pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeouts: Duration) -> &'static str {
     let says = |part: &str| text.contains(part);
     match address {
         _ if says("NotValidForName") => "; its certificate is for another name than the url's",
@@ -19,7 +19,7 @@ pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, patience: Durat
         }
         _ if says("corrupt message") => NO_TLS,
         ConnectionAddr::Tcp(host, port)
-            if !says("refused") && first_byte(host, *port, HELLO, patience).await.is_some_and(is_tls) =>
+            if !says("refused") && first_byte(host, *port, HELLO, timeouts).await.is_some_and(is_tls) =>
         {
             "; this looks like TLS; use rediss://"
         }
@@ -28,10 +28,10 @@ pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, patience: Durat
 }
 
 /// As [`remedy`], where nothing was said: a Redis waits for the end of what is no line to it.
-pub(crate) async fn after_silence(address: &ConnectionAddr, patience: Duration) -> &'static str {
+pub(crate) async fn after_silence(address: &ConnectionAddr, timeouts: Duration) -> &'static str {
     match address {
         ConnectionAddr::TcpTls { host, port, .. }
-            if first_byte(host, *port, b"PING\r\n", patience).await.is_some_and(|first| b"+-".contains(&first)) =>
+            if first_byte(host, *port, b"PING\r\n", timeouts).await.is_some_and(|first| b"+-".contains(&first)) =>
         {
             NO_TLS
         }
@@ -49,11 +49,11 @@ fn is_tls(first: u8) -> bool {
     (0x15..=0x16).contains(&first)
 }
 
-async fn first_byte(host: &str, port: u16, said: &[u8], patience: Duration) -> Option<u8> {
+async fn first_byte(host: &str, port: u16, reply: &[u8], timeouts: Duration) -> Option<u8> {
     let asked = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
-        stream.write_all(said).await.ok()?;
+        stream.write_all(reply).await.ok()?;
         stream.read_u8().await.ok()
     };
-    tokio::time::timeout(patience, asked).await.ok().flatten()
+    tokio::time::timeout(timeouts, asked).await.ok().flatten()
 }

@@ -5,21 +5,21 @@ use std::sync::{Arc, Weak};
 use redis::aio::{AsyncPushSender, SendError};
 use redis::{PushInfo, PushKind, Value};
 
-use crate::connection::notifications::Hub;
-use crate::connection::watchdog::Watchdog;
+use crate::connection::notifications::NotificationHub;
+use crate::connection::watchdog::ResponseWatchdog;
 
 /// Whether a connection has ended, told once.
-pub(crate) struct End {
+pub(crate) struct ConnectionState {
     pub(super) closed: AtomicBool,
     /// It hears what other processes tell.
-    pub(super) hears: AtomicBool,
-    pub(super) hub: Arc<Hub>,
-    pub(super) dog: Arc<Watchdog>,
+    pub(super) is_listening: AtomicBool,
+    pub(super) hub: Arc<NotificationHub>,
+    pub(super) watchdog: Arc<ResponseWatchdog>,
 }
 
-impl End {
-    pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Self { closed: AtomicBool::new(false), hears: AtomicBool::new(false), hub, dog: Arc::default() }
+impl ConnectionState {
+    pub(super) fn new(hub: Arc<NotificationHub>) -> Self {
+        Self { closed: AtomicBool::new(false), is_listening: AtomicBool::new(false), hub, watchdog: Arc::default() }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -27,24 +27,24 @@ impl End {
     }
 
     pub(super) fn close(&self) {
-        if !self.closed.swap(true, Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
-            self.hub.deaf();
+        if !self.closed.swap(true, Ordering::SeqCst) && self.is_listening.swap(false, Ordering::SeqCst) {
+            self.hub.listener_lost();
         }
         // It holds the connection, too.
-        self.dog.end();
+        self.watchdog.end();
     }
 
-    pub(super) fn listens(&self) {
-        self.hub.listening();
+    pub(super) fn set_listening(&self) {
+        self.hub.listener_added();
         // Of this and the end each sees the other, or is seen: one order for both.
-        self.hears.store(true, Ordering::SeqCst);
-        if self.closed.load(Ordering::SeqCst) && self.hears.swap(false, Ordering::SeqCst) {
-            self.hub.deaf();
+        self.is_listening.store(true, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) && self.is_listening.swap(false, Ordering::SeqCst) {
+            self.hub.listener_lost();
         }
     }
 }
 
-impl Drop for End {
+impl Drop for ConnectionState {
     /// Nobody hears over a connection that is gone.
     fn drop(&mut self) {
         self.close();
@@ -52,27 +52,29 @@ impl Drop for End {
 }
 
 /// Ends a connection: nothing more is sent over it.
-pub(crate) struct Closer(pub(super) Weak<End>);
+pub(crate) struct ConnectionCloser(pub(super) Weak<ConnectionState>);
 
-impl Closer {
+impl ConnectionCloser {
     pub(crate) fn close(&self) {
-        if let Some(end) = self.0.upgrade() {
-            end.close();
+        if let Some(state) = self.0.upgrade() {
+            state.close();
         }
     }
 }
 
 /// What a server says without being asked, and the end of the connection.
-pub(super) struct Pushes {
-    pub(super) end: Arc<End>,
-    pub(super) hub: Arc<Hub>,
+pub(super) struct PushHandler {
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) hub: Arc<NotificationHub>,
 }
 
-impl AsyncPushSender for Pushes {
+impl AsyncPushSender for PushHandler {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match (push.kind, &push.data[..]) {
-            (PushKind::Disconnection, _) => self.end.close(),
-            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(key)]) => self.hub.told(channel, key),
+            (PushKind::Disconnection, _) => self.state.close(),
+            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(key)]) => {
+                self.hub.dispatch(channel, key)
+            }
             _ => {}
         }
         Ok(())

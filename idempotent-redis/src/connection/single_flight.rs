@@ -1,16 +1,16 @@
 //! One at a time tries; those that came meanwhile share how it ended.
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// A try that several want and one makes: a server that does not answer costs all of them one timeout, not one each.
 #[derive(Debug, Default)]
-pub(crate) struct Flight(tokio::sync::Mutex<Option<(Instant, Failure)>>);
+pub(crate) struct SingleFlight(tokio::sync::Mutex<Option<(Instant, CallFailure)>>);
 
 /// Not tried again sooner: a server that is down is not to be met by a storm.
 const PAUSE: Duration = Duration::from_millis(20);
 
-impl Flight {
+impl SingleFlight {
     /// `done` is asked first, by each in turn; where it has nothing, `attempt` is made.
     ///
     /// # Errors
@@ -21,8 +21,8 @@ impl Flight {
     pub(crate) async fn share<T>(
         &self,
         done: impl FnOnce() -> Option<T>,
-        attempt: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        attempt: impl Future<Output = Result<T, CallFailure>>,
+    ) -> Result<T, CallFailure> {
         let came = Instant::now();
         let mut last = self.0.lock().await;
         if let Some(done) = done() {
@@ -45,12 +45,12 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_came_during_a_failed_try_share_its_end_and_those_after_it_try_again() {
-        let (flight, tries) = (Flight::default(), AtomicUsize::new(0));
+        let (flight, tries) = (SingleFlight::default(), AtomicUsize::new(0));
         let ask = || {
             flight.share(|| None::<()>, async {
                 tries.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
-                Err(Failure::unreachable("nobody there"))
+                Err(CallFailure::unreachable("nobody there"))
             })
         };
         let (one, two, three) = tokio::join!(ask(), ask(), ask());

@@ -7,8 +7,8 @@ use super::*;
 struct To(String);
 
 #[async_trait]
-impl Target for To {
-    async fn client(&self) -> Result<redis::Client, Failure> {
+impl ConnectTarget for To {
+    async fn client(&self) -> Result<redis::Client, CallFailure> {
         let info = redis::IntoConnectionInfo::into_connection_info(&*self.0).unwrap();
         let settings = info.redis_settings().clone().set_protocol(redis::ProtocolVersion::RESP3);
         Ok(redis::Client::open(info.set_redis_settings(settings)).unwrap())
@@ -22,16 +22,17 @@ impl Target for To {
 #[tokio::test]
 async fn of_some_that_failed_over_one_connection_only_the_first_closes_it() {
     let server = RedisServer::start();
-    let hub = Hub::new(crate::cache::Cache::new(None, Arc::new(idempotent_core::SystemClock::new())));
+    let hub =
+        NotificationHub::new(crate::cache::ConsumedCache::new(None, Arc::new(idempotent_core::SystemClock::new())));
     let second = Duration::from_secs(10);
-    let patience = Patience { connect: second, response: second };
-    let link = Link::new(Box::new(To(server.url())), patience, Arc::new(hub));
+    let timeouts = ConnectionTimeouts { connect: second, response: second };
+    let connection = Connection::new(Box::new(To(server.url())), timeouts, Arc::new(hub));
     let ping = Cmd::new().arg("PING").clone();
-    link.one(&ping).await.unwrap();
-    let failed_over = link.number();
+    connection.send(&ping).await.unwrap();
+    let failed_over = connection.number();
     for _ in 0..3 {
-        link.reconnect(failed_over);
-        link.one(&ping).await.unwrap();
+        connection.reconnect(failed_over);
+        connection.send(&ping).await.unwrap();
     }
-    assert_eq!((failed_over, link.number()), (1, 2));
+    assert_eq!((failed_over, connection.number()), (1, 2));
 }

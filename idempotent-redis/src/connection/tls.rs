@@ -5,7 +5,7 @@ use idempotent_core::{StoreError, StoreErrorKind};
 
 /// What is said of TLS, in PEM.
 #[derive(Clone, Default)]
-pub(crate) struct Tls {
+pub(crate) struct TlsSettings {
     ca: Option<Vec<u8>>,
     client: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -15,12 +15,12 @@ const BEGINS: &[u8] = b"BEGIN CERTIFICATE";
 /// A certificate or key that is still in its file, or is not.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only with TLS can one be given"))]
-pub(crate) enum Pem {
+pub(crate) enum PemSource {
     File(std::path::PathBuf),
     Text(Vec<u8>),
 }
 
-impl Pem {
+impl PemSource {
     fn read(self, what: &str) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Text(text) => Ok(text),
@@ -32,12 +32,12 @@ impl Pem {
     }
 }
 
-impl Tls {
+impl TlsSettings {
     /// Reads what is in files.
     ///
     /// # Errors
     /// `Schema` with the file's name.
-    pub(crate) fn read(ca: Option<Pem>, client: Option<(Pem, Pem)>) -> Result<Self, StoreError> {
+    pub(crate) fn read(ca: Option<PemSource>, client: Option<(PemSource, PemSource)>) -> Result<Self, StoreError> {
         let ca = ca.map(|pem| pem.read("certificate of the authority")).transpose()?;
         let client = match client {
             Some((certificate, key)) => Some((certificate.read("client certificate")?, key.read("client's key")?)),
@@ -78,8 +78,8 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("ca", &self.ca.is_some()).field("client", &self.client.is_some()).finish()
+        f.debug_struct("TlsSettings").field("ca", &self.ca.is_some()).field("client", &self.client.is_some()).finish()
     }
 }

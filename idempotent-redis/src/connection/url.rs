@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use idempotent_core::__url::{self, Authority, decoded, masked};
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use crate::connection::address::{Address, Credentials};
+use crate::connection::address::{Credentials, ServerAddress};
 
 /// A store's URL, understood.
 #[derive(Clone, Debug)]
-pub(crate) struct Url {
-    pub(crate) place: Place,
+pub(crate) struct RedisUrl {
+    pub(crate) location: ServerLocation,
     pub(crate) credentials: Credentials,
     /// The database's index.
     pub(crate) db: u32,
@@ -19,29 +19,29 @@ pub(crate) struct Url {
 
 /// Where the records are.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum ServerLocation {
     Single {
-        server: Server,
+        server: ServerEndpoint,
     },
     /// Some sentinels, and the name they know the primary by.
     Sentinel {
-        sentinels: Vec<Address>,
+        sentinels: Vec<ServerAddress>,
         primary: String,
     },
     /// Some nodes of a cluster.
     Cluster {
-        nodes: Vec<Address>,
+        nodes: Vec<ServerAddress>,
     },
 }
 
 /// One server.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Server {
-    Tcp(Address),
+pub(crate) enum ServerEndpoint {
+    Tcp(ServerAddress),
     Unix(PathBuf),
 }
 
-impl Url {
+impl RedisUrl {
     /// # Errors
     /// `Schema`, with the part that cannot be, and never a password.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
@@ -60,7 +60,7 @@ pub fn __wrong_part(url: &str) -> Option<String> {
     parse(url).err()
 }
 
-fn parse(text: &str) -> Result<Url, String> {
+fn parse(text: &str) -> Result<RedisUrl, String> {
     if text.trim().is_empty() {
         return Err("it is empty; it is `redis://HOST:PORT`".into());
     }
@@ -71,13 +71,13 @@ fn parse(text: &str) -> Result<Url, String> {
         text.split_once(':').ok_or("a colon is missing after the scheme, it is `redis://HOST:PORT`")?;
     let scheme = scheme.to_ascii_lowercase();
     let (kind, tls) = match &*scheme {
-        "redis" => (Kind::Single, false),
-        "rediss" => (Kind::Single, true),
-        "redis+unix" => (Kind::Unix, false),
-        "redis+sentinel" => (Kind::Sentinel, false),
-        "rediss+sentinel" => (Kind::Sentinel, true),
-        "redis+cluster" => (Kind::Cluster, false),
-        "rediss+cluster" => (Kind::Cluster, true),
+        "redis" => (UrlScheme::Single, false),
+        "rediss" => (UrlScheme::Single, true),
+        "redis+unix" => (UrlScheme::Unix, false),
+        "redis+sentinel" => (UrlScheme::Sentinel, false),
+        "rediss+sentinel" => (UrlScheme::Sentinel, true),
+        "redis+cluster" => (UrlScheme::Cluster, false),
+        "rediss+cluster" => (UrlScheme::Cluster, true),
         _ => {
             let near = SCHEMES.split(", ").map(|known| (strsim::osa_distance(&scheme, known.trim_matches('`')), known));
             let meant = near.min().filter(|(distance, _)| *distance <= 2 && distance * 2 < scheme.len());
@@ -93,7 +93,7 @@ const SCHEMES: &str =
     "`redis`, `rediss`, `redis+unix`, `redis+sentinel`, `rediss+sentinel`, `redis+cluster`, `rediss+cluster`";
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum UrlScheme {
     Single,
     Unix,
     Sentinel,
@@ -103,8 +103,8 @@ enum Kind {
 const REDIS: u16 = 6379;
 const SENTINEL: u16 = 26379;
 
-impl Kind {
-    fn take(self, parts: Authority<'_>, tls: bool) -> Result<Url, String> {
+impl UrlScheme {
+    fn take(self, parts: Authority<'_>, tls: bool) -> Result<RedisUrl, String> {
         let credentials = credentials(parts.user)?;
         if self == Self::Unix {
             return unix(&parts, credentials);
@@ -115,9 +115,11 @@ impl Kind {
         let port = if self == Self::Sentinel { SENTINEL } else { REDIS };
         let mut hosts = parts.hosts.iter().map(|host| address(*host, port)).collect::<Result<Vec<_>, _>>()?;
         let path = parts.tail.trim_start_matches('/');
-        let (place, db) = match self {
+        let (location, db) = match self {
             Self::Single | Self::Unix => match (hosts.pop(), hosts.is_empty()) {
-                (Some(address), true) => (Place::Single { server: Server::Tcp(address) }, database(path)?),
+                (Some(address), true) => {
+                    (ServerLocation::Single { server: ServerEndpoint::Tcp(address) }, database(path)?)
+                }
                 _ => return Err("there is more than one host; use `redis+sentinel://` or `redis+cluster://`".into()),
             },
             Self::Sentinel => {
@@ -125,12 +127,12 @@ impl Kind {
                 let primary = decoded(primary).filter(|name| !name.is_empty());
                 let primary = primary
                     .ok_or("the name of the primary is missing: it is `redis+sentinel://HOST:26379,HOST:26379/NAME`")?;
-                (Place::Sentinel { sentinels: hosts, primary }, database(db)?)
+                (ServerLocation::Sentinel { sentinels: hosts, primary }, database(db)?)
             }
-            Self::Cluster if database(path)? == 0 => (Place::Cluster { nodes: hosts }, 0),
+            Self::Cluster if database(path)? == 0 => (ServerLocation::Cluster { nodes: hosts }, 0),
             Self::Cluster => return Err("a cluster has one database, 0".into()),
         };
-        Ok(Url { place, credentials, db, tls })
+        Ok(RedisUrl { location, credentials, db, tls })
     }
 }
 
@@ -149,7 +151,7 @@ fn credentials(user: Option<&str>) -> Result<Credentials, String> {
     Ok(Credentials { user, password })
 }
 
-fn address((host, port): (&str, Option<u16>), default: u16) -> Result<Address, String> {
+fn address((host, port): (&str, Option<u16>), default: u16) -> Result<ServerAddress, String> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = match bare {
         Some(ip) if ip.parse::<std::net::Ipv6Addr>().is_ok() => ip,
@@ -158,7 +160,7 @@ fn address((host, port): (&str, Option<u16>), default: u16) -> Result<Address, S
         None if host.contains([':', '[', ']']) => return Err("an IPv6 address stands in brackets: `[::1]:6379`".into()),
         None => host,
     };
-    Ok(Address::new(host, port.unwrap_or(default)))
+    Ok(ServerAddress::new(host, port.unwrap_or(default)))
 }
 
 fn database(path: &str) -> Result<u32, String> {
@@ -172,7 +174,7 @@ fn database(path: &str) -> Result<u32, String> {
 }
 
 /// `redis+unix://[USER:PASSWORD@]/PATH[?db=N]`.
-fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<Url, String> {
+fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<RedisUrl, String> {
     if parts.hosts != [("", None)] {
         return Err("a socket's path begins with `/`: it is `redis+unix:///PATH`".into());
     }
@@ -183,11 +185,11 @@ fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<Url, String> 
         _ => return Err("only `db` may follow `?`".into()),
     };
     let path = decoded(path).filter(|path| path.len() > 1).ok_or("the socket's path is missing")?;
-    let place = Place::Single { server: Server::Unix(path.into()) };
-    Ok(Url { place, credentials, db, tls: false })
+    let location = ServerLocation::Single { server: ServerEndpoint::Unix(path.into()) };
+    Ok(RedisUrl { location, credentials, db, tls: false })
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),

@@ -8,115 +8,115 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 /// Looks in the time that an answer may take: it is given up at most one look late.
-const LOOKS: u32 = 8;
+const CHECKS: u32 = 8;
 /// A call is counted at the place of the look it came after, until all looks have gone by.
-const PLACES: usize = LOOKS as usize + 1;
+const SLOTS: usize = CHECKS as usize + 1;
 
 /// The calls of a connection that wait for their answers.
 #[derive(Debug, Default)]
-pub(crate) struct Watchdog {
-    waiting: [AtomicUsize; PLACES],
-    looks: AtomicUsize,
+pub(crate) struct ResponseWatchdog {
+    waiting: [AtomicUsize; SLOTS],
+    checks: AtomicUsize,
     /// Nothing waited at the last look: there is none until something does.
-    asleep: AtomicBool,
+    parked: AtomicBool,
     wake: Notify,
     /// A caller gave up on an answer: nobody else may be waiting to see that none comes.
     given_up: AtomicBool,
-    over: AtomicBool,
-    bitten: Notify,
+    ended: AtomicBool,
+    timed_out: Notify,
 }
 
 /// A call that waits.
-pub(crate) struct Waits<'a> {
-    dog: &'a Watchdog,
-    place: &'a AtomicUsize,
+pub(crate) struct PendingCall<'a> {
+    watchdog: &'a ResponseWatchdog,
+    slot: &'a AtomicUsize,
     /// Else its caller has given up.
     pub(crate) is_answered: bool,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.dog.given_up.store(true, Ordering::SeqCst);
+            self.watchdog.given_up.store(true, Ordering::SeqCst);
         }
-        self.place.fetch_sub(1, Ordering::SeqCst);
+        self.slot.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Watchdog {
-    pub(crate) fn waits(&self) -> Waits<'_> {
-        let place = &self.waiting[self.looks.load(Ordering::SeqCst) % PLACES];
-        place.fetch_add(1, Ordering::SeqCst);
+impl ResponseWatchdog {
+    pub(crate) fn register(&self) -> PendingCall<'_> {
+        let slot = &self.waiting[self.checks.load(Ordering::SeqCst) % SLOTS];
+        slot.fetch_add(1, Ordering::SeqCst);
         // Either it is seen to be asleep, or it sees this one.
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+        if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
             self.wake.notify_one();
         }
-        Waits { dog: self, place, is_answered: false }
+        PendingCall { watchdog: self, slot, is_answered: false }
     }
 
     /// Ends when a call has waited too long: whoever waits on that connection will not be answered either. Holds from
     /// when it is made.
-    pub(crate) fn bitten(&self) -> Notified<'_> {
-        self.bitten.notified()
+    pub(crate) fn timed_out(&self) -> Notified<'_> {
+        self.timed_out.notified()
     }
 
     /// Whether nothing more is to be sent.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 
     /// Nothing more is to be sent.
     pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::SeqCst);
+        self.ended.store(true, Ordering::SeqCst);
         self.wake.notify_one();
     }
 
-    /// Watches until the connection ends and nobody waits on it, or a call has waited for `patience`. Where callers give up sooner than that,
+    /// Watches until the connection ends and nobody waits on it, or a call has waited for `timeouts`. Where callers give up sooner than that,
     /// `ping` asks in their place.
     pub(crate) async fn watch<P>(
         self: Arc<Self>,
-        patience: Duration,
+        timeouts: Duration,
         ping: impl Fn() -> P + Send,
-        bite: impl FnOnce() + Send,
+        on_timeout: impl FnOnce() + Send,
     ) where
         P: Future<Output = bool> + Send,
     {
         // Also behind its end: those under way may be answered yet, or never.
-        while !(self.is_over() && self.is_idle()) {
-            tokio::time::sleep(patience / LOOKS).await;
-            if self.given_up.swap(false, Ordering::SeqCst) && !self.is_over() {
-                let answered = tokio::time::timeout(patience, ping()).await;
+        while !(self.has_ended() && self.is_idle()) {
+            tokio::time::sleep(timeouts / CHECKS).await;
+            if self.given_up.swap(false, Ordering::SeqCst) && !self.has_ended() {
+                let answered = tokio::time::timeout(timeouts, ping()).await;
                 if !matches!(answered, Ok(true)) {
-                    return self.bites(bite);
+                    return self.fire(on_timeout);
                 }
             }
-            let look = self.looks.load(Ordering::SeqCst) + 1;
+            let check = self.checks.load(Ordering::SeqCst) + 1;
             // The place that comes next is the one that was left longest ago.
-            if self.waiting[look % PLACES].load(Ordering::SeqCst) > 0 {
-                return self.bites(bite);
+            if self.waiting[check % SLOTS].load(Ordering::SeqCst) > 0 {
+                return self.fire(on_timeout);
             }
-            self.looks.store(look, Ordering::SeqCst);
-            if self.falls_asleep() {
+            self.checks.store(check, Ordering::SeqCst);
+            if self.park() {
                 self.wake.notified().await;
             }
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.waiting.iter().all(|place| place.load(Ordering::SeqCst) == 0)
+        self.waiting.iter().all(|slot| slot.load(Ordering::SeqCst) == 0)
     }
 
-    fn bites(&self, bite: impl FnOnce()) {
-        self.over.store(true, Ordering::SeqCst);
-        bite();
-        self.bitten.notify_waiters();
+    fn fire(&self, on_timeout: impl FnOnce()) {
+        self.ended.store(true, Ordering::SeqCst);
+        on_timeout();
+        self.timed_out.notify_waiters();
     }
 
-    fn falls_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        let idle = self.is_idle() && !self.given_up.load(Ordering::SeqCst) && !self.is_over();
+    fn park(&self) -> bool {
+        self.parked.store(true, Ordering::SeqCst);
+        let idle = self.is_idle() && !self.given_up.load(Ordering::SeqCst) && !self.has_ended();
         // Who came in between has woken it up: the word of that is kept.
-        idle || !self.asleep.swap(false, Ordering::SeqCst)
+        idle || !self.parked.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -134,52 +134,55 @@ mod tests {
     #[test]
     fn a_call_that_waits_too_long_is_given_up_and_not_before_its_time() {
         runtime().block_on(async {
-            let dog = Arc::new(Watchdog::default());
-            tokio::spawn(dog.clone().watch(PATIENCE, || async { true }, || ()));
+            let watchdog = Arc::new(ResponseWatchdog::default());
+            tokio::spawn(watchdog.clone().watch(PATIENCE, || async { true }, || ()));
             // Asleep, and after it was asleep.
             tokio::time::sleep(PATIENCE * 3).await;
-            drop(dog.waits());
+            drop(watchdog.register());
             tokio::time::sleep(PATIENCE * 3).await;
-            let (start, bitten, _waits) = (tokio::time::Instant::now(), dog.bitten(), dog.waits());
-            bitten.await;
+            let (start, timed_out, _pending) = (tokio::time::Instant::now(), watchdog.timed_out(), watchdog.register());
+            timed_out.await;
             let after = start.elapsed();
             assert!(after >= PATIENCE && after <= PATIENCE * 5 / 4, "{after:?}");
-            assert!(dog.is_over());
+            assert!(watchdog.has_ended());
         });
     }
 
     #[test]
     fn calls_that_are_answered_or_dropped_in_time_are_let_be_and_an_ended_connection_is_left() {
         runtime().block_on(async {
-            let dog = Arc::new(Watchdog::default());
-            let watching =
-                tokio::spawn(dog.clone().watch(PATIENCE, || async { true }, || panic!("nobody has waited too long")));
+            let watchdog = Arc::new(ResponseWatchdog::default());
+            let watching = tokio::spawn(watchdog.clone().watch(
+                PATIENCE,
+                || async { true },
+                || panic!("nobody has waited too long"),
+            ));
             for _ in 0..20 {
-                let _waits = dog.waits();
+                let _pending = watchdog.register();
                 tokio::time::sleep(PATIENCE * 3 / 4).await;
             }
-            dog.end();
+            watchdog.end();
             watching.await.unwrap();
         });
     }
     #[test]
     fn a_connection_on_which_callers_give_up_is_asked_whether_it_lives() {
         runtime().block_on(async {
-            for (lives, over) in [(true, false), (false, true)] {
-                let dog = Arc::new(Watchdog::default());
+            for (lives, ended) in [(true, false), (false, true)] {
+                let watchdog = Arc::new(ResponseWatchdog::default());
                 let asked = Arc::new(AtomicUsize::new(0));
                 let count = asked.clone();
                 let ping = move || {
                     count.fetch_add(1, Ordering::SeqCst);
                     async move { lives || std::future::pending().await }
                 };
-                tokio::spawn(dog.clone().watch(PATIENCE, ping, || ()));
-                drop(dog.waits());
+                tokio::spawn(watchdog.clone().watch(PATIENCE, ping, || ()));
+                drop(watchdog.register());
                 tokio::time::sleep(PATIENCE * 3).await;
-                assert_eq!((dog.is_over(), asked.load(Ordering::SeqCst)), (over, 1), "lives: {lives}");
-                let mut waits = dog.waits();
-                waits.is_answered = true;
-                drop(waits);
+                assert_eq!((watchdog.has_ended(), asked.load(Ordering::SeqCst)), (ended, 1), "lives: {lives}");
+                let mut pending = watchdog.register();
+                pending.is_answered = true;
+                drop(pending);
                 tokio::time::sleep(PATIENCE * 3).await;
                 assert_eq!(asked.load(Ordering::SeqCst), 1, "an answered call is no reason to ask");
             }

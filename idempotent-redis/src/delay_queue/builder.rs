@@ -8,27 +8,27 @@ use idempotent_mq::DelayError;
 use redis::Cmd;
 
 use super::message::refuse;
-use super::queue::{DelayQueue, Settings};
-use super::scripts::Scripts;
-use super::servers::{Servers, delay_error};
-use crate::batching::batcher::Lane;
-use crate::batching::flush::Manner;
-use crate::cache::Cache;
+use super::queue::{DelayQueue, QueueSettings};
+use super::scripts::DelayScripts;
+use super::servers::{QueueServers, delay_error};
+use crate::batching::batcher::CallBatcher;
+use crate::batching::flush::SendOptions;
+use crate::cache::ConsumedCache;
 use crate::connection::address::Credentials;
-use crate::connection::client::Access;
-use crate::connection::notifications::Hub;
-use crate::connection::tls::Tls;
-use crate::connection::url::{Place, Url};
-use crate::connection::{Link, Patience, Target};
+use crate::connection::client::ClientFactory;
+use crate::connection::notifications::NotificationHub;
+use crate::connection::tls::TlsSettings;
+use crate::connection::url::{RedisUrl, ServerLocation};
+use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
 use crate::scripts::Dialect;
 use crate::startup;
-use crate::startup::health_report::{Checkup, Findings};
-use crate::startup::server_info::{Info, Version};
+use crate::startup::health_report::{Checkup, ServerFindings};
+use crate::startup::server_info::{ServerInfo, ServerVersion};
 use crate::topology::Topology;
-use crate::topology::cluster::{Cluster, Maker};
-use crate::topology::sentinel::Sentinels;
-use crate::topology::single::Single;
+use crate::topology::cluster::{ClusterRouter, NodeFactory};
+use crate::topology::sentinel::SentinelTarget;
+use crate::topology::single::SingleServer;
 
 /// Sets up a [`DelayQueue`].
 #[must_use]
@@ -36,8 +36,8 @@ pub struct DelayQueueBuilder {
     url: String,
     topic: String,
     namespace: String,
-    settings: Settings,
-    patience: Patience,
+    settings: QueueSettings,
+    timeouts: ConnectionTimeouts,
     sentinel_login: Credentials,
     allow_eviction: bool,
     edit: Arc<dyn Fn(&str) -> String + Send + Sync>,
@@ -54,8 +54,8 @@ impl DelayQueueBuilder {
             url,
             topic,
             namespace: "idempotent".to_owned(),
-            settings: Settings { slots: 1, visibility: Duration::from_secs(30), max_retries: 16 },
-            patience: Patience { connect: Duration::from_secs(2), response: Duration::from_secs(2) },
+            settings: QueueSettings { slots: 1, visibility: Duration::from_secs(30), max_retries: 16 },
+            timeouts: ConnectionTimeouts { connect: Duration::from_secs(2), response: Duration::from_secs(2) },
             sentinel_login: Credentials::default(),
             allow_eviction: false,
             edit: Arc::new(str::to_owned),
@@ -106,7 +106,7 @@ impl DelayQueueBuilder {
     /// # Default
     /// 2 s
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.connect = timeout;
+        self.timeouts.connect = timeout;
         self
     }
 
@@ -115,7 +115,7 @@ impl DelayQueueBuilder {
     /// # Default
     /// 2 s
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.response = timeout;
+        self.timeouts.response = timeout;
         self
     }
 
@@ -160,11 +160,11 @@ impl DelayQueueBuilder {
     }
 
     fn check(&self) -> Result<(), DelayError> {
-        let Settings { slots, visibility, .. } = self.settings;
+        let QueueSettings { slots, visibility, .. } = self.settings;
         if !(1..=MOST_SLOTS).contains(&slots) {
             return refuse(format!("slots is {slots}: a topic has 1 to {MOST_SLOTS}"));
         }
-        visible(visibility)?;
+        check_visibility(visibility)?;
         if self.namespace.is_empty() || self.namespace.contains(['{', '}']) {
             return refuse(
                 "namespace: it must not be empty, and braces in it would part the keys of a slot".to_owned(),
@@ -173,43 +173,47 @@ impl DelayQueueBuilder {
         Ok(())
     }
 
-    async fn servers(self) -> Result<Servers, StoreError> {
-        let url = Url::parse(&self.url)?;
-        let access = Access::new(&url, Tls::read(None, None)?)?;
-        let hub = Arc::new(Hub::of_delays(Cache::new(None, Arc::new(SystemClock::new()))));
-        let (patience, allow_eviction) = (self.patience, self.allow_eviction);
-        let link = |target: Box<dyn Target>| Link::new(target, patience, hub.clone());
+    async fn servers(self) -> Result<QueueServers, StoreError> {
+        let url = RedisUrl::parse(&self.url)?;
+        let access = ClientFactory::new(&url, TlsSettings::read(None, None)?)?;
+        let hub = Arc::new(NotificationHub::of_delays(ConsumedCache::new(None, Arc::new(SystemClock::new()))));
+        let (timeouts, allow_eviction) = (self.timeouts, self.allow_eviction);
+        let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
         // A lane's own scripts are the store's: they are never asked for here.
-        let stores = crate::scripts::Scripts::new(Dialect::Plain, str::to_owned);
-        let manner = Manner { scripts: stores, joins: true, durability: Durability::Primary };
-        let topology = match url.place {
-            Place::Single { server } => Topology::One(Lane::new(link(Box::new(Single { server, access })), manner)),
-            Place::Sentinel { sentinels, primary } => {
-                let login = access.of_sentinels(self.sentinel_login.clone());
-                let target = Sentinels::new(sentinels, primary, login, access, patience.connect);
-                Topology::Named(Lane::new(link(Box::new(target)), manner))
+        let stores = crate::scripts::ScriptSet::new(Dialect::Plain, str::to_owned);
+        let options = SendOptions { scripts: stores, joins: true, durability: Durability::Primary };
+        let topology = match url.location {
+            ServerLocation::Single { server } => {
+                Topology::Single(CallBatcher::new(connection(Box::new(SingleServer { server, access })), options))
             }
-            Place::Cluster { nodes } => {
-                let maker = Maker { access, patience, hub: hub.clone(), manner };
-                Topology::Cluster(Arc::new(Cluster::connect(maker, nodes, Arc::new(Counters::default())).await?))
+            ServerLocation::Sentinel { sentinels, primary } => {
+                let login = access.of_sentinels(self.sentinel_login.clone());
+                let target = SentinelTarget::new(sentinels, primary, login, access, timeouts.connect);
+                Topology::Sentinel(CallBatcher::new(connection(Box::new(target)), options))
+            }
+            ServerLocation::Cluster { nodes } => {
+                let factory = NodeFactory { access, timeouts, hub: hub.clone(), options };
+                Topology::Cluster(Arc::new(
+                    ClusterRouter::connect(factory, nodes, Arc::new(Counters::default())).await?,
+                ))
             }
         };
         let mut findings = Vec::new();
-        for lane in topology.lanes(false).await? {
-            findings.extend(look(lane.link(), allow_eviction).await?);
+        for batcher in topology.batchers(false).await? {
+            findings.extend(look(batcher.connection(), allow_eviction).await?);
         }
         Checkup::new(findings).judge()?;
         let edit = self.edit;
-        Ok(Servers { topology, hub, scripts: Scripts::new(|text| edit(text)), namespace: self.namespace })
+        Ok(QueueServers { topology, hub, scripts: DelayScripts::new(|text| edit(text)), namespace: self.namespace })
     }
 }
 
-async fn look(link: &Link, allow_eviction: bool) -> Result<Vec<crate::Finding>, StoreError> {
-    let said = link.one(Cmd::new().arg("INFO")).await?;
-    let info = startup::text(&said).map(Info);
-    let server = link.name();
-    let mut findings = Findings { server: &server, all: Vec::new() };
-    if info.and_then(Version::of).is_some_and(|version| version.is_too_old()) {
+async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate::Finding>, StoreError> {
+    let reply = connection.send(Cmd::new().arg("INFO")).await?;
+    let info = startup::text(&reply).map(ServerInfo);
+    let server = connection.name();
+    let mut findings = ServerFindings { server: &server, all: Vec::new() };
+    if info.and_then(ServerVersion::of).is_some_and(|version| version.is_too_old()) {
         findings.refuse("version", "it is too old: at least Redis 6.2, or Valkey, is needed");
     }
     startup::eviction(&mut findings, info, allow_eviction);
@@ -218,7 +222,7 @@ async fn look(link: &Link, allow_eviction: bool) -> Result<Vec<crate::Finding>, 
 
 /// # Errors
 /// `Refused` for a visibility timeout that is none.
-pub(crate) fn visible(time: Duration) -> Result<(), DelayError> {
+pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
     if (Duration::from_millis(1)..=LONGEST_VISIBILITY).contains(&time) {
         return Ok(());
     }

@@ -55,7 +55,7 @@ impl Taker {
         let committed = match self.next_now() {
             Some(slot) => {
                 let asked = self.queue().commit_and_take_from(slot, room, true, done).await;
-                self.told(slot, &asked);
+                self.record_batch(slot, &asked);
                 let batch = asked.map_err(|error| delay_error("committing and taking", error))?;
                 if !batch.taken.is_empty() {
                     let committed = batch.committed.map_err(|error| delay_error("committing", error));
@@ -79,7 +79,7 @@ impl Taker {
         if room == 0 {
             return Ok(Next { committed: Ok(self.queue().commit_all(done).await?), taken: Vec::new() });
         }
-        let slot = self.turns();
+        let slot = self.next_in_turn();
         let asked = self.queue().commit_and_take_from(slot, room, false, done).await;
         let batch = asked.map_err(|error| delay_error("committing and taking", error))?;
         let committed = batch.committed.map_err(|error| delay_error("committing", error));

@@ -1,7 +1,7 @@
 //! How many messages there are.
 use std::time::Duration;
 
-use super::reply_items::Items;
+use super::reply_items::ReplyItems;
 
 /// How many messages a topic has, as of [`DelayQueue::counts`](crate::DelayQueue::counts).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -21,7 +21,7 @@ pub struct DelayCounts {
 }
 
 impl DelayCounts {
-    pub(crate) fn read(items: &mut Items) -> Option<Self> {
+    pub(crate) fn read(items: &mut ReplyItems) -> Option<Self> {
         let (ready, waiting, in_flight, dead) = (items.number()?, items.number()?, items.number()?, items.number()?);
         let oldest = u64::try_from(items.signed()?).ok().map(Duration::from_micros);
         Some(Self { ready, waiting, in_flight, dead, oldest })

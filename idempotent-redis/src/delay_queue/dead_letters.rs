@@ -4,12 +4,12 @@ use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, 
 use redis::Value;
 
 use super::queue::DelayQueue;
-use super::received::{Handed, Receipt, Taken};
+use super::received::{DeliveryReceipt, RawDelivery, Taken};
 use super::replies::count;
-use super::reply_items::Items;
-use super::scripts::Which;
-use super::servers::{Args, delay_error, source_error, strange};
-use super::settler::read;
+use super::reply_items::ReplyItems;
+use super::scripts::DelayScript;
+use super::servers::{ScriptArgs, delay_error, source_error, unexpected_reply};
+use super::settler::decode_letter;
 use super::source::delivery;
 
 /// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive) and for whoever looks at them: each is put back
@@ -20,36 +20,36 @@ pub struct DelayDeadLetters {
     queue: DelayQueue,
     slot: u16,
     /// When the one died that was brought last, and its member.
-    behind: (String, String),
+    cursor: (String, String),
     /// It has not been put back.
-    brought: bool,
+    can_put_back: bool,
 }
 
 impl DelayDeadLetters {
     /// Those of this queue.
     pub fn new(queue: &DelayQueue) -> Self {
-        Self { queue: queue.clone(), slot: 0, behind: (String::from("0"), String::new()), brought: false }
+        Self { queue: queue.clone(), slot: 0, cursor: (String::from("0"), String::new()), can_put_back: false }
     }
 
     async fn next_of_slot(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
         let doing = "reading the dead letters";
-        let args = Args::new().text(&self.behind.0).text(&self.behind.1).number(1_u64);
+        let args = ScriptArgs::new().text(&self.cursor.0).text(&self.cursor.1).number(1_u64);
         let keys = self.queue.keys(self.slot).clone();
-        let said = self.queue.0.servers.ask(Which::Letters, &keys, &args).await;
-        let mut items = said.map(Items::of).map_err(|error| source_error(doing, error))?;
-        let strange = || source_error(doing, strange(doing));
-        let items = items.as_mut().ok_or_else(strange)?;
+        let reply = self.queue.0.servers.call(DelayScript::Letters, &keys, &args).await;
+        let mut items = reply.map(ReplyItems::of).map_err(|error| source_error(doing, error))?;
+        let unexpected_reply = || source_error(doing, unexpected_reply(doing));
+        let items = items.as_mut().ok_or_else(unexpected_reply)?;
         if items.is_empty() {
             return Ok(None);
         }
         let parts = (|| Some((items.text()?, items.text()?, items.bytes()?, items.bytes()?, items.bytes()?)))();
-        let (member, died, state, letter, value) = parts.ok_or_else(strange)?;
-        self.behind = (died, member.clone());
-        self.brought = true;
+        let (member, died, state, letter, value) = parts.ok_or_else(unexpected_reply)?;
+        self.cursor = (died, member.clone());
+        self.can_put_back = true;
         let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
-        let receipt = Receipt { keys, member, name: String::new(), number: number(0).unwrap_or(0), mark: 1 };
-        let letter = read(&String::from_utf8_lossy(&letter));
-        let taken = Handed::dead(receipt, self.slot, letter.as_ref(), value)
+        let receipt = DeliveryReceipt { keys, member, name: String::new(), number: number(0).unwrap_or(0), mark: 1 };
+        let letter = decode_letter(&String::from_utf8_lossy(&letter));
+        let taken = RawDelivery::dead(receipt, self.slot, letter.as_ref(), value)
             .decode()
             .unwrap_or_else(|unread| Taken::raw(*unread));
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
@@ -77,25 +77,25 @@ impl DeadLetters for DelayDeadLetters {
                 return Ok(Some(letter));
             }
             self.slot += 1;
-            self.behind = (String::from("0"), String::new());
-            self.brought = false;
+            self.cursor = (String::from("0"), String::new());
+            self.can_put_back = false;
         }
         Ok(None)
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        if !self.brought {
+        if !self.can_put_back {
             let text = "`next` brought no letter that could be put back";
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
-        let args = Args::new().text(&self.behind.1);
-        let said = self.queue.0.servers.ask(Which::Redrive, self.queue.keys(self.slot), &args).await;
-        let there = match said {
+        let args = ScriptArgs::new().text(&self.cursor.1);
+        let reply = self.queue.0.servers.call(DelayScript::Redrive, self.queue.keys(self.slot), &args).await;
+        let there = match reply {
             Ok(Value::Int(there)) => there == 1,
-            Ok(_) => return Err(source_error("putting back", strange("putting back"))),
+            Ok(_) => return Err(source_error("putting back", unexpected_reply("putting back"))),
             Err(error) => return Err(source_error("putting back", error)),
         };
-        self.brought = false;
+        self.can_put_back = false;
         Ok(there)
     }
 }
@@ -112,10 +112,11 @@ impl DelayQueue {
         let mut purged = 0;
         for slot in self.slots() {
             while purged < limit {
-                let some = (limit - purged).min(super::slot_calls::MOST as u64);
-                let said = self.0.servers.ask(Which::Purge, self.keys(slot), &Args::new().number(some)).await;
-                let said = said.map_err(|error| delay_error("purging", error))?;
-                let gone = count(&said, "purging")?;
+                let some = (limit - purged).min(super::slot_calls::MAX_BATCH as u64);
+                let reply =
+                    self.0.servers.call(DelayScript::Purge, self.keys(slot), &ScriptArgs::new().number(some)).await;
+                let reply = reply.map_err(|error| delay_error("purging", error))?;
+                let gone = count(&reply, "purging")?;
                 purged += gone;
                 if gone < some {
                     break;

@@ -5,13 +5,13 @@ use idempotent_mq::{DelayError, DelayErrorKind};
 
 /// The keys of one slot. All of them have the slot's hash tag, so that a cluster keeps them on one node.
 #[derive(Debug)]
-pub(crate) struct Keys(pub(crate) [String; PARTS.len()]);
+pub(crate) struct SlotKeys(pub(crate) [String; PARTS.len()]);
 
 /// In the order in which the scripts name them. `due` and `rank` are what is to be delivered, by time and by priority;
 /// `held` is what somebody has.
 const PARTS: [&str; 9] = ["due", "rank", "held", "msg", "state", "ids", "dead", "letter", "meta"];
 
-impl Keys {
+impl SlotKeys {
     pub(crate) fn new(namespace: &str, topic: &str, index: u16) -> Self {
         let slot = format!("{namespace}:delay:{{{}:{index}}}", encoded(topic));
         Self(PARTS.map(|part| format!("{slot}:{part}")))
@@ -25,12 +25,12 @@ impl Keys {
 
 /// A topic and its slots.
 #[derive(Debug)]
-pub(crate) struct Topic {
+pub(crate) struct TopicLayout {
     pub(crate) name: Arc<str>,
-    pub(crate) slots: Vec<Arc<Keys>>,
+    pub(crate) slots: Vec<Arc<SlotKeys>>,
 }
 
-impl Topic {
+impl TopicLayout {
     /// # Errors
     /// `Refused` for a name that is empty or too long.
     pub(crate) fn new(namespace: &str, name: &str, slots: u16) -> Result<Self, DelayError> {
@@ -38,7 +38,7 @@ impl Topic {
             let text = format!("a topic's name has 1 to {LONGEST} bytes, this one has {}", name.len());
             return Err(DelayError::new(DelayErrorKind::Refused, text));
         }
-        let slots = (0..slots).map(|index| Arc::new(Keys::new(namespace, name, index))).collect();
+        let slots = (0..slots).map(|index| Arc::new(SlotKeys::new(namespace, name, index))).collect();
         Ok(Self { name: name.into(), slots })
     }
 
@@ -81,7 +81,7 @@ mod tests {
     fn m6d_all_keys_of_a_slot_share_a_cluster_slot_whatever_the_topic_is_called() {
         for topic in ["orders_3", "a{b}", "{}", "}{", "{", "a}b", "größe", "a:b", "%7B", " ", "a\nb", "\0"] {
             for index in [0, 3, 1_023] {
-                let keys = Keys::new("idempotent", topic, index);
+                let keys = SlotKeys::new("idempotent", topic, index);
                 let slots = keys.0.iter().map(|key| cluster_slot(key)).collect::<std::collections::BTreeSet<_>>();
                 assert_eq!(slots.len(), 1, "{topic:?}: {keys:?}");
                 assert!(keys.0.iter().all(|key| key.matches('{').count() == 1 && key.matches('}').count() == 1));
@@ -93,7 +93,7 @@ mod tests {
     fn s4_10_different_topics_have_different_keys() {
         let names = ["a", "a:0", "a%3A0", "A", "a{", "a}", "ä"];
         let keys: std::collections::BTreeSet<_> =
-            names.iter().map(|name| Keys::new("n", name, 0).0[0].clone()).collect();
+            names.iter().map(|name| SlotKeys::new("n", name, 0).0[0].clone()).collect();
         assert_eq!(keys.len(), names.len());
     }
 
@@ -101,7 +101,7 @@ mod tests {
     fn s4_1_a_basis_has_its_slot_by_crc32_and_keeps_it() {
         // The check value of CRC-32/ISO-HDLC.
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
-        let topic = Topic::new("n", "orders", 16).unwrap();
+        let topic = TopicLayout::new("n", "orders", 16).unwrap();
         assert_eq!(topic.slot_of("123456789"), 0xcbf4_3926_u32 as u16 % 16);
         assert_eq!(topic.slot_of("user-7"), topic.slot_of("user-7"));
         let all: std::collections::BTreeSet<_> = (0..500).map(|user| topic.slot_of(&format!("user-{user}"))).collect();

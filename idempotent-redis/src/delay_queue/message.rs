@@ -24,7 +24,7 @@ use super::layout::LONGEST;
 #[derive(Clone)]
 #[must_use]
 pub struct DelayMessage {
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     pub(crate) basis: Option<String>,
     pub(crate) id: Option<String>,
     pub(crate) business_key: Option<String>,
@@ -33,7 +33,7 @@ pub struct DelayMessage {
 }
 
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     Merged {
         key: String,
         range: Duration,
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 /// Priorities up to this are those of retries: by how many are left.
-pub(crate) const RETRIES: u32 = 16;
+pub(crate) const MAX_RETRY_PRIORITY: u32 = 16;
 /// What a score can hold exactly, in µs: the year 2255.
 const LATEST: u64 = 9_000_000_000_000_000;
 /// A hundred years.
@@ -56,31 +56,31 @@ impl DelayMessage {
     /// Due `range` after the first of this key; those that are sent until then are merged into it: neither their bodies
     /// nor their times count. One that is sent while the first is with a consumer is a message of its own.
     pub fn merged(key: impl Into<String>, range: Duration, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(Kind::Merged { key: key.into(), range }, body.into())
+        Self::new(MessageKind::Merged { key: key.into(), range }, body.into())
     }
 
     /// Due now, before all of smaller priorities, and behind those of the same that were sent before. More than 16:
     /// below that are messages that come back.
     pub fn priority(priority: u32, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(Kind::Priority(priority), body.into())
+        Self::new(MessageKind::Priority(priority), body.into())
     }
 
     /// Due once this time is past, by the server's clock. It has to be in the future.
     pub fn at(time: Micros, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(Kind::Fixed(time), body.into())
+        Self::new(MessageKind::Fixed(time), body.into())
     }
 
     /// As [`at`](Self::at); due from that time on, and at once if it is past.
     pub fn due(time: Micros, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(Kind::Due(time), body.into())
+        Self::new(MessageKind::Due(time), body.into())
     }
 
     /// Due so long after the server has taken it; at once for zero.
     pub fn after(delay: Duration, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(Kind::After(delay), body.into())
+        Self::new(MessageKind::After(delay), body.into())
     }
 
-    fn new(kind: Kind, body: Vec<u8>) -> Self {
+    fn new(kind: MessageKind, body: Vec<u8>) -> Self {
         Self { kind, basis: None, id: None, business_key: None, headers: Headers::default(), body }
     }
 
@@ -121,7 +121,7 @@ impl DelayMessage {
     /// What its slot is found by.
     pub(crate) fn basis(&self) -> Option<&str> {
         let key = match &self.kind {
-            Kind::Merged { key, .. } => Some(key),
+            MessageKind::Merged { key, .. } => Some(key),
             _ => self.id.as_ref(),
         };
         self.basis.as_ref().or(key).map(String::as_str)
@@ -130,7 +130,7 @@ impl DelayMessage {
     /// By which it is found again.
     pub(crate) fn name(&self) -> String {
         match (&self.kind, &self.id) {
-            (Kind::Merged { key, .. }, _) => format!("m{key}"),
+            (MessageKind::Merged { key, .. }, _) => format!("m{key}"),
             (_, Some(id)) => format!("k{id}"),
             (_, None) => String::new(),
         }
@@ -140,57 +140,57 @@ impl DelayMessage {
     ///
     /// # Errors
     /// `Refused`, with what it is about, the rule and the remedy.
-    pub(crate) fn given(&self) -> Result<(&'static str, u64), DelayError> {
-        if let Kind::Merged { key, .. } = &self.kind {
-            sized("the merge key", key)?;
+    pub(crate) fn script_kind(&self) -> Result<(&'static str, u64), DelayError> {
+        if let MessageKind::Merged { key, .. } = &self.kind {
+            check_length("the merge key", key)?;
             if self.id.is_some() {
                 return refuse("a merged message has an id: it goes by its key; leave out one of them".to_owned());
             }
         }
         if let Some(id) = &self.id {
-            sized("the id", id)?;
+            check_length("the id", id)?;
         }
         match &self.kind {
-            Kind::Merged { range, .. } => Ok(("m", positive("time_range", *range)?)),
-            Kind::Priority(priority) if *priority <= RETRIES => refuse(format!(
-                "priority {priority} is not more than {RETRIES}: those up to it are of messages that come back; raise it"
+            MessageKind::Merged { range, .. } => Ok(("m", check_range("time_range", *range)?)),
+            MessageKind::Priority(priority) if *priority <= MAX_RETRY_PRIORITY => refuse(format!(
+                "priority {priority} is not more than {MAX_RETRY_PRIORITY}: those up to it are of messages that come back; raise it"
             )),
-            Kind::Priority(priority) => Ok(("p", u64::from(*priority))),
-            Kind::Fixed(time) => Ok(("f", known("fixed_time", *time)?)),
-            Kind::Due(time) => Ok(("f", known("the time", *time)?)),
-            Kind::After(delay) => Ok(("a", short("the delay", *delay)?)),
+            MessageKind::Priority(priority) => Ok(("p", u64::from(*priority))),
+            MessageKind::Fixed(time) => Ok(("f", check_time("fixed_time", *time)?)),
+            MessageKind::Due(time) => Ok(("f", check_time("the time", *time)?)),
+            MessageKind::After(delay) => Ok(("a", check_delay("the delay", *delay)?)),
         }
     }
 
     /// Whether a time that is past will do.
     pub(crate) fn takes_past(&self) -> bool {
-        !matches!(self.kind, Kind::Fixed(_))
+        !matches!(self.kind, MessageKind::Fixed(_))
     }
 }
 
-pub(crate) fn sized(what: &str, name: &str) -> Result<(), DelayError> {
+pub(crate) fn check_length(what: &str, name: &str) -> Result<(), DelayError> {
     if (1..=LONGEST).contains(&name.len()) {
         return Ok(());
     }
     refuse(format!("{what} has {} bytes: it has to have 1 to {LONGEST}; hash a longer one", name.len()))
 }
 
-fn positive(what: &str, range: Duration) -> Result<u64, DelayError> {
+fn check_range(what: &str, range: Duration) -> Result<u64, DelayError> {
     if range < Duration::from_millis(1) {
         let remedy = "what is to be delivered at once is a message of a priority";
         return refuse(format!("{what} is {range:?}: it has to be more than 0 ms; {remedy}"));
     }
-    short(what, range)
+    check_delay(what, range)
 }
 
-fn short(what: &str, delay: Duration) -> Result<u64, DelayError> {
+fn check_delay(what: &str, delay: Duration) -> Result<u64, DelayError> {
     if delay > LONGEST_DELAY {
         return refuse(format!("{what} is {delay:?}: it has to be at most 100 years; is it in the right unit?"));
     }
     Ok(u64::try_from(delay.as_micros()).unwrap_or(LATEST))
 }
 
-fn known(what: &str, time: Micros) -> Result<u64, DelayError> {
+fn check_time(what: &str, time: Micros) -> Result<u64, DelayError> {
     if time.0 > LATEST {
         return refuse(format!(
             "{what} is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
@@ -208,11 +208,11 @@ pub(crate) fn refuse<T>(text: String) -> Result<T, DelayError> {
 impl fmt::Debug for DelayMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
-            Kind::Merged { .. } => "merged",
-            Kind::Priority(_) => "priority",
-            Kind::Fixed(_) => "fixed time",
-            Kind::Due(_) => "due",
-            Kind::After(_) => "after",
+            MessageKind::Merged { .. } => "merged",
+            MessageKind::Priority(_) => "priority",
+            MessageKind::Fixed(_) => "fixed time",
+            MessageKind::Due(_) => "due",
+            MessageKind::After(_) => "after",
         };
         f.debug_struct("DelayMessage").field("kind", &kind).field("bytes", &self.body.len()).finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use idempotent_mq::Headers;
 
 /// Of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Payload {
+pub(crate) struct StoredPayload {
     pub(crate) business_key: Option<String>,
     pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct Payload {
 
 const VERSION: u8 = 1;
 
-impl Payload {
+impl StoredPayload {
     pub(crate) fn encode(business_key: Option<&str>, headers: &Headers, body: &[u8]) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         match business_key {
@@ -69,8 +69,8 @@ fn number(bytes: &mut Vec<u8>, mut number: usize) {
 fn take_number(rest: &mut &[u8]) -> Option<usize> {
     let mut number = 0_usize;
     for shift in (0..usize::BITS).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
+        let (byte, remaining) = rest.split_first()?;
+        *rest = remaining;
         let bits = usize::from(byte & 0x7f);
         number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
         if byte & 0x80 == 0 {
@@ -81,8 +81,8 @@ fn take_number(rest: &mut &[u8]) -> Option<usize> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
-    let (part, behind) = rest.split_at_checked(size)?;
-    *rest = behind;
+    let (part, remaining) = rest.split_at_checked(size)?;
+    *rest = remaining;
     Some(part)
 }
 
@@ -100,22 +100,26 @@ fn text(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn sample() -> Payload {
+    fn sample() -> StoredPayload {
         let headers = [("trace", vec![0, 255, b'\n']), ("trace", vec![]), ("", vec![7; 300])].into_iter().collect();
-        Payload { business_key: Some("order-17".to_owned()), headers, body: (0..=255).collect() }
+        StoredPayload { business_key: Some("order-17".to_owned()), headers, body: (0..=255).collect() }
     }
 
-    fn bytes(payload: &Payload) -> Vec<u8> {
-        Payload::encode(payload.business_key.as_deref(), &payload.headers, &payload.body)
+    fn bytes(payload: &StoredPayload) -> Vec<u8> {
+        StoredPayload::encode(payload.business_key.as_deref(), &payload.headers, &payload.body)
     }
 
     #[test]
     fn any_payload_is_read_as_it_was_written() {
-        let empty_key = Payload { business_key: Some(String::new()), ..Payload::default() };
-        for payload in [sample(), Payload::default(), empty_key] {
-            assert_eq!(Payload::decode(&bytes(&payload)).unwrap(), payload);
+        let empty_key = StoredPayload { business_key: Some(String::new()), ..StoredPayload::default() };
+        for payload in [sample(), StoredPayload::default(), empty_key] {
+            assert_eq!(StoredPayload::decode(&bytes(&payload)).unwrap(), payload);
         }
-        assert_eq!(Payload::encode(None, &Headers::default(), b"body").len(), 4 + 3, "three bytes beside the body");
+        assert_eq!(
+            StoredPayload::encode(None, &Headers::default(), b"body").len(),
+            4 + 3,
+            "three bytes beside the body"
+        );
     }
 
     #[test]
@@ -123,9 +127,9 @@ mod tests {
         let whole = bytes(&sample());
         let head = whole.len() - 256;
         for size in 0..head {
-            assert_eq!(Payload::decode(&whole[..size]), None, "the first {size} bytes");
+            assert_eq!(StoredPayload::decode(&whole[..size]), None, "the first {size} bytes");
         }
-        assert_eq!(Payload::decode(&[2, 0, 0]), None);
-        assert_eq!(Payload::decode(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(StoredPayload::decode(&[2, 0, 0]), None);
+        assert_eq!(StoredPayload::decode(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), None);
     }
 }

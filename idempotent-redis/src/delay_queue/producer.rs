@@ -39,12 +39,12 @@ impl DelayProducer {
     }
 
     async fn send(&self, outbound: &Outbound) -> Result<Published, PublishError> {
-        let beside;
+        let other_topic;
         let queue = if outbound.topic == self.queue.topic() {
             &self.queue
         } else {
-            beside = self.queue.beside(&outbound.topic).map_err(unpublished)?;
-            &beside
+            other_topic = self.queue.beside(&outbound.topic).map_err(unpublished)?;
+            &other_topic
         };
         let mut message = DelayMessage::after(self.after, outbound.body.clone()).id(&outbound.id);
         message.headers = outbound.headers.clone();

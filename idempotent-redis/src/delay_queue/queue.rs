@@ -9,12 +9,12 @@ use redis::Value;
 
 use super::builder::DelayQueueBuilder;
 use super::counts::DelayCounts;
-use super::layout::Topic;
-use super::message::sized;
-use super::received::{Taken, place_of};
+use super::layout::TopicLayout;
+use super::message::check_length;
+use super::received::{Taken, parse_server_id};
 use super::replies::{cancelled, count, items};
-use super::scripts::Which;
-use super::servers::{Args, Servers, delay_error, strange};
+use super::scripts::DelayScript;
+use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 
 /// A topic of a delay queue in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster.
 /// Cheap to clone: clones share the connections.
@@ -49,18 +49,18 @@ use super::servers::{Args, Servers, delay_error, strange};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct DelayQueue(pub(crate) Arc<Inner>);
+pub struct DelayQueue(pub(crate) Arc<QueueInner>);
 
-pub(crate) struct Inner {
-    pub(crate) servers: Arc<Servers>,
-    pub(crate) topic: Topic,
-    pub(crate) settings: Settings,
+pub(crate) struct QueueInner {
+    pub(crate) servers: Arc<QueueServers>,
+    pub(crate) topic: TopicLayout,
+    pub(crate) settings: QueueSettings,
     /// Of messages without a basis.
     pub(crate) turn: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct QueueSettings {
     pub(crate) slots: u16,
     pub(crate) visibility: Duration,
     pub(crate) max_retries: u32,
@@ -117,9 +117,9 @@ impl DelayQueue {
         DelayQueueBuilder::new(url.into(), topic.into())
     }
 
-    pub(crate) fn new(servers: Arc<Servers>, topic: &str, settings: Settings) -> Result<Self, DelayError> {
-        let topic = Topic::new(&servers.namespace, topic, settings.slots)?;
-        Ok(Self(Arc::new(Inner { servers, topic, settings, turn: AtomicUsize::new(0) })))
+    pub(crate) fn new(servers: Arc<QueueServers>, topic: &str, settings: QueueSettings) -> Result<Self, DelayError> {
+        let topic = TopicLayout::new(&servers.namespace, topic, settings.slots)?;
+        Ok(Self(Arc::new(QueueInner { servers, topic, settings, turn: AtomicUsize::new(0) })))
     }
 
     /// Another topic with the same settings, by the same connections.
@@ -156,7 +156,7 @@ impl DelayQueue {
     /// Some may be done.
     pub async fn commit_all(&self, taken: &[Taken]) -> Result<Vec<Closing>, DelayError> {
         let receipts: Vec<_> = taken.iter().map(|taken| &taken.receipt).collect();
-        self.each(Which::Done, &receipts, None).await.map_err(|error| delay_error("committing", error))
+        self.settle_each(DelayScript::Done, &receipts, None).await.map_err(|error| delay_error("committing", error))
     }
 
     /// Counts the time to settle it anew: the whole visibility timeout, from now.
@@ -178,8 +178,8 @@ impl DelayQueue {
     /// # Cancellation
     /// It may be done or not.
     pub async fn extend_by(&self, taken: &Taken, time: Duration) -> Result<Closing, DelayError> {
-        super::builder::visible(time)?;
-        let kept = self.each(Which::Keep, &[&taken.receipt], Some(time)).await;
+        super::builder::check_visibility(time)?;
+        let kept = self.settle_each(DelayScript::Keep, &[&taken.receipt], Some(time)).await;
         Ok(kept.map_err(|error| delay_error("extending", error))?.pop().unwrap_or(Closing::Lost))
     }
 
@@ -196,12 +196,12 @@ impl DelayQueue {
             Back::After(delay) => ("r", delay),
             Back::Immediate => ("i", Duration::ZERO),
         };
-        let said = self.put_back(&taken.receipt, how, delay, (1, 0), reason).await;
-        match said.map_err(|error| delay_error("rolling back", error))? {
+        let reply = self.put_back(&taken.receipt, how, delay, (1, 0), reason).await;
+        match reply.map_err(|error| delay_error("rolling back", error))? {
             Value::Int(1) => Ok(RolledBack::Again),
             Value::Int(2) => Ok(RolledBack::Dead),
             Value::Int(0) => Ok(RolledBack::Lost),
-            _ => Err(delay_error("rolling back", strange("rolling back"))),
+            _ => Err(delay_error("rolling back", unexpected_reply("rolling back"))),
         }
     }
 
@@ -215,11 +215,13 @@ impl DelayQueue {
     /// It may be done or not. To ask again is safe.
     pub async fn cancel(&self, id: &str) -> Result<Cancelled, DelayError> {
         let named = self.cancel_in(id, id).await?;
-        let Some((slot, member)) = place_of(id).filter(|_| named == Cancelled::Unknown) else { return Ok(named) };
+        let Some((slot, member)) = parse_server_id(id).filter(|_| named == Cancelled::Unknown) else {
+            return Ok(named);
+        };
         if usize::from(slot) >= self.0.topic.slots.len() {
             return Ok(Cancelled::Unknown);
         }
-        cancelled(&self.ask(Which::Cancel, slot, &Args::new().text(member).text(""), "cancelling").await?)
+        cancelled(&self.call(DelayScript::Cancel, slot, &ScriptArgs::new().text(member).text(""), "cancelling").await?)
     }
 
     /// As [`cancel`](Self::cancel), of a message with this slot basis.
@@ -230,10 +232,10 @@ impl DelayQueue {
     /// # Cancellation
     /// It may be done or not. To ask again is safe.
     pub async fn cancel_in(&self, basis: &str, id: &str) -> Result<Cancelled, DelayError> {
-        sized("the id", id)?;
-        let args = Args::new().text("").text(format!("k{id}"));
+        check_length("the id", id)?;
+        let args = ScriptArgs::new().text("").text(format!("k{id}"));
         let slot = self.0.topic.slot_of(basis);
-        cancelled(&self.ask(Which::Cancel, slot, &args, "cancelling").await?)
+        cancelled(&self.call(DelayScript::Cancel, slot, &args, "cancelling").await?)
     }
 
     /// How many messages there are, in all slots.
@@ -246,9 +248,9 @@ impl DelayQueue {
     pub async fn counts(&self) -> Result<DelayCounts, DelayError> {
         let mut all = DelayCounts::default();
         for slot in self.slots() {
-            let said = self.ask(Which::Count, slot, &Args::new(), "counting").await?;
-            let counts = DelayCounts::read(&mut items(said, "counting")?);
-            all.add(counts.ok_or_else(|| delay_error("counting", strange("counting")))?);
+            let reply = self.call(DelayScript::Count, slot, &ScriptArgs::new(), "counting").await?;
+            let counts = DelayCounts::read(&mut items(reply, "counting")?);
+            all.add(counts.ok_or_else(|| delay_error("counting", unexpected_reply("counting")))?);
         }
         Ok(all)
     }
@@ -263,7 +265,10 @@ impl DelayQueue {
     pub async fn purge(&self) -> Result<u64, DelayError> {
         let mut purged = 0;
         for slot in self.slots() {
-            purged += count(&self.ask(Which::Purge, slot, &Args::new().text("all"), "purging").await?, "purging")?;
+            purged += count(
+                &self.call(DelayScript::Purge, slot, &ScriptArgs::new().text("all"), "purging").await?,
+                "purging",
+            )?;
         }
         Ok(purged)
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Headers};
 
-use super::layout::Keys;
-use super::payload::Payload;
-use super::reply_items::kept;
+use super::layout::SlotKeys;
+use super::payload::StoredPayload;
+use super::reply_items::split_stored;
 
 /// One delivery of a message. It is this consumer's until its time to be settled is over; then it comes again.
 #[derive(Clone)]
@@ -33,13 +33,13 @@ pub struct Taken {
     pub last_error: Option<String>,
     /// In which slot of its topic it lies.
     pub slot: u16,
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: DeliveryReceipt,
 }
 
 /// What settling takes: the message, and which of its deliveries.
 #[derive(Clone)]
-pub(crate) struct Receipt {
-    pub(crate) keys: Arc<Keys>,
+pub(crate) struct DeliveryReceipt {
+    pub(crate) keys: Arc<SlotKeys>,
     pub(crate) member: String,
     pub(crate) name: String,
     pub(crate) number: u32,
@@ -48,8 +48,8 @@ pub(crate) struct Receipt {
 }
 
 /// A message as the script hands it out, whatever its payload is.
-pub(crate) struct Handed {
-    pub(crate) receipt: Receipt,
+pub(crate) struct RawDelivery {
+    pub(crate) receipt: DeliveryReceipt,
     pub(crate) deaths: u32,
     pub(crate) first_at: Micros,
     slot: u16,
@@ -58,14 +58,14 @@ pub(crate) struct Handed {
     value: Vec<u8>,
 }
 
-impl Handed {
+impl RawDelivery {
     /// Its first delivery has no state. `now`: when it was handed out.
     pub(crate) fn read(
         member: &str,
         state: Option<Vec<u8>>,
         value: Vec<u8>,
         slot: u16,
-        keys: &Arc<Keys>,
+        keys: &Arc<SlotKeys>,
         now: u64,
     ) -> Option<Self> {
         let state = state.unwrap_or_else(|| format!("1 1 0 0 {now} ").into_bytes());
@@ -74,15 +74,15 @@ impl Handed {
         let mut small = || u32::try_from(number()?).ok();
         let (taken, mark, used, deaths) = (small()?, small()?, small()?, small()?);
         let (first_at, why) = (Micros(number()?), words.next()?);
-        let name = kept(&value).map(|(name, _)| name).unwrap_or_default();
-        let receipt = Receipt { keys: keys.clone(), member: member.to_owned(), name, number: taken, mark };
+        let name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
+        let receipt = DeliveryReceipt { keys: keys.clone(), member: member.to_owned(), name, number: taken, mark };
         let why = String::from_utf8_lossy(why).into_owned();
         Some(Self { receipt, deaths, first_at, slot, used, why, value })
     }
 
     /// One that lies among the dead letters.
-    pub(crate) fn dead(mut receipt: Receipt, slot: u16, letter: Option<&DeadLetter>, value: Vec<u8>) -> Self {
-        receipt.name = kept(&value).map(|(name, _)| name).unwrap_or_default();
+    pub(crate) fn dead(mut receipt: DeliveryReceipt, slot: u16, letter: Option<&DeadLetter>, value: Vec<u8>) -> Self {
+        receipt.name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
         let first_at = letter.map_or(Micros(0), |letter| letter.first_at);
         let deaths = letter.map_or(1, |letter| letter.deaths);
         Self { receipt, deaths, first_at, slot, used: 0, why: String::new(), value }
@@ -91,8 +91,8 @@ impl Handed {
     /// # Errors
     /// Itself, where what is kept is not written by this version.
     pub(crate) fn decode(self) -> Result<Taken, Box<Self>> {
-        let payload = kept(&self.value).and_then(|(_, payload)| Payload::decode(payload));
-        let Some(Payload { business_key, headers, body }) = payload else { return Err(Box::new(self)) };
+        let payload = split_stored(&self.value).and_then(|(_, payload)| StoredPayload::decode(payload));
+        let Some(StoredPayload { business_key, headers, body }) = payload else { return Err(Box::new(self)) };
         Ok(Taken {
             id: id_of(&self.receipt.name, self.slot, &self.receipt.member),
             business_key,
@@ -111,7 +111,7 @@ impl Handed {
 
 impl Taken {
     /// With all that is kept for a body, where that cannot be read.
-    pub(crate) fn raw(handed: Handed) -> Self {
+    pub(crate) fn raw(handed: RawDelivery) -> Self {
         Self {
             id: id_of(&handed.receipt.name, handed.slot, &handed.receipt.member),
             business_key: None,
@@ -134,7 +134,7 @@ pub(crate) fn id_of(name: &str, slot: u16, member: &str) -> String {
 }
 
 /// The slot and the member in an id that was made by the server.
-pub(crate) fn place_of(id: &str) -> Option<(u16, &str)> {
+pub(crate) fn parse_server_id(id: &str) -> Option<(u16, &str)> {
     let (slot, member) = id.split_once('-')?;
     let made = member.len() == 14 && member.is_ascii();
     Some((slot.parse().ok()?, member)).filter(|_| made)

@@ -12,42 +12,42 @@ use tokio::time::Instant;
 use super::queue::DelayQueue;
 use super::received::Taken;
 use super::servers::delay_error;
-use super::slot_calls::Batch;
-use crate::connection::notifications::Waiting;
+use super::slot_calls::SlotBatch;
+use crate::connection::notifications::WaitRegistration;
 
 /// Takes messages of a topic. Waiting for one costs nothing: a taker sleeps until the next is due, which the last answer
 /// told, and is woken where an earlier one is sent. All takers of a process hear of it by the one connection they share.
 pub struct Taker {
     queue: DelayQueue,
-    slots: Vec<Slot>,
+    slots: Vec<SlotWait>,
     /// Asked first next time: slots take turns.
     turn: usize,
 }
 
-struct Slot {
-    waiting: Waiting,
+struct SlotWait {
+    registration: WaitRegistration,
     /// Rings when something is due earlier than was told; a new one before each question.
-    bell: Pin<Box<OwnedNotified>>,
+    notified: Pin<Box<OwnedNotified>>,
     next: Instant,
 }
 
-impl Slot {
-    fn new(waiting: Waiting) -> Self {
-        let bell = listening(&waiting);
-        Self { waiting, bell, next: Instant::now() }
+impl SlotWait {
+    fn new(registration: WaitRegistration) -> Self {
+        let notified = listen(&registration);
+        Self { registration, notified, next: Instant::now() }
     }
 }
 
-fn listening(waiting: &Waiting) -> Pin<Box<OwnedNotified>> {
-    let mut bell = Box::pin(waiting.bell.clone().notified_owned());
-    bell.as_mut().enable();
-    bell
+fn listen(registration: &WaitRegistration) -> Pin<Box<OwnedNotified>> {
+    let mut notified = Box::pin(registration.notify.clone().notified_owned());
+    notified.as_mut().enable();
+    notified
 }
 
 /// A slot is asked this often at least: a server's clock that is set forward makes messages due that nobody tells of.
-const SEEN_TO: Duration = Duration::from_secs(5);
+const LISTENING_POLL: Duration = Duration::from_secs(5);
 /// Likewise where the server does not let us listen.
-const DEAF: Duration = Duration::from_millis(250);
+const SILENT_POLL: Duration = Duration::from_millis(250);
 
 impl DelayQueue {
     /// To take messages with.
@@ -59,7 +59,7 @@ impl DelayQueue {
 impl Taker {
     pub(crate) fn new(queue: DelayQueue) -> Self {
         let hub = &queue.0.servers.hub;
-        let slots = queue.0.topic.slots.iter().map(|keys| Slot::new(hub.wait(keys.slot()))).collect();
+        let slots = queue.0.topic.slots.iter().map(|keys| SlotWait::new(hub.register(keys.slot()))).collect();
         Self { queue, slots, turn: 0 }
     }
 
@@ -75,7 +75,7 @@ impl Taker {
         loop {
             let slot = self.next().await;
             let asked = self.queue.take_from(slot, room, true, &[]).await;
-            self.told(slot, &asked);
+            self.record_batch(slot, &asked);
             let batch = asked.map_err(|error| delay_error("taking", error))?;
             if !batch.taken.is_empty() {
                 return Ok(batch.taken);
@@ -106,12 +106,12 @@ impl Taker {
         room: usize,
         asked: usize,
     ) -> Result<Vec<Taken>, DelayError> {
-        let room = room.min(super::slot_calls::MOST);
+        let room = room.min(super::slot_calls::MAX_BATCH);
         for _ in asked..self.slots.len() {
             if taken.len() >= room {
                 break;
             }
-            let slot = self.turns();
+            let slot = self.next_in_turn();
             match self.queue.take_from(slot, room - taken.len(), false, &[]).await {
                 Ok(batch) => taken.extend(batch.taken),
                 Err(error) if taken.is_empty() => return Err(delay_error("taking", error)),
@@ -122,7 +122,7 @@ impl Taker {
     }
 
     /// The slot whose turn it is.
-    pub(crate) fn turns(&mut self) -> u16 {
+    pub(crate) fn next_in_turn(&mut self) -> u16 {
         let slot = self.turn % self.slots.len();
         self.turn = slot + 1;
         u16::try_from(slot).unwrap_or_default()
@@ -135,9 +135,9 @@ impl Taker {
                 return slot;
             }
             let first = self.slots.iter().map(|slot| slot.next).min().unwrap_or_else(Instant::now);
-            let bells = select_all(self.slots.iter_mut().map(|slot| slot.bell.as_mut()));
+            let notifications = select_all(self.slots.iter_mut().map(|slot| slot.notified.as_mut()));
             tokio::select! {
-                ((), rung, _) = bells => self.rung(rung),
+                ((), index, _) = notifications => self.wake_slot(index),
                 () = tokio::time::sleep_until(first) => {}
             }
         }
@@ -147,7 +147,7 @@ impl Taker {
     pub(crate) fn next_now(&mut self) -> Option<u16> {
         let now = Instant::now();
         for _ in 0..self.slots.len() {
-            let slot = self.turns();
+            let slot = self.next_in_turn();
             if self.slots[usize::from(slot)].next <= now {
                 return Some(slot);
             }
@@ -155,16 +155,16 @@ impl Taker {
         None
     }
 
-    fn rung(&mut self, slot: usize) {
+    fn wake_slot(&mut self, slot: usize) {
         let slot = &mut self.slots[slot];
         // Before it is asked: what is told from now on is heard.
-        slot.bell = listening(&slot.waiting);
+        slot.notified = listen(&slot.registration);
         slot.next = Instant::now();
     }
 
     /// What a question came to.
-    pub(crate) fn told(&mut self, slot: u16, asked: &Result<Batch, StoreError>) {
-        let sleep = if self.queue.hears() { SEEN_TO } else { DEAF };
+    pub(crate) fn record_batch(&mut self, slot: u16, asked: &Result<SlotBatch, StoreError>) {
+        let sleep = if self.queue.is_listening() { LISTENING_POLL } else { SILENT_POLL };
         let again = match asked {
             Ok(batch) => batch.again.map_or(sleep, |again| again.min(sleep)),
             Err(_) => Duration::ZERO,

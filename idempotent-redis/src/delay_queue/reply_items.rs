@@ -2,9 +2,9 @@
 use redis::Value;
 
 /// Of one array, from its first item on.
-pub(crate) struct Items(std::vec::IntoIter<Value>);
+pub(crate) struct ReplyItems(std::vec::IntoIter<Value>);
 
-impl Items {
+impl ReplyItems {
     pub(crate) fn of(value: Value) -> Option<Self> {
         match value {
             Value::Array(items) => Some(Self(items.into_iter())),
@@ -56,7 +56,7 @@ pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
 }
 
 /// What is kept of a message: its name, and its payload.
-pub(crate) fn kept(value: &[u8]) -> Option<(String, &[u8])> {
+pub(crate) fn split_stored(value: &[u8]) -> Option<(String, &[u8])> {
     let mut words = value.splitn(3, |byte| *byte == b' ');
     let (_, size, rest) = (words.next()?, words.next()?, words.next()?);
     let size = std::str::from_utf8(size).ok()?.parse().ok()?;

@@ -5,7 +5,7 @@ use redis::Cmd;
 
 /// Which script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Which {
+pub(crate) enum DelayScript {
     Send,
     Take,
     Done,
@@ -21,25 +21,25 @@ pub(crate) enum Which {
 
 const COMMON: &str = include_str!("scripts/common.lua");
 
-const ALL: [(Which, &str); 11] = [
-    (Which::Send, include_str!("scripts/send.lua")),
-    (Which::Take, include_str!("scripts/take.lua")),
-    (Which::Done, include_str!("scripts/done.lua")),
-    (Which::Back, include_str!("scripts/back.lua")),
-    (Which::Keep, include_str!("scripts/keep.lua")),
-    (Which::Bury, include_str!("scripts/bury.lua")),
-    (Which::Cancel, include_str!("scripts/cancel.lua")),
-    (Which::Count, include_str!("scripts/count.lua")),
-    (Which::Letters, include_str!("scripts/letters.lua")),
-    (Which::Redrive, include_str!("scripts/redrive.lua")),
-    (Which::Purge, include_str!("scripts/purge.lua")),
+const ALL: [(DelayScript, &str); 11] = [
+    (DelayScript::Send, include_str!("scripts/send.lua")),
+    (DelayScript::Take, include_str!("scripts/take.lua")),
+    (DelayScript::Done, include_str!("scripts/done.lua")),
+    (DelayScript::Back, include_str!("scripts/back.lua")),
+    (DelayScript::Keep, include_str!("scripts/keep.lua")),
+    (DelayScript::Bury, include_str!("scripts/bury.lua")),
+    (DelayScript::Cancel, include_str!("scripts/cancel.lua")),
+    (DelayScript::Count, include_str!("scripts/count.lua")),
+    (DelayScript::Letters, include_str!("scripts/letters.lua")),
+    (DelayScript::Redrive, include_str!("scripts/redrive.lua")),
+    (DelayScript::Purge, include_str!("scripts/purge.lua")),
 ];
 
 /// Their texts and hashes.
 #[derive(Clone)]
-pub(crate) struct Scripts(Arc<[(String, String); ALL.len()]>);
+pub(crate) struct DelayScripts(Arc<[(String, String); ALL.len()]>);
 
-impl Scripts {
+impl DelayScripts {
     pub(crate) fn new(edit: impl Fn(&str) -> String) -> Self {
         Self(Arc::new(ALL.map(|(_, own)| {
             let text = edit(&format!("{COMMON}\n{own}"));
@@ -49,7 +49,7 @@ impl Scripts {
     }
 
     /// Begins the command: by its hash, or in full.
-    pub(crate) fn command(&self, which: Which, in_full: bool) -> Cmd {
+    pub(crate) fn command(&self, which: DelayScript, in_full: bool) -> Cmd {
         // In the order of the variants, which a test checks.
         let (text, sha) = &self.0[which as usize];
         let mut cmd = Cmd::new();
@@ -62,7 +62,7 @@ impl Scripts {
     }
 }
 
-impl std::fmt::Debug for Scripts {
+impl std::fmt::Debug for DelayScripts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(_, sha)| sha)).finish()
     }

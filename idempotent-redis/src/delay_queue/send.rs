@@ -6,20 +6,20 @@ use futures_util::future::join_all;
 use idempotent_core::{Micros, StoreError};
 use idempotent_mq::{DelayError, DelayErrorKind};
 
-use super::message::{DelayMessage, Sent, refuse, sized};
-use super::payload::Payload;
+use super::message::{DelayMessage, Sent, check_length, refuse};
+use super::payload::StoredPayload;
 use super::queue::DelayQueue;
 use super::received::id_of;
-use super::reply_items::Items;
-use super::scripts::Which;
-use super::servers::{Args, delay_error, strange};
-use super::slot_calls::MOST;
+use super::reply_items::ReplyItems;
+use super::scripts::DelayScript;
+use super::servers::{ScriptArgs, delay_error, unexpected_reply};
+use super::slot_calls::MAX_BATCH;
 
 /// Bytes of one step, unless a single message has more: no other client waits longer than it takes.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A message that can be sent, and where its answer belongs.
-struct Ready {
+struct EncodedMessage {
     at: usize,
     kind: &'static str,
     given: u64,
@@ -28,7 +28,7 @@ struct Ready {
     takes_past: bool,
 }
 
-type Told = Vec<(usize, Result<Sent, DelayError>)>;
+type IndexedResults = Vec<(usize, Result<Sent, DelayError>)>;
 
 impl DelayQueue {
     /// Keeps a message until it is due. What has an id or a merge key may be sent again when nobody knows whether it was
@@ -42,7 +42,7 @@ impl DelayQueue {
     /// Nobody knows whether it is kept.
     pub async fn send(&self, message: &DelayMessage) -> Result<Sent, DelayError> {
         let sent = self.send_all(std::slice::from_ref(message)).await.pop();
-        sent.unwrap_or_else(|| Err(delay_error("sending", strange("sending"))))
+        sent.unwrap_or_else(|| Err(delay_error("sending", unexpected_reply("sending"))))
     }
 
     /// As [`send`](Self::send), of many by few steps: up to 256 messages or 1 MiB of a slot by one, slots side by side.
@@ -55,64 +55,65 @@ impl DelayQueue {
     /// # Cancellation
     /// Nobody knows which are kept.
     pub async fn send_all(&self, messages: &[DelayMessage]) -> Vec<Result<Sent, DelayError>> {
-        let (mut told, mut slots) = (Told::with_capacity(messages.len()), BTreeMap::<u16, Vec<Ready>>::new());
+        let (mut results, mut slots) =
+            (IndexedResults::with_capacity(messages.len()), BTreeMap::<u16, Vec<EncodedMessage>>::new());
         for (at, message) in messages.iter().enumerate() {
-            match Ready::new(at, message) {
+            match EncodedMessage::new(at, message) {
                 Ok(ready) => slots.entry(self.slot_for(message.basis())).or_default().push(ready),
-                Err(refused) => told.push((at, Err(refused))),
+                Err(refused) => results.push((at, Err(refused))),
             }
         }
         let sent = join_all(slots.iter().map(|(slot, ready)| self.send_to(*slot, ready))).await;
-        told.extend(sent.into_iter().flatten());
-        told.sort_by_key(|(at, _)| *at);
-        told.into_iter().map(|(_, sent)| sent).collect()
+        results.extend(sent.into_iter().flatten());
+        results.sort_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, sent)| sent).collect()
     }
 
     /// One step behind the other, until one fails.
-    async fn send_to(&self, slot: u16, ready: &[Ready]) -> Told {
-        let mut told = Told::with_capacity(ready.len());
+    async fn send_to(&self, slot: u16, ready: &[EncodedMessage]) -> IndexedResults {
+        let mut results = IndexedResults::with_capacity(ready.len());
         let mut failed = false;
         for step in steps(ready) {
             let places = step.iter().map(|ready| ready.at);
             if failed {
-                told.extend(places.map(|at| (at, Err(kept_back()))));
+                results.extend(places.map(|at| (at, Err(skipped()))));
                 continue;
             }
             match self.send_step(slot, step).await {
-                Ok(sent) => told.extend(places.zip(sent)),
+                Ok(sent) => results.extend(places.zip(sent)),
                 Err(error) => {
                     let error = Arc::new(error);
-                    told.extend(places.map(|at| (at, Err(delay_error("sending", error.clone())))));
+                    results.extend(places.map(|at| (at, Err(delay_error("sending", error.clone())))));
                     failed = true;
                 }
             }
         }
-        told
+        results
     }
 
-    async fn send_step(&self, slot: u16, step: &[Ready]) -> Result<Vec<Result<Sent, DelayError>>, StoreError> {
-        let mut args = Args::new();
+    async fn send_step(&self, slot: u16, step: &[EncodedMessage]) -> Result<Vec<Result<Sent, DelayError>>, StoreError> {
+        let mut args = ScriptArgs::new();
         for ready in step {
             args = args.text(ready.kind).number(ready.given).text(&ready.name).text(&ready.payload);
             args = args.number(u64::from(ready.takes_past));
         }
-        let mut items = Items::of(self.0.servers.ask(Which::Send, self.keys(slot), &args).await?);
-        let sent = |items: &mut Items| step.iter().map(|ready| ready.told(slot, items)).collect();
-        items.as_mut().and_then(sent).ok_or_else(|| strange("sending"))
+        let mut items = ReplyItems::of(self.0.servers.call(DelayScript::Send, self.keys(slot), &args).await?);
+        let sent = |items: &mut ReplyItems| step.iter().map(|ready| ready.parse_sent(slot, items)).collect();
+        items.as_mut().and_then(sent).ok_or_else(|| unexpected_reply("sending"))
     }
 }
 
-impl Ready {
+impl EncodedMessage {
     fn new(at: usize, message: &DelayMessage) -> Result<Self, DelayError> {
-        let (kind, given) = message.given()?;
+        let (kind, given) = message.script_kind()?;
         if let Some(basis) = &message.basis {
-            sized("the slot basis", basis)?;
+            check_length("the slot basis", basis)?;
         }
-        let payload = Payload::encode(message.business_key.as_deref(), &message.headers, &message.body);
+        let payload = StoredPayload::encode(message.business_key.as_deref(), &message.headers, &message.body);
         Ok(Self { at, kind, given, name: message.name(), payload, takes_past: message.takes_past() })
     }
 
-    fn told(&self, slot: u16, items: &mut Items) -> Option<Result<Sent, DelayError>> {
+    fn parse_sent(&self, slot: u16, items: &mut ReplyItems) -> Option<Result<Sent, DelayError>> {
         let (kept, member, at) = (items.number()?, items.text()?, items.number()?);
         Some(match kept {
             0 => refuse(format!(
@@ -125,12 +126,12 @@ impl Ready {
     }
 }
 
-/// No step has more than [`MOST`] messages, nor more than [`MOST_BYTES`] where it has several.
-fn steps(ready: &[Ready]) -> Vec<&[Ready]> {
+/// No step has more than [`MAX_BATCH`] messages, nor more than [`MOST_BYTES`] where it has several.
+fn steps(ready: &[EncodedMessage]) -> Vec<&[EncodedMessage]> {
     let (mut steps, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, next) in ready.iter().enumerate() {
         let size = next.name.len() + next.payload.len();
-        if at > start && (at - start == MOST || bytes + size > MOST_BYTES) {
+        if at > start && (at - start == MAX_BATCH || bytes + size > MOST_BYTES) {
             steps.push(&ready[start..at]);
             (start, bytes) = (at, 0);
         }
@@ -142,7 +143,7 @@ fn steps(ready: &[Ready]) -> Vec<&[Ready]> {
     steps
 }
 
-fn kept_back() -> DelayError {
+fn skipped() -> DelayError {
     let text = "sending: kept back, since a step before it failed: send it again behind that";
     DelayError::new(DelayErrorKind::NotApplied, text)
 }
@@ -154,7 +155,7 @@ mod tests {
     fn sizes(bodies: &[usize]) -> Vec<usize> {
         let ready = |(at, size): (usize, &usize)| {
             let (name, payload) = (String::new(), vec![0; *size]);
-            Ready { at, kind: "a", given: 0, name, payload, takes_past: true }
+            EncodedMessage { at, kind: "a", given: 0, name, payload, takes_past: true }
         };
         let ready: Vec<_> = bodies.iter().enumerate().map(ready).collect();
         let steps = steps(&ready);

@@ -6,48 +6,53 @@ use idempotent_core::StoreError;
 use idempotent_mq::{DelayError, DelayErrorKind, SourceError, SourceErrorKind};
 use redis::{Cmd, Pipeline, Value};
 
-use super::layout::Keys;
-use super::received::Receipt;
-use super::scripts::{Scripts, Which};
-use crate::batching::batcher::Lane;
-use crate::connection::notifications::Hub;
+use super::layout::SlotKeys;
+use super::received::DeliveryReceipt;
+use super::scripts::{DelayScript, DelayScripts};
+use crate::batching::batcher::CallBatcher;
+use crate::connection::notifications::NotificationHub;
 use crate::connection::refused;
-use crate::failure::{Failure, FailureKind};
-use crate::topology::{Topology, Trip};
+use crate::failure::{CallFailure, FailureKind};
+use crate::topology::{RoutedCall, Topology};
 use idempotent_core::StoreErrorKind;
 
 /// What all topics of one connection share.
 #[derive(Debug)]
-pub(crate) struct Servers {
+pub(crate) struct QueueServers {
     pub(crate) topology: Topology,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) scripts: Scripts,
+    pub(crate) hub: Arc<NotificationHub>,
+    pub(crate) scripts: DelayScripts,
     pub(crate) namespace: String,
 }
 
 /// For what is surely not applied and may pass in a moment: a failover, a slot that moves.
 const BUDGET: Duration = Duration::from_secs(2);
 
-impl Servers {
+impl QueueServers {
     /// # Errors
     /// What the servers said, or that they did not answer.
     ///
     /// # Cancellation
     /// It may have been applied or not.
-    pub(crate) async fn ask(&self, which: Which, keys: &Keys, args: &Args) -> Result<Value, StoreError> {
-        self.topology.ask(&Ask { scripts: &self.scripts, which, keys, args }, BUDGET).await
+    pub(crate) async fn call(
+        &self,
+        which: DelayScript,
+        keys: &SlotKeys,
+        args: &ScriptArgs,
+    ) -> Result<Value, StoreError> {
+        self.topology.call(&SlotCall { scripts: &self.scripts, which, keys, args }, BUDGET).await
     }
 }
 
 /// Arguments of a script, one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct Args {
+pub(crate) struct ScriptArgs {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<usize>,
 }
 
-impl Args {
+impl ScriptArgs {
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -63,7 +68,7 @@ impl Args {
     }
 
     /// Deliveries, as what is to be kept: how many, their numbers unless each is a first delivery, the members.
-    pub(crate) fn held(mut self, receipts: &[&Receipt]) -> Self {
+    pub(crate) fn held(mut self, receipts: &[&DeliveryReceipt]) -> Self {
         self.push(receipts.len().to_string());
         let mut numbers = String::new();
         if receipts.iter().any(|receipt| receipt.number != 1) {
@@ -77,7 +82,7 @@ impl Args {
     }
 
     /// Deliveries, as what is to be ended for good: with the names that they go by still.
-    pub(crate) fn done(self, receipts: &[&Receipt]) -> Self {
+    pub(crate) fn done(self, receipts: &[&DeliveryReceipt]) -> Self {
         let mut args = self.held(receipts);
         for receipt in receipts {
             // What is merged goes by no name since it was taken: another one may have it by now.
@@ -97,14 +102,14 @@ impl Args {
     }
 }
 
-struct Ask<'a> {
-    scripts: &'a Scripts,
-    which: Which,
-    keys: &'a Keys,
-    args: &'a Args,
+struct SlotCall<'a> {
+    scripts: &'a DelayScripts,
+    which: DelayScript,
+    keys: &'a SlotKeys,
+    args: &'a ScriptArgs,
 }
 
-impl Ask<'_> {
+impl SlotCall<'_> {
     fn command(&self, in_full: bool) -> Cmd {
         let mut cmd = self.scripts.command(self.which, in_full);
         cmd.arg(self.keys.0.len());
@@ -118,26 +123,28 @@ impl Ask<'_> {
     }
 }
 
-impl Trip for Ask<'_> {
-    type Answer = Value;
+impl RoutedCall for SlotCall<'_> {
+    type Reply = Value;
 
     fn key(&self) -> &str {
         &self.keys.0[0]
     }
 
-    async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
-        match lane.link().one(&self.command(false)).await {
+    async fn send(&self, batcher: &CallBatcher) -> Result<Value, CallFailure> {
+        match batcher.connection().send(&self.command(false)).await {
             // The cache of scripts is each server's own, and may be emptied at any time: in full, to the same one.
-            Err(failure) if failure.kind == FailureKind::NoScript => lane.link().one(&self.command(true)).await,
-            said => said,
+            Err(failure) if failure.kind == FailureKind::NoScript => {
+                batcher.connection().send(&self.command(true)).await
+            }
+            reply => reply,
         }
     }
 
-    async fn send_asking(&self, lane: &Lane) -> Result<Value, Failure> {
+    async fn send_asking(&self, batcher: &CallBatcher) -> Result<Value, CallFailure> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.add_command(Cmd::new().arg("ASKING").to_owned()).add_command(self.command(true));
-        let said = lane.link().all(&pipeline).await?.pop();
-        refused(said.ok_or_else(|| Failure::ambiguous("an answer without an answer"))?)
+        let reply = batcher.connection().send_pipeline(&pipeline).await?.pop();
+        refused(reply.ok_or_else(|| CallFailure::ambiguous("an answer without an answer"))?)
     }
 }
 
@@ -162,7 +169,7 @@ pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
 }
 
 /// Not in the form that the script gives.
-pub(crate) fn strange(doing: &str) -> StoreError {
+pub(crate) fn unexpected_reply(doing: &str) -> StoreError {
     let text = format!("{doing}: the server's answer is not the script's: is something between it and us?");
     StoreError::new(StoreErrorKind::Ambiguous).because(text)
 }

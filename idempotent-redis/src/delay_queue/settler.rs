@@ -8,12 +8,12 @@ use idempotent_mq::{DeadLetter, Delivery, Settle, Settlement, SourceError, Sourc
 use redis::Value;
 
 use super::queue::{Closing, DelayQueue};
-use super::received::Receipt;
-use super::scripts::Which;
-use super::servers::{source_error, strange};
+use super::received::DeliveryReceipt;
+use super::scripts::DelayScript;
+use super::servers::{source_error, unexpected_reply};
 
 /// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
-pub struct DelayTag(pub(crate) Receipt);
+pub struct DelayTag(pub(crate) DeliveryReceipt);
 
 /// Nothing of the message.
 impl fmt::Debug for DelayTag {
@@ -23,23 +23,25 @@ impl fmt::Debug for DelayTag {
 }
 
 #[derive(Debug)]
-pub(crate) struct Settler(pub(crate) DelayQueue);
+pub(crate) struct DelaySettler(pub(crate) DelayQueue);
 
 #[async_trait]
-impl Settle<DelayTag> for Settler {
+impl Settle<DelayTag> for DelaySettler {
     async fn settle(&self, _: &Delivery, tag: &DelayTag, settlement: &Settlement) -> Result<(), SourceError> {
         let receipt = &tag.0;
         match settlement {
             Settlement::Ack => {
-                let done = self.0.each(Which::Done, &[receipt], None).await;
-                ours("acknowledging", done.map(|done| done == [Closing::Done]))
+                let done = self.0.settle_each(DelayScript::Done, &[receipt], None).await;
+                require_owned("acknowledging", done.map(|done| done == [Closing::Done]))
             }
             Settlement::Retry(retry) => {
                 let marks = (retry.attempt, retry.first_at.0);
                 let put = self.0.put_back(receipt, "a", retry.after, marks, &retry.reason).await;
-                moved("putting a message off", put)
+                settle_result("putting a message off", put)
             }
-            Settlement::DeadLetter(letter) => ours("burying", self.0.bury(receipt, &written(letter)).await),
+            Settlement::DeadLetter(letter) => {
+                require_owned("burying", self.0.bury(receipt, &encode_letter(letter)).await)
+            }
             Settlement::GiveBack => self.give_back(receipt).await,
             other => {
                 let text = format!("`{}` is not known to this adapter", other.name());
@@ -50,29 +52,29 @@ impl Settle<DelayTag> for Settler {
 
     async fn keep_alive(&self, held: &[&DelayTag]) -> Result<(), SourceError> {
         let receipts: Vec<_> = held.iter().map(|tag| &tag.0).collect();
-        let kept = self.0.each(Which::Keep, &receipts, Some(self.0.0.settings.visibility)).await;
+        let kept = self.0.settle_each(DelayScript::Keep, &receipts, Some(self.0.0.settings.visibility)).await;
         // Those that are lost already are no error.
         kept.map(drop).map_err(|error| source_error("keeping messages alive", error))
     }
 }
 
-impl Settler {
-    pub(crate) async fn give_back(&self, receipt: &Receipt) -> Result<(), SourceError> {
+impl DelaySettler {
+    pub(crate) async fn give_back(&self, receipt: &DeliveryReceipt) -> Result<(), SourceError> {
         let put = self.0.put_back(receipt, "g", Duration::ZERO, (1, 0), "").await;
-        moved("giving a message back", put)
+        settle_result("giving a message back", put)
     }
 }
 
-fn moved(doing: &str, said: Result<Value, StoreError>) -> Result<(), SourceError> {
-    match said {
-        Ok(Value::Int(said @ 0..=1)) => ours(doing, Ok(said == 1)),
-        Ok(_) => Err(source_error(doing, strange(doing))),
+fn settle_result(doing: &str, reply: Result<Value, StoreError>) -> Result<(), SourceError> {
+    match reply {
+        Ok(Value::Int(reply @ 0..=1)) => require_owned(doing, Ok(reply == 1)),
+        Ok(_) => Err(source_error(doing, unexpected_reply(doing))),
         Err(error) => Err(source_error(doing, error)),
     }
 }
 
-fn ours(doing: &str, said: Result<bool, StoreError>) -> Result<(), SourceError> {
-    match said {
+fn require_owned(doing: &str, reply: Result<bool, StoreError>) -> Result<(), SourceError> {
+    match reply {
         Ok(true) => Ok(()),
         Ok(false) => Err(SourceError::new(
             SourceErrorKind::Gone,
@@ -83,14 +85,14 @@ fn ours(doing: &str, said: Result<bool, StoreError>) -> Result<(), SourceError> 
 }
 
 /// A dead letter as the scripts keep it.
-fn written(letter: &DeadLetter) -> String {
+fn encode_letter(letter: &DeadLetter) -> String {
     let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
     let id = id.as_deref().unwrap_or_default();
     format!("{attempts} {} {} {deaths} {}:{id}{reason}", first_at.0, last_at.0, id.len())
 }
 
 /// What [`written`] wrote, or a script that put a message aside by itself.
-pub(crate) fn read(text: &str) -> Option<DeadLetter> {
+pub(crate) fn decode_letter(text: &str) -> Option<DeadLetter> {
     let mut words = text.splitn(5, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();
     let (attempts, first_at, last_at, deaths) = (number()?, number()?, number()?, number()?);
@@ -112,11 +114,11 @@ mod tests {
     #[test]
     fn any_dead_letter_is_read_as_it_was_written() {
         let mut letter = DeadLetter::because("no such customer: größe 1 2 3:4", Micros(9));
-        assert_eq!(read(&written(&letter)).unwrap(), letter);
+        assert_eq!(decode_letter(&encode_letter(&letter)).unwrap(), letter);
         (letter.id, letter.attempts, letter.deaths) = (Some("a:b-17 ".to_owned()), 17, 3);
         letter.first_at = Micros(1_700_000_000_123_457);
-        assert_eq!(read(&written(&letter)).unwrap(), letter);
-        assert_eq!(read("1 2 3"), None);
-        assert_eq!(read("1 2 3 4 9:short"), None);
+        assert_eq!(decode_letter(&encode_letter(&letter)).unwrap(), letter);
+        assert_eq!(decode_letter("1 2 3"), None);
+        assert_eq!(decode_letter("1 2 3 4 9:short"), None);
     }
 }

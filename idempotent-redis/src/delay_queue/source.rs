@@ -11,8 +11,8 @@ use super::queue::DelayQueue;
 use super::received::Taken;
 use super::receiver::Taker;
 use super::servers::source_error;
-use super::settler::{DelayTag, Settler};
-use super::slot_calls::Batch;
+use super::settler::{DelaySettler, DelayTag};
+use super::slot_calls::SlotBatch;
 
 /// Messages of a [`DelayQueue`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
 ///
@@ -31,16 +31,16 @@ use super::slot_calls::Batch;
 /// ```
 pub struct DelaySource {
     taker: Taker,
-    settler: Arc<Settler>,
+    settler: Arc<DelaySettler>,
     /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
-    asking: Option<(u16, JoinHandle<Result<Batch, StoreError>>)>,
+    asking: Option<(u16, JoinHandle<Result<SlotBatch, StoreError>>)>,
 }
 
 impl DelaySource {
     /// A consumer of this queue.
     #[must_use]
     pub fn new(queue: &DelayQueue) -> Self {
-        Self { taker: queue.taker(), settler: Arc::new(Settler(queue.clone())), asking: None }
+        Self { taker: queue.taker(), settler: Arc::new(DelaySettler(queue.clone())), asking: None }
     }
 
     async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
@@ -57,7 +57,7 @@ impl DelaySource {
             };
             self.asking = None;
             let asked = asked.map_err(|_| stopped())?;
-            self.taker.told(slot, &asked);
+            self.taker.record_batch(slot, &asked);
             let taken = asked.map_err(|error| source_error("taking", error))?.taken;
             if !taken.is_empty() {
                 return Ok(taken);

@@ -40,7 +40,7 @@ const FORMS: [&str; 9] = [
 ];
 
 /// What each of them says.
-fn said() -> [Record; 9] {
+fn reply() -> [Record; 9] {
     let payload = Some(Fingerprint::of_bytes("payload"));
     let after = |micros| Micros(FENCING.0 + micros);
     let hour = 3_600_000_000;
@@ -167,8 +167,8 @@ fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() 
 
 #[test]
 fn what_any_version_has_written_is_read_for_ever() {
-    for (form, said) in FORMS.iter().zip(said()) {
-        assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), said, "{form}");
+    for (form, reply) in FORMS.iter().zip(reply()) {
+        assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), reply, "{form}");
     }
 }
 

@@ -5,8 +5,8 @@ use redis::Cmd;
 use crate::RedisStore;
 use crate::failure::FailureKind;
 use crate::startup::health_report::{Checkup, Finding};
-use crate::startup::server_info::Info;
-use crate::startup::{self, Looked};
+use crate::startup::server_info::ServerInfo;
+use crate::startup::{self, ServerReport};
 
 impl RedisStore {
     /// Looks at version, eviction, persistence, replication, clock, rights and the namespace's epoch, as
@@ -19,8 +19,8 @@ impl RedisStore {
     /// Nothing is left behind but, perhaps, the namespace's epoch.
     pub async fn check(&self) -> Result<Checkup, StoreError> {
         let mut findings = Vec::new();
-        for lane in self.0.topology.lanes(true).await? {
-            findings.extend(startup::look(lane.link(), &self.0.wanted).await?.findings);
+        for batcher in self.0.topology.batchers(true).await? {
+            findings.extend(startup::inspect(batcher.connection(), &self.0.checks).await?.findings);
         }
         findings.extend(self.epoch().await?);
         Ok(Checkup::new(findings))
@@ -36,10 +36,10 @@ impl RedisStore {
     /// Nothing is left behind.
     pub async fn evicted_keys(&self) -> Result<u64, StoreError> {
         let mut evicted = 0;
-        for lane in self.0.topology.lanes(true).await? {
-            let said = lane.link().one(Cmd::new().arg("INFO").arg("stats")).await?;
-            if let Some(text) = startup::text(&said) {
-                evicted += Info(text).number("evicted_keys").unwrap_or_default();
+        for batcher in self.0.topology.batchers(true).await? {
+            let reply = batcher.connection().send(Cmd::new().arg("INFO").arg("stats")).await?;
+            if let Some(text) = startup::text(&reply) {
+                evicted += ServerInfo(text).number("evicted_keys").unwrap_or_default();
             }
         }
         // A server that was started anew counts from 0.
@@ -47,7 +47,7 @@ impl RedisStore {
     }
 
     /// Fails where what was found forbids to go on.
-    pub(crate) async fn judge(&self, looked: Vec<Looked>) -> Result<(), StoreError> {
+    pub(crate) async fn judge(&self, looked: Vec<ServerReport>) -> Result<(), StoreError> {
         // Without rights there is no epoch to be had either.
         Checkup::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
         Checkup::new(self.epoch().await?).judge()
@@ -56,8 +56,8 @@ impl RedisStore {
     /// In a cluster one node has the key, and the others say so.
     async fn epoch(&self) -> Result<Vec<Finding>, StoreError> {
         let mut moved = None;
-        for lane in self.0.topology.lanes(false).await? {
-            match startup::epoch(lane.link(), &self.0.wanted.namespace).await {
+        for batcher in self.0.topology.batchers(false).await? {
+            match startup::epoch(batcher.connection(), &self.0.checks.namespace).await {
                 Err(failure) if matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_)) => {
                     moved = Some(failure);
                 }

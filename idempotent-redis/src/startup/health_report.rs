@@ -88,12 +88,12 @@ impl Finding {
 
 /// Collects what is found about one server.
 #[derive(Debug)]
-pub(crate) struct Findings<'a> {
+pub(crate) struct ServerFindings<'a> {
     pub(crate) server: &'a str,
     pub(crate) all: Vec<Finding>,
 }
 
-impl Findings<'_> {
+impl ServerFindings<'_> {
     pub(crate) fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
         self.add(Severity::Ok, subject, StoreErrorKind::Schema, text);
     }

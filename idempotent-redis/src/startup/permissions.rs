@@ -6,16 +6,16 @@ use crate::scripts::{Dialect, SETTLED};
 
 /// One command's right.
 #[derive(Debug)]
-struct Right {
+struct PermissionProbe {
     /// As rules name it, after `+`.
     name: &'static str,
     /// `@epoch` and `@nothing` stand for keys.
     harmless: &'static [&'static str],
-    needed: Needed,
+    needed: PermissionNeed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Needed {
+enum PermissionNeed {
     Always,
     /// Without it there is less to be had.
     Partly,
@@ -27,27 +27,31 @@ enum Needed {
 const FLAGGED: &str = "#!lua flags=no-writes,allow-oom\nreturn 1";
 const NO_SUCH_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-const RIGHTS: [Right; 14] = [
-    Right { name: "eval", harmless: &["EVAL", FLAGGED, "0"], needed: Needed::Always },
-    Right { name: "evalsha", harmless: &["EVALSHA", NO_SUCH_SCRIPT, "0"], needed: Needed::Always },
-    Right { name: "time", harmless: &["TIME"], needed: Needed::Always },
-    Right { name: "get", harmless: &["GET", "@epoch"], needed: Needed::Always },
+const RIGHTS: [PermissionProbe; 14] = [
+    PermissionProbe { name: "eval", harmless: &["EVAL", FLAGGED, "0"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "evalsha", harmless: &["EVALSHA", NO_SUCH_SCRIPT, "0"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "time", harmless: &["TIME"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "get", harmless: &["GET", "@epoch"], needed: PermissionNeed::Always },
     // Both cannot be asked for: a refusal of the form, after that of the right.
-    Right { name: "set", harmless: &["SET", "@nothing", "1", "NX", "XX"], needed: Needed::Always },
-    Right { name: "del", harmless: &["DEL", "@nothing"], needed: Needed::Always },
-    Right { name: "pttl", harmless: &["PTTL", "@nothing"], needed: Needed::Always },
-    Right { name: "getrange", harmless: &["GETRANGE", "@nothing", "0", "0"], needed: Needed::Always },
-    Right { name: "setrange", harmless: &["SETRANGE", "@nothing", "0", ""], needed: Needed::Always },
-    Right { name: "pexpiretime", harmless: &["PEXPIRETIME", "@nothing"], needed: Needed::In(Dialect::Flags) },
-    Right { name: "persist", harmless: &["PERSIST", "@nothing"], needed: Needed::In(Dialect::Plain) },
-    Right { name: "publish", harmless: &["PUBLISH", SETTLED, ""], needed: Needed::Partly },
-    Right { name: "scan", harmless: &["SCAN", "0", "COUNT", "1"], needed: Needed::Partly },
-    Right { name: "info", harmless: &["INFO"], needed: Needed::Partly },
+    PermissionProbe { name: "set", harmless: &["SET", "@nothing", "1", "NX", "XX"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "del", harmless: &["DEL", "@nothing"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "pttl", harmless: &["PTTL", "@nothing"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "getrange", harmless: &["GETRANGE", "@nothing", "0", "0"], needed: PermissionNeed::Always },
+    PermissionProbe { name: "setrange", harmless: &["SETRANGE", "@nothing", "0", ""], needed: PermissionNeed::Always },
+    PermissionProbe {
+        name: "pexpiretime",
+        harmless: &["PEXPIRETIME", "@nothing"],
+        needed: PermissionNeed::In(Dialect::Flags),
+    },
+    PermissionProbe { name: "persist", harmless: &["PERSIST", "@nothing"], needed: PermissionNeed::In(Dialect::Plain) },
+    PermissionProbe { name: "publish", harmless: &["PUBLISH", SETTLED, ""], needed: PermissionNeed::Partly },
+    PermissionProbe { name: "scan", harmless: &["SCAN", "0", "COUNT", "1"], needed: PermissionNeed::Partly },
+    PermissionProbe { name: "info", harmless: &["INFO"], needed: PermissionNeed::Partly },
 ];
 
 /// What an answer to a harmless command says of its right.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Lacking {
+pub(crate) struct MissingPermissions {
     /// Without these nothing works.
     pub(crate) needed: Vec<String>,
     /// Without these some does not.
@@ -56,19 +60,19 @@ pub(crate) struct Lacking {
 
 /// Which rights are asked for together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum ProbeSet {
     /// Those that every server has to give.
     First,
     /// Those of one form of the scripts, once that is known: what is refused is in the server's log.
     In(Dialect),
 }
 
-impl Asked {
-    fn rights(self) -> impl Iterator<Item = &'static Right> {
+impl ProbeSet {
+    fn rights(self) -> impl Iterator<Item = &'static PermissionProbe> {
         RIGHTS.iter().filter(move |right| match (self, right.needed) {
-            (Self::First, Needed::In(_)) => false,
+            (Self::First, PermissionNeed::In(_)) => false,
             (Self::First, _) => true,
-            (Self::In(dialect), needed) => needed == Needed::In(dialect),
+            (Self::In(dialect), needed) => needed == PermissionNeed::In(dialect),
         })
     }
 
@@ -79,7 +83,7 @@ impl Asked {
 }
 
 /// Adds the harmless commands.
-pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: Asked) {
+pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     for right in of.rights() {
         let mut cmd = Cmd::new();
         for word in right.harmless {
@@ -94,8 +98,8 @@ pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: Asked) {
 }
 
 /// What was answered, of the first, to the harmless command of the right called so.
-pub(crate) fn answer<'a>(said: &'a [Value], name: &str) -> Option<&'a Value> {
-    said.get(Asked::First.rights().position(|right| right.name == name)?)
+pub(crate) fn answer<'a>(reply: &'a [Value], name: &str) -> Option<&'a Value> {
+    reply.get(ProbeSet::First.rights().position(|right| right.name == name)?)
 }
 
 /// The key under which a namespace's protocol stands.
@@ -104,8 +108,8 @@ pub(crate) fn epoch_key(namespace: &str) -> String {
 }
 
 /// The form of scripts that the server takes, by what it said to one. Nothing where that does not tell.
-pub(crate) fn dialect(said: &[Value]) -> Option<Dialect> {
-    match said.first()? {
+pub(crate) fn dialect(reply: &[Value]) -> Option<Dialect> {
+    match reply.first()? {
         Value::Int(1) => Some(Dialect::Flags),
         // It took the first line for Lua.
         Value::ServerError(error) if error.details().is_some_and(|text| text.contains("compiling")) => {
@@ -116,13 +120,13 @@ pub(crate) fn dialect(said: &[Value]) -> Option<Dialect> {
 }
 
 /// Adds what is not allowed, as rules write it.
-pub(crate) fn lacking(lacking: &mut Lacking, of: Asked, said: &[Value], namespace: &str) {
-    for (right, said) in of.rights().zip(said) {
-        let Value::ServerError(error) = said else { continue };
+pub(crate) fn missing(missing: &mut MissingPermissions, of: ProbeSet, reply: &[Value], namespace: &str) {
+    for (right, reply) in of.rights().zip(reply) {
+        let Value::ServerError(error) = reply else { continue };
         if error.code() != "NOPERM" {
             continue;
         }
-        let list = if right.needed == Needed::Partly { &mut lacking.partly } else { &mut lacking.needed };
+        let list = if right.needed == PermissionNeed::Partly { &mut missing.partly } else { &mut missing.needed };
         let rule = rule_for(error.details().unwrap_or_default(), right.name, namespace);
         if !list.contains(&rule) {
             list.push(rule);
@@ -151,7 +155,7 @@ pub(crate) const EXTRA: &str = ", with Sentinel `+role`, in a cluster `+asking +
 pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {
     let mut names: Vec<&str> = RIGHTS
         .iter()
-        .filter(|right| !matches!(right.needed, Needed::In(other) if other != dialect))
+        .filter(|right| !matches!(right.needed, PermissionNeed::In(other) if other != dialect))
         .map(|right| right.name)
         .chain(["subscribe"])
         .chain(more.iter().copied())

@@ -5,9 +5,9 @@ use crate::scripts::Dialect;
 
 /// The answer to `INFO`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Info<'a>(pub(crate) &'a str);
+pub(crate) struct ServerInfo<'a>(pub(crate) &'a str);
 
-impl<'a> Info<'a> {
+impl<'a> ServerInfo<'a> {
     pub(crate) fn line(self, name: &str) -> Option<&'a str> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
@@ -19,7 +19,7 @@ impl<'a> Info<'a> {
 
 /// Who made it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Flavour {
+pub(crate) enum ServerFlavour {
     Redis,
     Valkey,
     KeyDb,
@@ -29,8 +29,8 @@ pub(crate) enum Flavour {
 
 /// A server's version.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Version {
-    pub(crate) flavour: Flavour,
+pub(crate) struct ServerVersion {
+    pub(crate) flavour: ServerFlavour,
     /// Its own.
     number: String,
     /// Major and minor of the Redis whose commands it has.
@@ -42,22 +42,22 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The first that takes flags, and `SET` with both `NX` and `GET`.
 const FLAGS: (u32, u32) = (7, 0);
 
-impl Version {
+impl ServerVersion {
     /// Nothing where there is no version in it.
-    pub(crate) fn of(info: Info<'_>) -> Option<Self> {
+    pub(crate) fn of(info: ServerInfo<'_>) -> Option<Self> {
         let redis = info.line("redis_version")?;
         let is_keydb = info.line("mvcc_depth").is_some()
             || info.line("executable").is_some_and(|path| path.ends_with("keydb-server"));
         let (flavour, number) = if let Some(number) = info.line("valkey_version") {
-            (Flavour::Valkey, number)
+            (ServerFlavour::Valkey, number)
         } else if let Some(number) = info.line("dragonfly_version") {
-            (Flavour::Dragonfly, number.trim_start_matches("df-v"))
+            (ServerFlavour::Dragonfly, number.trim_start_matches("df-v"))
         } else if let Some(number) = info.line("garnet_version") {
-            (Flavour::Garnet, number)
+            (ServerFlavour::Garnet, number)
         } else if is_keydb {
-            (Flavour::KeyDb, redis)
+            (ServerFlavour::KeyDb, redis)
         } else {
-            (Flavour::Redis, redis)
+            (ServerFlavour::Redis, redis)
         };
         Some(Self { flavour, number: number.to_owned(), redis: first_two(redis)? })
     }
@@ -65,8 +65,8 @@ impl Version {
     /// By the answer to `HELLO`.
     pub(crate) fn greeted(server: &str, number: &str) -> Option<Self> {
         let flavour = match server {
-            "redis" => Flavour::Redis,
-            "valkey" => Flavour::Valkey,
+            "redis" => ServerFlavour::Redis,
+            "valkey" => ServerFlavour::Valkey,
             _ => return None,
         };
         Some(Self { flavour, number: number.to_owned(), redis: first_two(number)? })
@@ -78,7 +78,7 @@ impl Version {
 
     /// Tests run on it.
     pub(crate) fn is_tested(&self) -> bool {
-        matches!(self.flavour, Flavour::Redis | Flavour::Valkey)
+        matches!(self.flavour, ServerFlavour::Redis | ServerFlavour::Valkey)
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
@@ -91,14 +91,14 @@ fn first_two(number: &str) -> Option<(u32, u32)> {
     Some((parts.next()?, parts.next()?))
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ServerVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.flavour {
-            Flavour::Redis => return write!(f, "Redis {}", self.number),
-            Flavour::Valkey => "Valkey",
-            Flavour::KeyDb => "KeyDB",
-            Flavour::Dragonfly => "Dragonfly",
-            Flavour::Garnet => "Garnet",
+            ServerFlavour::Redis => return write!(f, "Redis {}", self.number),
+            ServerFlavour::Valkey => "Valkey",
+            ServerFlavour::KeyDb => "KeyDB",
+            ServerFlavour::Dragonfly => "Dragonfly",
+            ServerFlavour::Garnet => "Garnet",
         };
         write!(f, "{name} {} (as Redis {}.{})", self.number, self.redis.0, self.redis.1)
     }
@@ -131,7 +131,7 @@ mod tests {
             (DRAGONFLY, "Dragonfly 1.40.1 (as Redis 7.4)", Dialect::Flags),
             (OLD_DRAGONFLY, "Dragonfly 1.14.2 (as Redis 6.2)", Dialect::Plain),
         ] {
-            let version = Version::of(Info(info)).unwrap();
+            let version = ServerVersion::of(ServerInfo(info)).unwrap();
             assert_eq!((version.to_string().as_str(), version.dialect()), (shown, dialect));
             assert!(!version.is_too_old());
             assert_eq!(version.is_tested(), shown.starts_with("Redis") || shown.starts_with("Valkey"));
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn n75_what_is_older_than_the_commands_we_need_is_too_old() {
-        assert!(Version::of(Info(REDIS_5)).unwrap().is_too_old());
-        assert!(Version::of(Info("redis_version:6.1.240\r\n")).unwrap().is_too_old());
-        assert_eq!(Version::of(Info("# Server\r\nredis_version:unknown\r\n")), None);
-        assert_eq!(Version::of(Info("")), None);
-        assert!(Version::greeted("redis", "6.0.16").unwrap().is_too_old());
+        assert!(ServerVersion::of(ServerInfo(REDIS_5)).unwrap().is_too_old());
+        assert!(ServerVersion::of(ServerInfo("redis_version:6.1.240\r\n")).unwrap().is_too_old());
+        assert_eq!(ServerVersion::of(ServerInfo("# Server\r\nredis_version:unknown\r\n")), None);
+        assert_eq!(ServerVersion::of(ServerInfo("")), None);
+        assert!(ServerVersion::greeted("redis", "6.0.16").unwrap().is_too_old());
     }
 }

@@ -6,7 +6,7 @@ use idempotent_core::protocol;
 use idempotent_core::{Batch, Claim, ClaimRequest, Completion, Held, Settled, StoreError};
 
 use crate::RedisStore;
-use crate::batching::call::Call;
+use crate::batching::call::ScriptCall;
 use crate::store::replies;
 use crate::store::{BUDGET, budget};
 
@@ -14,42 +14,46 @@ use crate::store::{BUDGET, budget};
 impl Batch for RedisStore {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
         let (topology, cache) = (&self.0.topology, &self.0.hub.cache);
-        let asked = cache.asked();
-        let known: Vec<Option<Claim>> = requests.iter().map(|request| cache.answer(request)).collect();
-        let unknown = || requests.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(request, _)| request);
-        let calls: Vec<Call> = unknown().map(|request| Call::claim(request, asked.is_some())).collect();
+        let generation = cache.generation();
+        let cached: Vec<Option<Claim>> = requests.iter().map(|request| cache.lookup(request)).collect();
+        let uncached =
+            || requests.iter().zip(&cached).filter(|(_, cached)| cached.is_none()).map(|(request, _)| request);
+        let calls: Vec<ScriptCall> =
+            uncached().map(|request| ScriptCall::claim(request, generation.is_some())).collect();
         let budget = requests.iter().map(|request| budget(request.lease)).min().unwrap_or_default();
-        let said = topology.ask_all(&calls.iter().collect::<Vec<_>>(), budget).await;
-        let mut told = Vec::with_capacity(said.len());
-        for (request, said) in unknown().zip(said) {
-            told.push(match said {
-                Ok(said) => self.granted(said, request, asked).await,
+        let reply = topology.call_all(&calls.iter().collect::<Vec<_>>(), budget).await;
+        let mut claims = Vec::with_capacity(reply.len());
+        for (request, reply) in uncached().zip(reply) {
+            claims.push(match reply {
+                Ok(reply) => self.granted(reply, request, generation).await,
                 Err(error) => Err(error),
             });
         }
-        let mut told = told.into_iter();
+        let mut claims = claims.into_iter();
         let mut all = Vec::with_capacity(requests.len());
-        for known in &known {
-            all.extend(known.clone().map(Ok).or_else(|| told.next()));
+        for cached in &cached {
+            all.extend(cached.clone().map(Ok).or_else(|| claims.next()));
         }
         all
     }
 
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        let calls: Vec<Call> = held.iter().map(|(held, lease)| Call::renew(held, *lease)).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
-        let told = held.iter().zip(said);
-        told.map(|((held, lease), said)| {
-            replies::settled(&said?, |found, now| protocol::renew(found, held, *lease, now))
-        })
-        .collect()
+        let calls: Vec<ScriptCall> = held.iter().map(|(held, lease)| ScriptCall::renew(held, *lease)).collect();
+        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let replied = held.iter().zip(reply);
+        replied
+            .map(|((held, lease), reply)| {
+                replies::settled(&reply?, |found, now| protocol::renew(found, held, *lease, now))
+            })
+            .collect()
     }
 
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        let asked = self.0.hub.cache.asked();
-        let calls: Vec<Call> = done.iter().map(|(held, completion)| Call::complete(held, completion)).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
-        let told = done.iter().zip(said);
-        told.map(|((held, completion), said)| self.completed(held, completion, asked, &said?)).collect()
+        let generation = self.0.hub.cache.generation();
+        let calls: Vec<ScriptCall> =
+            done.iter().map(|(held, completion)| ScriptCall::complete(held, completion)).collect();
+        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let replied = done.iter().zip(reply);
+        replied.map(|((held, completion), reply)| self.completed(held, completion, generation, &reply?)).collect()
     }
 }

@@ -5,31 +5,31 @@ use idempotent_core::{Browse, Entry, Key, Page, Purge, StoreError, StoreErrorKin
 use redis::{Cmd, Value};
 
 use crate::RedisStore;
-use crate::batching::batcher::Lane;
-use crate::batching::call::Call;
-use crate::failure::Failure;
+use crate::batching::batcher::CallBatcher;
+use crate::batching::call::ScriptCall;
+use crate::failure::CallFailure;
 use crate::store::BUDGET;
 use crate::store::replies;
 use crate::topology::Topology;
 
 /// The most entries of a page.
-const MOST: usize = 10_000;
+const MAX_PAGE: usize = 10_000;
 /// Places that `SCAN` looks at before it answers.
-const COUNT: usize = 1_000;
+const SCAN_COUNT: usize = 1_000;
 /// What every key of ours ends in; others may live beside them.
-const PATTERN: &str = "*:{??????????????????????}";
+const KEY_PATTERN: &str = "*:{??????????????????????}";
 
 /// Where a listing stands: a server, its cursor, and from which rank on that cursor's keys are still to be given out. A count
 /// of those given would not do: one of them may be gone by the next page. The server is a number made of its address: its
 /// place among the others may be another one by the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Place {
+struct ListingCursor {
     server: u32,
     cursor: u64,
     from: u32,
 }
 
-impl Place {
+impl ListingCursor {
     /// 32 bits of server, 64 of cursor, 32 of rank.
     fn pack(self) -> u128 {
         u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | u128::from(self.from)
@@ -54,10 +54,10 @@ fn whole_ranks(keys: &[Key], room: usize) -> usize {
 }
 
 /// The keys at a place, without those given already, as few as the server gives at once where there is little room.
-async fn fitting(lane: &Lane, place: &Place, room: usize) -> Result<(u64, Vec<Key>), Failure> {
-    let mut count = COUNT.min(room);
+async fn fitting(batcher: &CallBatcher, place: &ListingCursor, room: usize) -> Result<(u64, Vec<Key>), CallFailure> {
+    let mut count = SCAN_COUNT.min(room);
     loop {
-        let (cursor, mut keys) = scan(lane, place.cursor, count).await?;
+        let (cursor, mut keys) = scan(batcher, place.cursor, count).await?;
         keys.retain(|key| rank(key) >= place.from);
         keys.sort_unstable_by_key(Key::hash);
         if keys.len() <= room || count == 1 {
@@ -67,13 +67,14 @@ async fn fitting(lane: &Lane, place: &Place, room: usize) -> Result<(u64, Vec<Ke
     }
 }
 
-async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), Failure> {
+async fn scan(batcher: &CallBatcher, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), CallFailure> {
     let mut cmd = Cmd::new();
-    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(PATTERN).arg("COUNT").arg(count);
-    let odd = || Failure::ambiguous("SCAN was answered in a form that is not SCAN's");
-    let Value::Array(said) = lane.link().one(&cmd).await? else { return Err(odd()) };
-    let [Value::BulkString(cursor), Value::Array(keys)] = &said[..] else { return Err(odd()) };
-    let cursor = std::str::from_utf8(cursor).ok().and_then(|cursor| cursor.parse().ok()).ok_or_else(odd)?;
+    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(KEY_PATTERN).arg("COUNT").arg(count);
+    let unexpected_reply = || CallFailure::ambiguous("SCAN was answered in a form that is not SCAN's");
+    let Value::Array(reply) = batcher.connection().send(&cmd).await? else { return Err(unexpected_reply()) };
+    let [Value::BulkString(cursor), Value::Array(keys)] = &reply[..] else { return Err(unexpected_reply()) };
+    let cursor =
+        std::str::from_utf8(cursor).ok().and_then(|cursor| cursor.parse().ok()).ok_or_else(unexpected_reply)?;
     let key = |value: &Value| match value {
         Value::BulkString(bytes) => Key::from_text(std::str::from_utf8(bytes).ok()?),
         _ => None,
@@ -84,13 +85,15 @@ async fn scan(lane: &Lane, cursor: u64, count: usize) -> Result<(u64, Vec<Key>),
 #[async_trait]
 impl Browse for RedisStore {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
-        let limit = limit.clamp(1, MOST);
+        let limit = limit.clamp(1, MAX_PAGE);
         let servers = self.servers(after.is_none()).await?;
-        let mut next = Some(after.map_or_else(Place::default, Place::unpack));
+        let mut next = Some(after.map_or_else(ListingCursor::default, ListingCursor::unpack));
         let mut entries = Vec::new();
-        while let Some((lane, place)) = next.filter(|_| entries.len() < limit).and_then(|place| at(&servers, place)) {
+        while let Some((batcher, place)) =
+            next.filter(|_| entries.len() < limit).and_then(|place| resume_at(&servers, place))
+        {
             let room = limit - entries.len();
-            let (cursor, keys) = fitting(lane, &place, room).await?;
+            let (cursor, keys) = fitting(batcher, &place, room).await?;
             let fits = keys.len() <= room;
             if !fits && !entries.is_empty() {
                 // Not in part: another process may make the table grow before the next page.
@@ -105,21 +108,23 @@ impl Browse for RedisStore {
                 listed => entries.extend(listed?),
             }
             next = match (fits, cursor) {
-                (false, _) => Some(Place { from: given.last().map_or(0, rank).saturating_add(1), ..place }),
-                (true, 0) => place.server.checked_add(1).map(|server| Place { server, ..Place::default() }),
-                (true, cursor) => Some(Place { cursor, from: 0, ..place }),
+                (false, _) => Some(ListingCursor { from: given.last().map_or(0, rank).saturating_add(1), ..place }),
+                (true, 0) => {
+                    place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() })
+                }
+                (true, cursor) => Some(ListingCursor { cursor, from: 0, ..place }),
             };
         }
-        let next = next.and_then(|place| at(&servers, place)).map(|(_, place)| place.pack());
+        let next = next.and_then(|place| resume_at(&servers, place)).map(|(_, place)| place.pack());
         Ok(Page { entries, next })
     }
 }
 
 /// The server of a place, or where that one is gone, or was the last, the next one from its beginning.
-fn at<T>(servers: &[(u32, T)], place: Place) -> Option<(&T, Place)> {
-    let (server, lane) = servers.iter().find(|(server, _)| *server >= place.server)?;
-    let begins = Place { server: *server, ..Place::default() };
-    Some((lane, if *server == place.server { place } else { begins }))
+fn resume_at<T>(servers: &[(u32, T)], place: ListingCursor) -> Option<(&T, ListingCursor)> {
+    let (server, batcher) = servers.iter().find(|(server, _)| *server >= place.server)?;
+    let begins = ListingCursor { server: *server, ..ListingCursor::default() };
+    Some((batcher, if *server == place.server { place } else { begins }))
 }
 
 /// In the order of their numbers, which are those of the same names whoever else is there.
@@ -144,34 +149,36 @@ fn hashed(name: &str) -> u32 {
 
 impl RedisStore {
     /// Those that hold keys, each with its number.
-    async fn servers(&self, anew: bool) -> Result<Vec<(u32, Lane)>, StoreError> {
-        let lanes = self.0.topology.lanes(anew).await?;
+    async fn servers(&self, refresh: bool) -> Result<Vec<(u32, CallBatcher)>, StoreError> {
+        let batchers = self.0.topology.batchers(refresh).await?;
         Ok(match &self.0.topology {
-            Topology::Cluster(_) => numbered(lanes.into_iter().map(|lane| (lane.link().name(), lane)), hashed),
+            Topology::Cluster(_) => {
+                numbered(batchers.into_iter().map(|batcher| (batcher.connection().name(), batcher)), hashed)
+            }
             // Whoever it is: there is no other.
-            Topology::One(_) | Topology::Named(_) => lanes.into_iter().map(|lane| (0, lane)).collect(),
+            Topology::Single(_) | Topology::Sentinel(_) => batchers.into_iter().map(|batcher| (0, batcher)).collect(),
         })
     }
 
     /// Whether it is of this store's namespace.
     fn is_own(&self, key: &Key) -> bool {
         // As keys show it.
-        let namespace = Key::from_parts(&self.0.wanted.namespace, 0);
+        let namespace = Key::from_parts(&self.0.checks.namespace, 0);
         key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
     async fn entries(&self, keys: &[&Key]) -> Result<Vec<Entry>, StoreError> {
-        let calls: Vec<Call> = keys.iter().map(|key| Call::look(key)).collect();
-        let said = self.0.topology.ask_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let calls: Vec<ScriptCall> = keys.iter().map(|key| ScriptCall::look(key)).collect();
+        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let mut entries = Vec::new();
-        for (key, said) in keys.iter().zip(said) {
-            match said.and_then(replies::seen) {
+        for (key, reply) in keys.iter().zip(reply) {
+            match reply.and_then(replies::seen) {
                 Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
                     entries.push(Entry { key: (*key).clone(), record });
                 }
                 Ok(_) => {}
                 // Left alone, and no reason to hide the others.
-                Err(error) if unreadable(&error) => {}
+                Err(error) if is_unreadable(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -179,7 +186,7 @@ impl RedisStore {
     }
 }
 
-fn unreadable(error: &StoreError) -> bool {
+fn is_unreadable(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign)
 }
 
@@ -187,10 +194,10 @@ fn unreadable(error: &StoreError) -> bool {
 impl Purge for RedisStore {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let mut gone = 0;
-        for lane in self.0.topology.lanes(true).await? {
+        for batcher in self.0.topology.batchers(true).await? {
             let mut cursor = 0;
             loop {
-                let (next, keys) = scan(&lane, cursor, COUNT).await?;
+                let (next, keys) = scan(&batcher, cursor, SCAN_COUNT).await?;
                 for key in &keys {
                     if gone >= at_most {
                         return Ok(gone);
@@ -222,12 +229,12 @@ mod tests {
     /// Whom a listing visits that goes on among others after its first server.
     fn visited(before: &[&str], after: &[&str]) -> Vec<String> {
         let (before, after) = (all(before), all(after));
-        let (first, place) = at(&before, Place::default()).unwrap();
+        let (first, place) = resume_at(&before, ListingCursor::default()).unwrap();
         let mut visited = vec![first.clone()];
-        let mut next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
-        while let Some((name, place)) = next.and_then(|place| at(&after, Place::unpack(place.pack()))) {
+        let mut next = place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() });
+        while let Some((name, place)) = next.and_then(|place| resume_at(&after, ListingCursor::unpack(place.pack()))) {
             visited.push(name.clone());
-            next = place.server.checked_add(1).map(|server| Place { server, ..Place::default() });
+            next = place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() });
         }
         visited.sort_unstable();
         visited
@@ -256,10 +263,13 @@ mod tests {
     #[test]
     fn a_place_of_a_server_that_is_gone_is_the_next_one_s_beginning() {
         let servers = [(3, 'a'), (9, 'b')];
-        let place = Place { server: 3, cursor: 70, from: 5 };
-        assert_eq!(at(&servers, place), Some((&'a', place)));
-        assert_eq!(at(&servers[1..], place), Some((&'b', Place { server: 9, ..Place::default() })));
-        assert_eq!(at(&servers, Place { server: 10, ..place }), None);
+        let place = ListingCursor { server: 3, cursor: 70, from: 5 };
+        assert_eq!(resume_at(&servers, place), Some((&'a', place)));
+        assert_eq!(
+            resume_at(&servers[1..], place),
+            Some((&'b', ListingCursor { server: 9, ..ListingCursor::default() }))
+        );
+        assert_eq!(resume_at(&servers, ListingCursor { server: 10, ..place }), None);
     }
 
     #[test]

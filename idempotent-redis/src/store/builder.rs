@@ -6,26 +6,26 @@ use std::time::Duration;
 use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
-use crate::batching::batcher::{Lane, WAITING};
-use crate::batching::flush::Manner;
-use crate::cache::{Cache, CacheOptions};
+use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
+use crate::batching::flush::SendOptions;
+use crate::cache::{CacheOptions, ConsumedCache};
 use crate::connection::address::Credentials;
-use crate::connection::client::Access;
-use crate::connection::notifications::Hub;
-use crate::connection::tls::{Pem, Tls};
-use crate::connection::url::{Place, Server, Url};
-use crate::connection::{Link, Patience, Target};
+use crate::connection::client::ClientFactory;
+use crate::connection::notifications::NotificationHub;
+use crate::connection::tls::{PemSource, TlsSettings};
+use crate::connection::url::{RedisUrl, ServerEndpoint, ServerLocation};
+use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
-use crate::scripts::{Dialect, Scripts};
-use crate::startup::{self, Wanted};
-use crate::store::Inner;
+use crate::scripts::{Dialect, ScriptSet};
+use crate::startup::{self, StartupChecks};
+use crate::store::StoreInner;
 use crate::topology::Topology;
-use crate::topology::cluster::{Cluster, Maker};
-use crate::topology::sentinel::Sentinels;
-use crate::topology::single::Single;
+use crate::topology::cluster::{ClusterRouter, NodeFactory};
+use crate::topology::sentinel::SentinelTarget;
+use crate::topology::single::SingleServer;
 
 /// Changes a script's text.
-type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
+type ScriptEdit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Sets up a [`RedisStore`].
 #[derive(Clone)]
@@ -34,25 +34,25 @@ pub struct RedisStoreBuilder {
     url: String,
     cache: Option<CacheOptions>,
     clock: Arc<dyn Clock>,
-    patience: Patience,
+    timeouts: ConnectionTimeouts,
     durability: Durability,
     sentinel_login: Credentials,
-    edit: Option<Edit>,
+    edit: Option<ScriptEdit>,
     plain: bool,
     namespace: String,
     allow_eviction: bool,
-    ca: Option<Pem>,
-    client: Option<(Pem, Pem)>,
+    ca: Option<PemSource>,
+    client: Option<(PemSource, PemSource)>,
 }
 
 impl RedisStoreBuilder {
     pub(crate) fn new(url: String) -> Self {
-        let patience = Patience { connect: Duration::from_secs(2), response: Duration::from_secs(2) };
+        let timeouts = ConnectionTimeouts { connect: Duration::from_secs(2), response: Duration::from_secs(2) };
         Self {
             url,
             cache: Some(CacheOptions::default()),
             clock: Arc::new(SystemClock::new()),
-            patience,
+            timeouts,
             durability: Durability::Primary,
             sentinel_login: Credentials::default(),
             edit: None,
@@ -87,7 +87,7 @@ impl RedisStoreBuilder {
     /// # Default
     /// 2 s
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.connect = timeout;
+        self.timeouts.connect = timeout;
         self
     }
 
@@ -96,7 +96,7 @@ impl RedisStoreBuilder {
     /// # Default
     /// 2 s
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.response = timeout;
+        self.timeouts.response = timeout;
         self
     }
 
@@ -166,76 +166,82 @@ impl RedisStoreBuilder {
     /// # Cancellation
     /// Nothing is left behind but, perhaps, the namespace's epoch.
     pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
-        let again = self.clone();
-        let url = Url::parse(&self.url)?;
-        let access = Access::new(&url, Tls::read(self.ca.take(), self.client.take())?)?;
-        let wanted = self.wanted(&url.place, &access);
+        let reopen = self.clone();
+        let url = RedisUrl::parse(&self.url)?;
+        let access = ClientFactory::new(&url, TlsSettings::read(self.ca.take(), self.client.take())?)?;
+        let checks = self.checks(&url.location, &access);
         let counters = Arc::new(Counters::default());
-        let hub = Arc::new(Hub::new(Cache::new(self.cache, self.clock.clone())));
-        let patience =
-            Patience { response: self.patience.response + self.durability.patience() * WAITING, ..self.patience };
-        let link = |target: Box<dyn Target>| Link::new(target, patience, hub.clone());
-        let mut looked = Vec::new();
-        let topology = match url.place {
-            Place::Single { server } => {
-                let link = link(Box::new(Single { server, access }));
-                looked.push(startup::look(&link, &wanted).await?);
-                Topology::One(Lane::new(link, self.manner(looked[0].dialect, true)))
+        let hub = Arc::new(NotificationHub::new(ConsumedCache::new(self.cache, self.clock.clone())));
+        let timeouts = ConnectionTimeouts {
+            response: self.timeouts.response + self.durability.extra_timeout() * MAX_WAITING_FLUSHES,
+            ..self.timeouts
+        };
+        let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
+        let mut reports = Vec::new();
+        let topology = match url.location {
+            ServerLocation::Single { server } => {
+                let connection = connection(Box::new(SingleServer { server, access }));
+                reports.push(startup::inspect(&connection, &checks).await?);
+                Topology::Single(CallBatcher::new(connection, self.options(reports[0].dialect, true)))
             }
-            Place::Sentinel { sentinels, primary } => {
+            ServerLocation::Sentinel { sentinels, primary } => {
                 let login = access.of_sentinels(self.sentinel_login.clone());
-                let link = link(Box::new(Sentinels::new(sentinels, primary, login, access, patience.connect)));
-                looked.push(startup::look(&link, &wanted).await?);
-                Topology::Named(Lane::new(link, self.manner(looked[0].dialect, true)))
+                let connection =
+                    connection(Box::new(SentinelTarget::new(sentinels, primary, login, access, timeouts.connect)));
+                reports.push(startup::inspect(&connection, &checks).await?);
+                Topology::Sentinel(CallBatcher::new(connection, self.options(reports[0].dialect, true)))
             }
-            Place::Cluster { nodes } => {
-                let seeds = nodes
-                    .iter()
-                    .map(|node| link(Box::new(Single { server: Server::Tcp(node.clone()), access: access.clone() })));
+            ServerLocation::Cluster { nodes } => {
+                let seeds = nodes.iter().map(|node| {
+                    connection(Box::new(SingleServer {
+                        server: ServerEndpoint::Tcp(node.clone()),
+                        access: access.clone(),
+                    }))
+                });
                 // Keys of one node lie in several slots, which no script may name together.
-                let manner = self.manner(startup::dialect(seeds, &wanted).await?, false);
-                let maker = Maker { access, patience, hub: hub.clone(), manner };
-                let cluster = Arc::new(Cluster::connect(maker, nodes, counters.clone()).await?);
-                for lane in cluster.lanes(false).await? {
-                    looked.push(startup::look(lane.link(), &wanted).await?);
+                let options = self.options(startup::dialect(seeds, &checks).await?, false);
+                let factory = NodeFactory { access, timeouts, hub: hub.clone(), options };
+                let cluster = Arc::new(ClusterRouter::connect(factory, nodes, counters.clone()).await?);
+                for batcher in cluster.batchers(false).await? {
+                    reports.push(startup::inspect(batcher.connection(), &checks).await?);
                 }
                 Topology::Cluster(cluster)
             }
         };
-        for lane in topology.lanes(false).await? {
+        for batcher in topology.batchers(false).await? {
             // What cannot be done at all is not found out by the first claim.
-            if let Some(wait) = self.durability.on_disk() {
+            if let Some(wait) = self.durability.disk_probe() {
                 let why = "Durability::Disk needs Redis 7.2 and an append-only file (appendonly yes)";
-                lane.link().one(&wait).await.map_err(|failure| failure.because(why))?;
+                batcher.connection().send(&wait).await.map_err(|failure| failure.because(why))?;
             }
         }
-        let evicted = looked.iter().filter_map(|looked| looked.evicted).sum();
-        let inner = Inner { topology, hub, durability: self.durability, counters, wanted, evicted, again };
+        let evicted = reports.iter().filter_map(|reports| reports.evicted).sum();
+        let inner = StoreInner { topology, hub, durability: self.durability, counters, checks, evicted, reopen };
         let store = RedisStore(Arc::new(inner));
-        store.judge(looked).await?;
+        store.judge(reports).await?;
         Ok(store)
     }
 
-    fn wanted(&self, place: &Place, access: &Access) -> Wanted {
+    fn checks(&self, location: &ServerLocation, access: &ClientFactory) -> StartupChecks {
         let mut more = Vec::new();
         if access.db() != 0 {
             more.push("select");
         }
-        match place {
-            Place::Single { .. } => {}
-            Place::Sentinel { .. } => more.push("role"),
-            Place::Cluster { .. } => more.extend(["asking", "cluster|info", "cluster|slots"]),
+        match location {
+            ServerLocation::Single { .. } => {}
+            ServerLocation::Sentinel { .. } => more.push("role"),
+            ServerLocation::Cluster { .. } => more.extend(["asking", "cluster|info", "cluster|slots"]),
         }
-        more.extend(self.durability.right());
+        more.extend(self.durability.command_name());
         let (namespace, user) = (self.namespace.clone(), access.user().to_owned());
         let replicas = self.durability.replicas();
-        Wanted { namespace, user, more, allow_eviction: self.allow_eviction, replicas }
+        StartupChecks { namespace, user, more, allow_eviction: self.allow_eviction, replicas }
     }
 
-    fn manner(&self, dialect: Dialect, joins: bool) -> Manner {
+    fn options(&self, dialect: Dialect, joins: bool) -> SendOptions {
         let dialect = if self.plain { Dialect::Plain } else { dialect };
         let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
-        Manner { scripts: Scripts::new(dialect, |text| edit(text)), joins, durability: self.durability }
+        SendOptions { scripts: ScriptSet::new(dialect, |text| edit(text)), joins, durability: self.durability }
     }
 }
 
@@ -248,13 +254,13 @@ impl RedisStoreBuilder {
     /// # Default
     /// The system's authorities
     pub fn ca_file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
-        self.ca = Some(Pem::File(path.into()));
+        self.ca = Some(PemSource::File(path.into()));
         self
     }
 
     /// As [`ca_file`](Self::ca_file), without a file.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca = Some(Pem::Text(pem.into()));
+        self.ca = Some(PemSource::Text(pem.into()));
         self
     }
 
@@ -268,7 +274,7 @@ impl RedisStoreBuilder {
         certificate: impl Into<std::path::PathBuf>,
         key: impl Into<std::path::PathBuf>,
     ) -> Self {
-        self.client = Some((Pem::File(certificate.into()), Pem::File(key.into())));
+        self.client = Some((PemSource::File(certificate.into()), PemSource::File(key.into())));
         self
     }
 }

@@ -14,7 +14,7 @@ use idempotent_core::{
 };
 
 use crate::RedisStore;
-use crate::batching::call::{Call, Said};
+use crate::batching::call::{ReplyBody, ScriptCall};
 use crate::record::foreign;
 use crate::store::BUDGET;
 use crate::store::replies;
@@ -24,11 +24,11 @@ const NONE: u32 = u32::MAX;
 #[async_trait]
 impl Journal for RedisStore {
     async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
-        let said = self.0.topology.ask(&Call::steps(held, keep), BUDGET).await?;
-        match &said.said {
-            Said::Text(text) if text.first() == Some(&b'S') => Ok(Journaled::Steps(decode(&text[1..])?)),
-            Said::Text(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
-            _ => match replies::settled(&said, |found, now| left(found, held, now))? {
+        let reply = self.0.topology.call(&ScriptCall::steps(held, keep), BUDGET).await?;
+        match &reply.body {
+            ReplyBody::Tagged(text) if text.first() == Some(&b'S') => Ok(Journaled::Steps(decode(&text[1..])?)),
+            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
+            _ => match replies::settled(&reply, |found, now| protocol_answer(found, held, now))? {
                 Settled::Lost { now } => Ok(Journaled::Lost { now }),
                 Settled::Done => Ok(Journaled::Lost { now: StateKind::Absent }),
             },
@@ -36,16 +36,16 @@ impl Journal for RedisStore {
     }
 
     async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
-        let said = self.0.topology.ask(&Call::note(held, encode(step), keep), BUDGET).await?;
-        match &said.said {
-            Said::Text(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
-            _ => replies::settled(&said, |found, now| left(found, held, now)),
+        let reply = self.0.topology.call(&ScriptCall::note(held, encode(step), keep), BUDGET).await?;
+        match &reply.body {
+            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
+            _ => replies::settled(&reply, |found, now| protocol_answer(found, held, now)),
         }
     }
 }
 
 /// What a record means that a script left alone. It would not have left one that is held.
-fn left(found: Option<&Record>, held: &Held, now: Micros) -> (Settled, Write) {
+fn protocol_answer(found: Option<&Record>, held: &Held, now: Micros) -> (Settled, Write) {
     match protocol::begun(found, held, now) {
         Ok(_) => (Settled::Done, Write::Delete),
         Err(now) => (Settled::Lost { now }, Write::Keep),

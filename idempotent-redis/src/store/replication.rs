@@ -6,9 +6,9 @@ use idempotent_core::{
 };
 
 use crate::RedisStore;
-use crate::batching::call::{Answer, Call, Said};
-use crate::cache::Asked;
-use crate::durability::{Durability, Missing, count};
+use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::cache::CacheGeneration;
+use crate::durability::{Durability, UnconfirmedReplicas, count};
 use crate::store::BUDGET;
 use crate::store::replies;
 
@@ -16,40 +16,40 @@ impl RedisStore {
     /// The answer to a claim: one that too few replicas have is none.
     pub(crate) async fn granted(
         &self,
-        said: Answer,
+        reply: ScriptReply,
         request: &ClaimRequest,
-        asked: Option<Asked>,
+        generation: Option<CacheGeneration>,
     ) -> Result<Claim, StoreError> {
-        let missing = said.missing;
-        let repeated = matches!(&said.said, Said::Text(text) if text.first() == Some(&b'R'));
-        let claim = replies::claim(said, request, &self.0.hub.cache, asked)?;
+        let unconfirmed = reply.unconfirmed;
+        let repeated = matches!(&reply.body, ReplyBody::Tagged(text) if text.first() == Some(&b'R'));
+        let claim = replies::claim(reply, request, &self.0.hub.cache, generation)?;
         let Claim::Acquired(grant) = &claim else { return Ok(claim) };
         if self.0.durability == Durability::Primary {
             return Ok(claim);
         }
         let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
-        let missing = match missing {
+        let unconfirmed = match unconfirmed {
             // Its first copy wrote, over a connection that is gone perhaps: this one has nothing to wait for yet.
             None if repeated => self.confirmed(&held, grant.lease).await?,
-            missing => missing,
+            unconfirmed => unconfirmed,
         };
-        match missing {
+        match unconfirmed {
             None => Ok(claim),
-            Some(missing) => Err(self.give_back(&held, request, grant, missing).await),
+            Some(unconfirmed) => Err(self.give_back(&held, request, grant, unconfirmed).await),
         }
     }
 
     /// How far a claim that stands has got. Whatever comes between does not undo it.
-    async fn confirmed(&self, held: &Held, lease: Duration) -> Result<Option<Missing>, StoreError> {
-        let (said, settled) = match self.0.topology.ask(&Call::confirm(held, lease), BUDGET).await {
-            Ok(said) => {
-                let settled = replies::settled(&said, |found, now| protocol::renew(found, held, lease, now));
-                (said.missing, settled)
+    async fn confirmed(&self, held: &Held, lease: Duration) -> Result<Option<UnconfirmedReplicas>, StoreError> {
+        let (reply, settled) = match self.0.topology.call(&ScriptCall::confirm(held, lease), BUDGET).await {
+            Ok(reply) => {
+                let settled = replies::settled(&reply, |found, now| protocol::renew(found, held, lease, now));
+                (reply.unconfirmed, settled)
             }
             Err(error) => (None, Err(error)),
         };
         match settled {
-            Ok(Settled::Done) => Ok(said),
+            Ok(Settled::Done) => Ok(reply),
             Ok(_) => Err(StoreError::new(StoreErrorKind::NotApplied).because("the claim was lost again meanwhile")),
             Err(error) => Err(StoreError::new(StoreErrorKind::Ambiguous)
                 .because(format!("the claim stands, and whether it is durable could not be asked: {error}"))),
@@ -57,14 +57,20 @@ impl RedisStore {
     }
 
     /// By its own token, as if it had never been; where that fails, it stands until the lease ends it.
-    async fn give_back(&self, held: &Held, request: &ClaimRequest, grant: &Grant, missing: Missing) -> StoreError {
+    async fn give_back(
+        &self,
+        held: &Held,
+        request: &ClaimRequest,
+        grant: &Grant,
+        unconfirmed: UnconfirmedReplicas,
+    ) -> StoreError {
         count(&self.0.counters.claims);
         let error = "given back: too few replicas had it".into();
         // What the one before left is counted in either case.
         let verdict =
             if request.max_attempts > 0 || grant.taken_over.is_some() { Verdict::Refund } else { Verdict::Delete };
         let release = Release { verdict, delay: Duration::ZERO, memory: request.memory, error };
-        let call = Call::release(held, &release);
+        let call = ScriptCall::release(held, &release);
         let given = self.settle(&call, |found, now| protocol::release(found, held, &release, now));
         let (kind, left) = match given.await {
             Ok(Settled::Done) => (StoreErrorKind::NotApplied, "it was given back".to_owned()),
@@ -74,7 +80,7 @@ impl RedisStore {
                 (StoreErrorKind::Ambiguous, left)
             }
         };
-        StoreError::new(kind).because(format!("the claim is not durable: {missing}; {left}"))
+        StoreError::new(kind).because(format!("the claim is not durable: {unconfirmed}; {left}"))
     }
 
     /// The answer to a completion. One that too few replicas have stands all the same: the handler has run.
@@ -82,15 +88,15 @@ impl RedisStore {
         &self,
         held: &Held,
         completion: &Completion,
-        asked: Option<Asked>,
-        answer: &Answer,
+        generation: Option<CacheGeneration>,
+        answer: &ScriptReply,
     ) -> Result<Settled, StoreError> {
-        self.remember(held, completion, asked, answer);
+        self.remember(held, completion, generation, answer);
         let settled = replies::settled(answer, |found, now| protocol::complete(found, held, completion, now))?;
-        let lacks = match (&answer.said, answer.missing) {
-            (Said::Plain, Some(missing)) => missing.to_string(),
+        let lacks = match (&answer.body, answer.unconfirmed) {
+            (ReplyBody::Empty, Some(unconfirmed)) => unconfirmed.to_string(),
             // Its first copy wrote, over a connection that is gone perhaps: this one had nothing to wait for.
-            (Said::Text(_), _) if settled == Settled::Done && self.0.durability != Durability::Primary => {
+            (ReplyBody::Tagged(_), _) if settled == Settled::Done && self.0.durability != Durability::Primary => {
                 "it was asked again, and who has the first is not known".to_owned()
             }
             _ => return Ok(settled),

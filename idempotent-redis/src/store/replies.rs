@@ -7,24 +7,24 @@ use idempotent_core::{
     Claim, ClaimRequest, Consumed, Dead, Fencing, Grant, Micros, Record, Settled, State, StoreError, StoreErrorKind,
 };
 
-use crate::batching::call::{Answer, Said};
-use crate::cache::{Asked, Cache, Payload};
+use crate::batching::call::{ReplyBody, ScriptReply};
+use crate::cache::{CacheGeneration, ConsumedCache, PayloadKnowledge};
 use crate::record::decode;
 
 /// The answer to a claim; what it says of a consumed key is kept.
 pub(crate) fn claim(
-    answer: Answer,
+    answer: ScriptReply,
     request: &ClaimRequest,
-    cache: &Cache,
-    asked: Option<Asked>,
+    cache: &ConsumedCache,
+    generation: Option<CacheGeneration>,
 ) -> Result<Claim, StoreError> {
     let now = Micros(answer.now);
-    let Said::Text(said) = answer.said else {
+    let ReplyBody::Tagged(reply) = answer.body else {
         // Nobody had it: the number is the time.
         let fencing = Fencing(answer.now);
         return Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
     };
-    match said.split_first() {
+    match reply.split_first() {
         Some((b'G', granted)) => grant(granted, request),
         Some((b'D', record)) => match decode(record, Micros::FOREVER)? {
             Record { fencing, attempt, state: State::Dead { error }, .. } => {
@@ -40,7 +40,7 @@ pub(crate) fn claim(
             let rest = u64::try_from(rest).map_or(Duration::MAX, Duration::from_millis);
             if let State::Consumed { value, .. } = &record.state {
                 let consumed = Consumed { fencing: record.fencing, value: value.clone() };
-                cache.keep(&request.key, asked, rest, Payload::Known(record.fingerprint), &consumed);
+                cache.insert(&request.key, generation, rest, PayloadKnowledge::Known(record.fingerprint), &consumed);
             }
             kept(protocol::claim(Some(&record), request, now))
         }
@@ -65,12 +65,12 @@ fn grant(granted: &[u8], request: &ClaimRequest) -> Result<Claim, StoreError> {
 
 /// The answer to a later step.
 pub(crate) fn settled(
-    answer: &Answer,
+    answer: &ScriptReply,
     decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write),
 ) -> Result<Settled, StoreError> {
     let now = Micros(answer.now);
-    let Said::Text(said) = &answer.said else { return Ok(Settled::Done) };
-    match said.split_first() {
+    let ReplyBody::Tagged(reply) = &answer.body else { return Ok(Settled::Done) };
+    match reply.split_first() {
         Some((b'A', _)) => kept(decide(None, now)),
         Some((b'R', bytes)) => kept(decide(Some(&decode(bytes, Micros::FOREVER)?), now)),
         _ => Err(disagrees()),
@@ -78,11 +78,11 @@ pub(crate) fn settled(
 }
 
 /// What lies under a key, past its time or not, and the time now.
-pub(crate) fn seen(answer: Answer) -> Result<Option<(Record, Micros)>, StoreError> {
+pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Micros)>, StoreError> {
     let now = Micros(answer.now);
-    let Said::Seen(Some(said), ends) = answer.said else { return Ok(None) };
+    let ReplyBody::Value(Some(reply), ends) = answer.body else { return Ok(None) };
     let expires = u64::try_from(ends).map_or(Micros::FOREVER, |ends| Micros(ends.saturating_mul(1_000)));
-    match said.split_first() {
+    match reply.split_first() {
         Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
         _ => Err(disagrees()),
     }

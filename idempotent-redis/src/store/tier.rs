@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use idempotent_core::{Fact, FastTier, Fencing, Fingerprint, Key, Micros, StoreError, StoreErrorKind};
 
 use crate::RedisStore;
-use crate::batching::call::{Answer, Call, Said};
+use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
 use crate::record::{VERSION, foreign};
 
 /// Keeps what is consumed for a [`TieredStore`](idempotent_core::TieredStore) whose records lie elsewhere: a duplicate
@@ -44,10 +44,10 @@ impl RedisStore {
 }
 
 impl RedisTier {
-    async fn ask(&self, call: &Call) -> Result<Option<Vec<u8>>, StoreError> {
-        let Answer { said, .. } = self.0.0.topology.ask(call, BUDGET).await?;
-        match said {
-            Said::Text(said) => Ok(Some(said)),
+    async fn ask(&self, call: &ScriptCall) -> Result<Option<Vec<u8>>, StoreError> {
+        let ScriptReply { body, .. } = self.0.0.topology.call(call, BUDGET).await?;
+        match body {
+            ReplyBody::Tagged(reply) => Ok(Some(reply)),
             _ => Ok(None),
         }
     }
@@ -56,7 +56,7 @@ impl RedisTier {
 #[async_trait]
 impl FastTier for RedisTier {
     async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
-        match self.ask(&Call::recall(key)).await?.as_deref() {
+        match self.ask(&ScriptCall::recall(key)).await?.as_deref() {
             Some([b'R', VERSION, b'B']) | None => Ok(None),
             Some([b'R', VERSION, b'T', fact @ ..]) => decode(fact).map(Some).ok_or_else(|| {
                 StoreError::new(StoreErrorKind::Corrupt).because("the fact of a tiered store is cut off")
@@ -66,11 +66,11 @@ impl FastTier for RedisTier {
     }
 
     async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
-        Ok(self.ask(&Call::remember(key, encode(fact), keep)).await?.is_none())
+        Ok(self.ask(&ScriptCall::remember(key, encode(fact), keep)).await?.is_none())
     }
 
     async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError> {
-        self.ask(&Call::bar(key, keep)).await.map(drop)
+        self.ask(&ScriptCall::bar(key, keep)).await.map(drop)
     }
 }
 

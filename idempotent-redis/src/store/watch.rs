@@ -5,8 +5,8 @@ use std::time::Duration;
 use idempotent_core::{Key, Watch, Watching};
 
 use crate::RedisStore;
-use crate::batching::call::{Call, Said};
-use crate::store::Inner;
+use crate::batching::call::{ReplyBody, ScriptCall};
+use crate::store::StoreInner;
 
 /// Asked again this often while nothing can be heard, doubling.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -15,30 +15,30 @@ const BACKSTOP: Duration = Duration::from_secs(5);
 
 impl Watch for RedisStore {
     fn watch(&self, key: &Key) -> Watching {
-        let waiting = self.0.hub.wait(key.as_str());
+        let registration = self.0.hub.register(key.as_str());
         // Counted from here on, though it is polled later.
-        let told = waiting.bell.clone().notified_owned();
+        let notified = registration.notify.clone().notified_owned();
         let (inner, key) = (self.0.clone(), key.clone());
         Box::pin(async move {
-            let _waiting = waiting;
+            let _waiting = registration;
             tokio::select! {
-                () = told => {}
-                () = settled(&inner, &key) => {}
+                () = notified => {}
+                () = poll_until_settled(&inner, &key) => {}
             }
         })
     }
 }
 
 /// Asks for word, and whether the run has ended already.
-async fn settled(inner: &Arc<Inner>, key: &Key) {
+async fn poll_until_settled(inner: &Arc<StoreInner>, key: &Key) {
     let mut pause = POLL.0;
     loop {
-        let heard = match inner.topology.ask(&Call::watch(key), Duration::ZERO).await {
-            Ok(answer) if answer.said == Said::Held(false) => return,
-            Ok(_) => inner.hub.hears(),
+        let is_listening = match inner.topology.call(&ScriptCall::watch(key), Duration::ZERO).await {
+            Ok(answer) if answer.body == ReplyBody::Flag(false) => return,
+            Ok(_) => inner.hub.is_listening(),
             Err(_) => false,
         };
-        tokio::time::sleep(if heard { BACKSTOP } else { pause }).await;
+        tokio::time::sleep(if is_listening { BACKSTOP } else { pause }).await;
         pause = (pause * 2).min(POLL.1);
     }
 }

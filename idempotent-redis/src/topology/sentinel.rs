@@ -14,71 +14,78 @@ use idempotent_core::StoreErrorKind;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, Value};
 
-use self::query::{Named, Switch};
-use crate::connection::address::Address;
-use crate::connection::client::Access;
-use crate::connection::{Closer, Target};
-use crate::failure::{Failure, FailureKind};
+use self::query::{PrimaryReport, PrimarySwitch};
+use crate::connection::address::ServerAddress;
+use crate::connection::client::ClientFactory;
+use crate::connection::{ConnectTarget, ConnectionCloser};
+use crate::failure::{CallFailure, FailureKind};
 use crate::topology::staggered;
 
 /// Between two rounds of asking sentinels that do not answer, while nobody waits for it.
-const ROUND: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Who names a server that has been replaced no longer ago has not heard of it: sentinels tell each other every two
 /// seconds. After that they may have been set up anew, and count from nothing again.
-const NEWS: Duration = Duration::from_secs(60);
+const PROPAGATION: Duration = Duration::from_secs(60);
 
 /// Who knows the primary.
-pub(crate) struct Sentinels(Arc<Inner>);
+pub(crate) struct SentinelTarget(Arc<SentinelInner>);
 
-struct Inner {
+struct SentinelInner {
     /// Of the primary.
     name: String,
-    sentinels: Access,
-    servers: Access,
+    sentinels: ClientFactory,
+    servers: ClientFactory,
     connect: Duration,
-    state: Mutex<State>,
+    state: Mutex<SentinelState>,
 }
 
-struct State {
+struct SentinelState {
     /// The one that answered last comes first.
-    known: Vec<Address>,
+    known: Vec<ServerAddress>,
     /// The one that has been told: a sentinel that tells less has not heard of the last failover.
     epoch: u64,
     /// The connection over which a sentinel tells of a failover, and its number.
-    ear: Option<(u64, MultiplexedConnection)>,
-    ears: u64,
+    subscription: Option<(u64, MultiplexedConnection)>,
+    subscriptions: u64,
     /// Whom we are connected to, and the end of that.
-    linked: Option<(Address, Closer)>,
+    connected: Option<(ServerAddress, ConnectionCloser)>,
     /// Whom the sentinels named last.
-    named: Option<Address>,
+    named: Option<ServerAddress>,
     /// Whom that one took the place of, and when we heard of it.
-    replaced: Option<(Address, Instant)>,
+    replaced: Option<(ServerAddress, Instant)>,
 }
 
-impl State {
+impl SentinelState {
     /// This is the primary, of a higher epoch.
-    fn replace(&mut self, primary: Address) {
+    fn replace(&mut self, primary: ServerAddress) {
         if let Some(old) = self.named.replace(primary.clone()).filter(|old| *old != primary) {
             self.replaced = Some((old, Instant::now()));
         }
     }
 
-    fn was_replaced(&self, primary: &Address) -> bool {
-        self.replaced.as_ref().is_some_and(|(old, since)| old == primary && since.elapsed() < NEWS)
+    fn was_replaced(&self, primary: &ServerAddress) -> bool {
+        self.replaced.as_ref().is_some_and(|(old, since)| old == primary && since.elapsed() < PROPAGATION)
     }
 }
 
-impl Sentinels {
-    pub(crate) fn new(at: Vec<Address>, name: String, sentinels: Access, servers: Access, connect: Duration) -> Self {
-        let (epoch, ear, ears, linked, named, replaced) = (0, None, 0, None, None, None);
-        let state = Mutex::new(State { known: at, epoch, ear, ears, linked, named, replaced });
-        Self(Arc::new(Inner { name, sentinels, servers, connect, state }))
+impl SentinelTarget {
+    pub(crate) fn new(
+        at: Vec<ServerAddress>,
+        name: String,
+        sentinels: ClientFactory,
+        servers: ClientFactory,
+        connect: Duration,
+    ) -> Self {
+        let (epoch, subscription, subscriptions, connected, named, replaced) = (0, None, 0, None, None, None);
+        let state =
+            Mutex::new(SentinelState { known: at, epoch, subscription, subscriptions, connected, named, replaced });
+        Self(Arc::new(SentinelInner { name, sentinels, servers, connect, state }))
     }
 }
 
 #[async_trait]
-impl Target for Sentinels {
-    async fn client(&self) -> Result<redis::Client, Failure> {
+impl ConnectTarget for SentinelTarget {
+    async fn client(&self) -> Result<redis::Client, CallFailure> {
         let primary = self.0.primary().await?;
         self.0.servers.client(&primary)
     }
@@ -88,22 +95,25 @@ impl Target for Sentinels {
         &self,
         client: &redis::Client,
         connection: &mut MultiplexedConnection,
-        closer: Closer,
-    ) -> Result<(), Failure> {
+        closer: ConnectionCloser,
+    ) -> Result<(), CallFailure> {
         let role = connection.send_packed_command(Cmd::new().arg("ROLE")).await;
-        let role = role.map_err(|e| match Failure::of_client(&e) {
+        let role = role.map_err(|e| match CallFailure::from_client(&e) {
             denied if denied.kind == FailureKind::Store(StoreErrorKind::Denied) => denied,
-            other => Failure::unreachable(format!("the server did not say its role: {}", other.text())),
+            other => CallFailure::unreachable(format!("the server did not say its role: {}", other.text())),
         })?;
         let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(query::text) == Some("master"));
         if !is_primary {
-            return Err(Failure::soon("the server that the sentinels name is not a primary (yet, or any more)"));
+            return Err(CallFailure::transient(
+                "the server that the sentinels name is not a primary (yet, or any more)",
+            ));
         }
         let mut state = self.0.lock();
-        let linked = address(client).filter(|linked| state.named.as_ref() == Some(linked));
+        let connected = address(client).filter(|connected| state.named.as_ref() == Some(connected));
         // From here on a switch closes it.
-        let linked = linked.ok_or_else(|| Failure::soon("meanwhile the sentinels have named another primary"))?;
-        state.linked = Some((linked, closer));
+        let connected =
+            connected.ok_or_else(|| CallFailure::transient("meanwhile the sentinels have named another primary"))?;
+        state.connected = Some((connected, closer));
         Ok(())
     }
 
@@ -116,35 +126,37 @@ impl Target for Sentinels {
 }
 
 /// Where it connects to.
-fn address(client: &redis::Client) -> Option<Address> {
+fn address(client: &redis::Client) -> Option<ServerAddress> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            Some(Address::new(host.as_str(), *port))
+            Some(ServerAddress::new(host.as_str(), *port))
         }
         _ => None,
     }
 }
 
-impl Inner {
+impl SentinelInner {
     /// Asks the sentinels, and listens to the one that answered.
-    async fn primary(self: &Arc<Self>) -> Result<Address, Failure> {
+    async fn primary(self: &Arc<Self>) -> Result<ServerAddress, CallFailure> {
         let (known, epoch, number) = {
             let mut state = self.lock();
-            state.ears += 1;
-            (state.known.clone(), state.epoch, state.ears)
+            state.subscriptions += 1;
+            (state.known.clone(), state.epoch, state.subscriptions)
         };
         let tries = known.into_iter().map(|sentinel| {
             let inner = self.clone();
             async move { query::ask(&inner, number, &sentinel).await }
         });
-        let (good, better) =
-            (|named: &Named| named.epoch >= epoch, |one: &Named, other: &Named| one.epoch > other.epoch);
+        let (good, better) = (
+            |named: &PrimaryReport| named.epoch >= epoch,
+            |one: &PrimaryReport, other: &PrimaryReport| one.epoch > other.epoch,
+        );
         let named = staggered::first(tries, good, better, self.connect / 2).await;
         let named = named.map_err(|why| why.because("no sentinel says which server is the primary"))?;
-        Ok(self.learn(named, number))
+        Ok(self.record_report(named, number))
     }
 
-    fn learn(&self, named: Named, number: u64) -> Address {
+    fn record_report(&self, named: PrimaryReport, number: u64) -> ServerAddress {
         let mut state = self.lock();
         state.known.retain(|known| *known != named.by);
         state.known.insert(0, named.by);
@@ -153,7 +165,7 @@ impl Inner {
                 state.known.push(other);
             }
         }
-        state.ear = named.ear.map(|ear| (number, ear));
+        state.subscription = named.subscription.map(|subscription| (number, subscription));
         let is_behind = named.epoch < state.epoch;
         match state.named.clone().filter(|_| is_behind && state.was_replaced(&named.primary)) {
             // Whom we were told of stands.
@@ -167,7 +179,7 @@ impl Inner {
     }
 
     /// A sentinel tells it.
-    fn told(&self, switch: Switch) {
+    fn on_switch(&self, switch: PrimarySwitch) {
         {
             let mut state = self.lock();
             if state.named.as_ref() == Some(&switch.old) && switch.old != switch.new {
@@ -176,50 +188,50 @@ impl Inner {
                 state.replace(switch.new.clone());
             }
         }
-        self.switched(&switch.new);
+        self.set_primary(&switch.new);
     }
 
     /// Somebody said that this is the primary now.
-    fn switched(&self, primary: &Address) {
+    fn set_primary(&self, primary: &ServerAddress) {
         let mut state = self.lock();
         state.named = Some(primary.clone());
-        if let Some((_, closer)) = state.linked.take_if(|(linked, _)| linked != primary) {
+        if let Some((_, closer)) = state.connected.take_if(|(connected, _)| connected != primary) {
             closer.close();
         }
     }
 
     /// Nobody tells any more. Another is listened to as soon as one answers, and what was missed is asked for.
-    fn deaf(self: &Arc<Self>, number: u64) {
-        if self.lock().ear.take_if(|(ear, _)| *ear == number).is_some()
+    fn subscription_lost(self: &Arc<Self>, number: u64) {
+        if self.lock().subscription.take_if(|(subscription, _)| *subscription == number).is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(listen(Arc::downgrade(self)));
+            runtime.spawn(resubscribe(Arc::downgrade(self)));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SentinelState> {
         // Nothing under this lock panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn listen(inner: Weak<Inner>) {
+async fn resubscribe(inner: Weak<SentinelInner>) {
     loop {
-        tokio::time::sleep(ROUND).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
         let Some(inner) = inner.upgrade() else { return };
         // A new connection to a primary has asked meanwhile.
-        if inner.lock().ear.is_some() {
+        if inner.lock().subscription.is_some() {
             return;
         }
         if let Ok(primary) = inner.primary().await {
-            inner.switched(&primary);
+            inner.set_primary(&primary);
             return;
         }
     }
 }
 
-impl fmt::Debug for Sentinels {
+impl fmt::Debug for SentinelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("name", &self.0.name).field("known", &self.0.lock().known).finish()
+        f.debug_struct("SentinelTarget").field("name", &self.0.name).field("known", &self.0.lock().known).finish()
     }
 }

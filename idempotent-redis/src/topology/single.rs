@@ -1,24 +1,24 @@
 //! A server that is reached by its address.
 use async_trait::async_trait;
 
-use crate::connection::Target;
-use crate::connection::client::Access;
-use crate::connection::url::Server;
-use crate::failure::Failure;
+use crate::connection::ConnectTarget;
+use crate::connection::client::ClientFactory;
+use crate::connection::url::ServerEndpoint;
+use crate::failure::CallFailure;
 
 /// One server, by its address.
 #[derive(Debug)]
-pub(crate) struct Single {
-    pub(crate) server: Server,
-    pub(crate) access: Access,
+pub(crate) struct SingleServer {
+    pub(crate) server: ServerEndpoint,
+    pub(crate) access: ClientFactory,
 }
 
 #[async_trait]
-impl Target for Single {
-    async fn client(&self) -> Result<redis::Client, Failure> {
+impl ConnectTarget for SingleServer {
+    async fn client(&self) -> Result<redis::Client, CallFailure> {
         match &self.server {
-            Server::Tcp(address) => self.access.client(address),
-            Server::Unix(path) => self.access.socket(path),
+            ServerEndpoint::Tcp(address) => self.access.client(address),
+            ServerEndpoint::Unix(path) => self.access.socket(path),
         }
     }
 

@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// Who has not answered by now is not waited for alone: the next is asked as well.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The first answer that is good; else the best one, by `better`, once all have answered, or `patience` is over and one
+/// The first answer that is good; else the best one, by `better`, once all have answered, or `timeouts` is over and one
 /// has: one that never answers may not keep the others from being believed.
 ///
 /// # Errors
@@ -17,17 +17,17 @@ const HEAD_START: Duration = Duration::from_millis(100);
 /// # Cancellation
 /// Those under way are given up.
 pub(crate) async fn first<T: Send + 'static>(
-    tries: impl IntoIterator<Item = impl Future<Output = Result<T, Failure>> + Send + 'static>,
+    tries: impl IntoIterator<Item = impl Future<Output = Result<T, CallFailure>> + Send + 'static>,
     good: impl Fn(&T) -> bool,
     better: impl Fn(&T, &T) -> bool,
-    patience: Duration,
-) -> Result<T, Failure> {
-    let over = tokio::time::sleep(patience);
+    timeouts: Duration,
+) -> Result<T, CallFailure> {
+    let over = tokio::time::sleep(timeouts);
     tokio::pin!(over);
     let mut left = tries.into_iter();
     let mut under_way = JoinSet::new();
     let mut best = None;
-    let mut failure = Failure::unreachable("there is nobody to ask");
+    let mut failure = CallFailure::unreachable("there is nobody to ask");
     loop {
         let more = match left.next() {
             Some(next) => {
@@ -62,7 +62,7 @@ pub(crate) async fn first<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    type Asked = Result<u32, Failure>;
+    type Asked = Result<u32, CallFailure>;
 
     async fn ask(all: Vec<std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>>) -> Asked {
         first(all, |answer| *answer >= 10, |one, other| one > other, Duration::from_secs(1)).await
@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn one_that_hangs_or_fails_does_not_keep_the_next_from_being_asked() {
         let hangs = Box::pin(std::future::pending());
-        let fails = Box::pin(async { Err(Failure::unreachable("gone")) });
+        let fails = Box::pin(async { Err(CallFailure::unreachable("gone")) });
         assert_eq!(ask(vec![hangs, fails, Box::pin(async { Ok(10) })]).await.unwrap(), 10);
     }
 
@@ -89,10 +89,10 @@ mod tests {
 
     #[tokio::test]
     async fn where_none_is_good_the_best_stands_and_without_an_answer_the_failure() {
-        let said =
+        let reply =
             |number: u32| Box::pin(async move { Ok(number) }) as std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>;
-        assert_eq!(ask(vec![said(2), said(7), said(4)]).await.unwrap(), 7);
-        let failed = ask(vec![Box::pin(async { Err(Failure::unreachable("gone")) })]).await.unwrap_err();
+        assert_eq!(ask(vec![reply(2), reply(7), reply(4)]).await.unwrap(), 7);
+        let failed = ask(vec![Box::pin(async { Err(CallFailure::unreachable("gone")) })]).await.unwrap_err();
         assert!(failed.text().contains("gone"), "{failed:?}");
     }
 }

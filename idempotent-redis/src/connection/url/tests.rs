@@ -1,44 +1,44 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 
-fn tcp(host: &str, port: u16) -> Address {
-    Address::new(host, port)
+fn tcp(host: &str, port: u16) -> ServerAddress {
+    ServerAddress::new(host, port)
 }
 
 #[test]
 fn each_scheme_names_its_place() {
     let single = |url: &str, host, port, db, tls| {
-        let found = Url::parse(url).unwrap();
-        assert_eq!(found.place, Place::Single { server: Server::Tcp(tcp(host, port)) }, "{url}");
+        let found = RedisUrl::parse(url).unwrap();
+        assert_eq!(found.location, ServerLocation::Single { server: ServerEndpoint::Tcp(tcp(host, port)) }, "{url}");
         assert_eq!((found.db, found.tls), (db, tls), "{url}");
     };
     single("redis://h", "h", 6379, 0, false);
     single("REDISS://h:1/", "h", 1, 0, true);
     single("redis://u:p@[::1]:7/15", "::1", 7, 15, false);
-    let found = Url::parse("rediss+sentinel://:p@a,b:7,[::1]/my%20primary/3").unwrap();
+    let found = RedisUrl::parse("rediss+sentinel://:p@a,b:7,[::1]/my%20primary/3").unwrap();
     let sentinels = vec![tcp("a", 26379), tcp("b", 7), tcp("::1", 26379)];
-    assert_eq!(found.place, Place::Sentinel { sentinels, primary: "my primary".into() });
+    assert_eq!(found.location, ServerLocation::Sentinel { sentinels, primary: "my primary".into() });
     assert_eq!((found.db, found.tls), (3, true));
-    let found = Url::parse("redis+cluster://a,b:7/0").unwrap();
-    assert_eq!(found.place, Place::Cluster { nodes: vec![tcp("a", 6379), tcp("b", 7)] });
-    let found = Url::parse("redis+unix:///run/redis.sock?db=2").unwrap();
-    assert_eq!(found.place, Place::Single { server: Server::Unix("/run/redis.sock".into()) });
+    let found = RedisUrl::parse("redis+cluster://a,b:7/0").unwrap();
+    assert_eq!(found.location, ServerLocation::Cluster { nodes: vec![tcp("a", 6379), tcp("b", 7)] });
+    let found = RedisUrl::parse("redis+unix:///run/redis.sock?db=2").unwrap();
+    assert_eq!(found.location, ServerLocation::Single { server: ServerEndpoint::Unix("/run/redis.sock".into()) });
     assert_eq!(found.db, 2);
 }
 
 #[test]
 fn user_and_password_are_decoded_and_never_shown() {
-    let found = Url::parse("redis://ad%6Din:p%40s%3As%2F%25@h").unwrap();
+    let found = RedisUrl::parse("redis://ad%6Din:p%40s%3As%2F%25@h").unwrap();
     assert_eq!(found.credentials.user.as_deref(), Some("admin"));
     assert_eq!(found.credentials.password.as_deref(), Some("p@s:s/%"));
     assert!(!format!("{found:?}").contains("p@s"), "{found:?}");
-    let found = Url::parse("redis://:hunter2@h").unwrap().credentials;
+    let found = RedisUrl::parse("redis://:hunter2@h").unwrap().credentials;
     assert_eq!((found.user, found.password.as_deref()), (None, Some("hunter2")));
 }
 
 #[track_caller]
 fn refused(url: &str, part: &str) {
-    let error = Url::parse(url).unwrap_err();
+    let error = RedisUrl::parse(url).unwrap_err();
     let text = format!("{error} {error:?}");
     assert!(text.contains(part), "{url}: {text}");
     assert!(text.contains("invalid store url") && !text.contains("hunter2"), "{url}: {text}");

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use redis::{Cmd, Pipeline, Value};
 
-use crate::batching::batcher::Lane;
-use crate::connection::address::Address;
+use crate::batching::batcher::CallBatcher;
+use crate::connection::address::ServerAddress;
 use crate::connection::refused;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 pub(super) const SLOTS: u16 = 16_384;
 
@@ -19,46 +19,46 @@ pub(super) fn slot_of(key: &str) -> u16 {
 }
 
 /// A server of the cluster.
-pub(super) struct Node {
-    pub(super) address: Address,
-    pub(super) lane: Lane,
+pub(super) struct ClusterNode {
+    pub(super) address: ServerAddress,
+    pub(super) batcher: CallBatcher,
 }
 
 /// The slots and the nodes at one time.
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// Of the fetch it comes from.
     pub(super) number: u64,
     /// The cluster's at that time; it rises with each change of roles.
     pub(super) epoch: u64,
     /// Places in `nodes`.
     slots: Box<[u16]>,
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<ClusterNode>>,
 }
 
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
-impl Map {
-    pub(super) fn none() -> Self {
-        Self { number: 0, epoch: 0, slots: vec![NOBODY; SLOTS.into()].into(), nodes: Vec::new() }
+impl SlotMap {
+    pub(super) fn empty() -> Self {
+        Self { number: 0, epoch: 0, slots: vec![UNASSIGNED; SLOTS.into()].into(), nodes: Vec::new() }
     }
 
-    pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
+    pub(super) fn owner_of(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
         self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
     }
 
-    pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
+    pub(super) fn node_at(&self, address: &ServerAddress) -> Option<&Arc<ClusterNode>> {
         self.nodes.iter().find(|node| node.address == *address)
     }
 
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<ClusterNode>> {
         self.nodes.iter()
     }
 
     /// Those that have slots, in their order.
-    pub(super) fn owners(&self) -> impl Iterator<Item = &Arc<Node>> {
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Arc<ClusterNode>> {
         let mut places = Vec::new();
         for place in &self.slots {
-            if *place != NOBODY && !places.contains(place) {
+            if *place != UNASSIGNED && !places.contains(place) {
                 places.push(*place);
             }
         }
@@ -66,28 +66,28 @@ impl Map {
     }
 
     /// One node more.
-    pub(super) fn with(&self, node: Arc<Node>) -> Self {
+    pub(super) fn with_node(&self, node: Arc<ClusterNode>) -> Self {
         let nodes = self.nodes.iter().cloned().chain([node]).collect();
         Self { slots: self.slots.clone(), nodes, ..*self }
     }
 
     /// The same nodes, of which this one has the slot.
-    pub(super) fn with_owner(&self, slot: u16, owner: &Arc<Node>) -> Self {
-        let mut next = if self.at(&owner.address).is_some() { self.with_all() } else { self.with(owner.clone()) };
+    pub(super) fn with_owner(&self, slot: u16, owner: &Arc<ClusterNode>) -> Self {
+        let mut next = if self.node_at(&owner.address).is_some() { self.copy() } else { self.with_node(owner.clone()) };
         let place = next.nodes.iter().position(|node| node.address == owner.address);
         if let (Some(entry), Some(place)) = (next.slots.get_mut(usize::from(slot)), place) {
-            *entry = u16::try_from(place).unwrap_or(NOBODY);
+            *entry = u16::try_from(place).unwrap_or(UNASSIGNED);
         }
         next
     }
 
     /// What nodes say now. Those known already keep their connections; those nobody names any more are dropped.
-    pub(super) fn next(&self, view: View, make: impl Fn(&Address) -> Arc<Node>) -> Self {
-        let mut next = Self { number: self.number + 1, epoch: view.epoch, ..Self::none() };
-        for Range { first, last, owner } in view.ranges {
+    pub(super) fn updated(&self, view: ClusterView, make: impl Fn(&ServerAddress) -> Arc<ClusterNode>) -> Self {
+        let mut next = Self { number: self.number + 1, epoch: view.epoch, ..Self::empty() };
+        for SlotRange { first, last, owner } in view.ranges {
             let known = next.nodes.iter().position(|node| node.address == owner);
             let place = known.unwrap_or_else(|| {
-                next.nodes.push(self.at(&owner).cloned().unwrap_or_else(|| make(&owner)));
+                next.nodes.push(self.node_at(&owner).cloned().unwrap_or_else(|| make(&owner)));
                 next.nodes.len() - 1
             });
             let Ok(place) = u16::try_from(place) else { continue };
@@ -98,12 +98,12 @@ impl Map {
         next
     }
 
-    fn with_all(&self) -> Self {
+    fn copy(&self) -> Self {
         Self { slots: self.slots.clone(), nodes: self.nodes.clone(), ..*self }
     }
 }
 
-impl fmt::Debug for Map {
+impl fmt::Debug for SlotMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.nodes.iter().map(|node| node.address.to_string())).finish()
     }
@@ -111,51 +111,51 @@ impl fmt::Debug for Map {
 
 /// Slots that follow each other and have one owner.
 #[derive(Debug, PartialEq)]
-pub(super) struct Range {
+pub(super) struct SlotRange {
     first: u16,
     last: u16,
-    owner: Address,
+    owner: ServerAddress,
 }
 
 /// What one node says.
 #[derive(Debug, PartialEq)]
-pub(super) struct View {
+pub(super) struct ClusterView {
     /// It takes part in the majority.
     pub(super) is_ok: bool,
     pub(super) epoch: u64,
-    ranges: Vec<Range>,
+    ranges: Vec<SlotRange>,
 }
 
-impl View {
-    pub(super) async fn ask(node: &Node) -> Result<Self, Failure> {
+impl ClusterView {
+    pub(super) async fn fetch(node: &ClusterNode) -> Result<Self, CallFailure> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command(["CLUSTER", "INFO"])).add_command(command(["CLUSTER", "SLOTS"]));
-        let mut said = node.lane.link().all(&pipeline).await?.into_iter().map(refused);
-        let odd = || Failure::unreachable("a node answered CLUSTER SLOTS in a form that is not its");
-        let info = said.next().ok_or_else(odd)?.map_err(no_cluster)?;
-        let slots = said.next().ok_or_else(odd)?.map_err(no_cluster)?;
-        Self::read(&text(&info).ok_or_else(odd)?, &slots, &node.address).ok_or_else(odd)
+        let mut reply = node.batcher.connection().send_pipeline(&pipeline).await?.into_iter().map(refused);
+        let unexpected = || CallFailure::unreachable("a node answered CLUSTER SLOTS in a form that is not its");
+        let info = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
+        let slots = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
+        Self::read(&text(&info).ok_or_else(unexpected)?, &slots, &node.address).ok_or_else(unexpected)
     }
 
-    fn read(info: &str, slots: &Value, by: &Address) -> Option<Self> {
+    fn read(info: &str, slots: &Value, by: &ServerAddress) -> Option<Self> {
         let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let epoch = line("cluster_current_epoch").and_then(|epoch| epoch.trim().parse().ok()).unwrap_or(0);
         let is_ok = line("cluster_state").is_some_and(|state| state.trim() == "ok");
         let Value::Array(entries) = slots else { return None };
-        let ranges: Option<Vec<Range>> = entries.iter().map(|entry| range(entry, by)).collect();
+        let ranges: Option<Vec<SlotRange>> = entries.iter().map(|entry| range(entry, by)).collect();
         ranges.map(|ranges| Self { is_ok, epoch, ranges })
     }
 }
 
 /// First slot, last slot, its owner, its owner's replicas.
-fn range(entry: &Value, by: &Address) -> Option<Range> {
+fn range(entry: &Value, by: &ServerAddress) -> Option<SlotRange> {
     let Value::Array(parts) = entry else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = &parts[..] else { return None };
     let [host, Value::Int(port), rest @ ..] = &owner[..] else { return None };
     // "?": it should announce a name and has none.
     let host = text(host).filter(|host| host != "?").or_else(|| ip(rest)).unwrap_or_default();
-    let owner = Address::new(host, u16::try_from(*port).ok()?).beside(by);
-    Some(Range { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, owner })
+    let owner = ServerAddress::new(host, u16::try_from(*port).ok()?).with_default_host(by);
+    Some(SlotRange { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, owner })
 }
 
 /// From what a node says of itself besides the endpoint: "ip" and its value.
@@ -184,7 +184,7 @@ fn command(words: [&str; 2]) -> Cmd {
     cmd
 }
 
-fn no_cluster(failure: Failure) -> Failure {
+fn explain_no_cluster(failure: CallFailure) -> CallFailure {
     if failure.text().contains("cluster support disabled") {
         return failure.because("this server is no cluster's: use redis://");
     }
@@ -205,9 +205,9 @@ mod tests {
         Value::Array(vec![Value::Int(first), Value::Int(last), owner])
     }
 
-    fn read(entry: Value) -> Option<View> {
+    fn read(entry: Value) -> Option<ClusterView> {
         let info = "cluster_state:ok\r\ncluster_current_epoch:6\r\n";
-        View::read(info, &Value::Array(vec![entry]), &Address::new("seed", 1))
+        ClusterView::read(info, &Value::Array(vec![entry]), &ServerAddress::new("seed", 1))
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         ] {
             let view = read(entry(0, 5, host, rest)).unwrap();
             assert_eq!((view.is_ok, view.epoch), (true, 6));
-            assert_eq!(view.ranges, [Range { first: 0, last: 5, owner: Address::new(owner, 7) }]);
+            assert_eq!(view.ranges, [SlotRange { first: 0, last: 5, owner: ServerAddress::new(owner, 7) }]);
         }
     }
 

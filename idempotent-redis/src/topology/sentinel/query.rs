@@ -4,69 +4,81 @@ use std::sync::{Arc, Weak};
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
-use super::Inner;
-use crate::connection::address::Address;
-use crate::failure::Failure;
+use super::SentinelInner;
+use crate::connection::address::ServerAddress;
+use crate::failure::CallFailure;
 
 const SWITCH: &str = "+switch-master";
 
 /// What a sentinel says.
-pub(super) struct Named {
-    pub(super) by: Address,
-    pub(super) primary: Address,
+pub(super) struct PrimaryReport {
+    pub(super) by: ServerAddress,
+    pub(super) primary: ServerAddress,
     pub(super) epoch: u64,
-    pub(super) others: Vec<Address>,
+    pub(super) others: Vec<ServerAddress>,
     /// Where it tells of the next failover, if it can.
-    pub(super) ear: Option<MultiplexedConnection>,
+    pub(super) subscription: Option<MultiplexedConnection>,
 }
 
 /// `number` is the new connection's.
-pub(super) async fn ask(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> Result<Named, Failure> {
-    let said = tokio::time::timeout(inner.connect, reached(inner, number, sentinel)).await;
-    said.unwrap_or_else(|_| Err(Failure::unreachable(format!("the sentinel at {sentinel} does not answer"))))
+pub(super) async fn ask(
+    inner: &Arc<SentinelInner>,
+    number: u64,
+    sentinel: &ServerAddress,
+) -> Result<PrimaryReport, CallFailure> {
+    let reply = tokio::time::timeout(inner.connect, query_sentinel(inner, number, sentinel)).await;
+    reply.unwrap_or_else(|_| Err(CallFailure::unreachable(format!("the sentinel at {sentinel} does not answer"))))
 }
 
-async fn reached(inner: &Arc<Inner>, number: u64, sentinel: &Address) -> Result<Named, Failure> {
+async fn query_sentinel(
+    inner: &Arc<SentinelInner>,
+    number: u64,
+    sentinel: &ServerAddress,
+) -> Result<PrimaryReport, CallFailure> {
     let why = |error: &redis::RedisError| {
         let asks = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
         let remedy = if asks { " (its user and password: `RedisStoreBuilder::sentinel_credentials`)" } else { "" };
-        Failure::of_connecting(error).because(&format!("the sentinel at {sentinel}{remedy}"))
+        CallFailure::from_connecting(error).because(&format!("the sentinel at {sentinel}{remedy}"))
     };
-    let switches = Switches { inner: Arc::downgrade(inner), number };
+    let switches = SwitchListener { inner: Arc::downgrade(inner), number };
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(inner.connect))
         .set_response_timeout(None)
         .set_push_sender(switches);
     let client = inner.sentinels.client(sentinel)?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let mut ear = connection.map_err(|error| why(&error))?;
+    let mut subscription = connection.map_err(|error| why(&error))?;
     // First, so that nothing happens unheard between the question and the listening.
-    let listens = ear.subscribe(SWITCH).await.is_ok();
+    let listens = subscription.subscribe(SWITCH).await.is_ok();
     let mut questions = Pipeline::new();
     for question in ["get-master-addr-by-name", "master", "sentinels"] {
         let mut cmd = Cmd::new();
         cmd.arg("SENTINEL").arg(question).arg(&inner.name);
         questions.add_command(cmd);
     }
-    let said = ear.send_packed_commands(&questions, 0, questions.len()).await.map_err(|error| why(&error))?;
-    let unknown = || Failure::unreachable(format!("the sentinel at {sentinel} knows no primary {:?}", inner.name));
-    let [address, about, others] = &said[..] else { return Err(unknown()) };
+    let reply = subscription.send_packed_commands(&questions, 0, questions.len()).await.map_err(|error| why(&error))?;
+    let unknown = || CallFailure::unreachable(format!("the sentinel at {sentinel} knows no primary {:?}", inner.name));
+    let [address, about, others] = &reply[..] else { return Err(unknown()) };
     let Value::Array(address) = address else { return Err(unknown()) };
     let host = address.first().and_then(text).ok_or_else(unknown)?;
     let port = address.get(1).and_then(text).and_then(|port| port.parse().ok()).ok_or_else(unknown)?;
     let epoch = field(about, "config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let others = if let Value::Array(others) = others { others.iter().filter_map(place).collect() } else { Vec::new() };
-    let ear = listens.then_some(ear);
-    Ok(Named { by: sentinel.clone(), primary: Address::new(host, port), epoch, others, ear })
+    let others = if let Value::Array(others) = others {
+        others.iter().filter_map(sentinel_address).collect()
+    } else {
+        Vec::new()
+    };
+    let subscription = listens.then_some(subscription);
+    Ok(PrimaryReport { by: sentinel.clone(), primary: ServerAddress::new(host, port), epoch, others, subscription })
 }
 
-fn place(sentinel: &Value) -> Option<Address> {
-    Some(Address::new(field(sentinel, "ip")?, field(sentinel, "port")?.parse().ok().filter(|port| *port > 0)?))
+fn sentinel_address(sentinel: &Value) -> Option<ServerAddress> {
+    Some(ServerAddress::new(field(sentinel, "ip")?, field(sentinel, "port")?.parse().ok().filter(|port| *port > 0)?))
 }
 
 /// Of what a sentinel lists by name.
-fn field<'a>(said: &'a Value, name: &str) -> Option<&'a str> {
-    match said {
+fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
+    match reply {
         Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value)),
         Value::Array(flat) => {
             flat.chunks(2).find(|pair| pair.first().and_then(text) == Some(name))?.get(1).and_then(text)
@@ -84,19 +96,19 @@ pub(super) fn text(value: &Value) -> Option<&str> {
 }
 
 /// What it tells of its own accord.
-struct Switches {
-    inner: Weak<Inner>,
+struct SwitchListener {
+    inner: Weak<SentinelInner>,
     number: u64,
 }
 
-impl AsyncPushSender for Switches {
+impl AsyncPushSender for SwitchListener {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         let Some(inner) = self.inner.upgrade() else { return Ok(()) };
         match (push.kind, &push.data[..]) {
-            (PushKind::Disconnection, _) => inner.deaf(self.number),
-            (PushKind::Message, [_, told]) => {
-                if let Some(switch) = text(told).and_then(|told| Switch::read(told, &inner.name)) {
-                    inner.told(switch);
+            (PushKind::Disconnection, _) => inner.subscription_lost(self.number),
+            (PushKind::Message, [_, message]) => {
+                if let Some(switch) = text(message).and_then(|message| PrimarySwitch::read(message, &inner.name)) {
+                    inner.on_switch(switch);
                 }
             }
             _ => {}
@@ -107,16 +119,16 @@ impl AsyncPushSender for Switches {
 
 /// Where the primary was, and where it is.
 #[derive(Debug, PartialEq)]
-pub(super) struct Switch {
-    pub(super) old: Address,
-    pub(super) new: Address,
+pub(super) struct PrimarySwitch {
+    pub(super) old: ServerAddress,
+    pub(super) new: ServerAddress,
 }
 
-impl Switch {
+impl PrimarySwitch {
     /// "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", if it is of that name.
-    fn read(told: &str, name: &str) -> Option<Self> {
-        let mut parts = told.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
-        let mut next = || Some(Address::new(parts.next()?, parts.next()?.parse().ok()?));
+    fn read(message: &str, name: &str) -> Option<Self> {
+        let mut parts = message.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
+        let mut next = || Some(ServerAddress::new(parts.next()?, parts.next()?.parse().ok()?));
         Some(Self { old: next()?, new: next()? })
     }
 }
@@ -127,10 +139,10 @@ mod tests {
 
     #[test]
     fn a_switch_is_the_named_primary_s_only() {
-        let (old, new) = (Address::new("10.0.0.1", 6379), Address::new("10.0.0.2", 6380));
-        assert_eq!(Switch::read("main 10.0.0.1 6379 10.0.0.2 6380", "main"), Some(Switch { old, new }));
-        for told in ["mainly 10.0.0.1 6379 10.0.0.2 6380", "other 1 2 3 4", "main 10.0.0.1", "main", ""] {
-            assert_eq!(Switch::read(told, "main"), None, "{told}");
+        let (old, new) = (ServerAddress::new("10.0.0.1", 6379), ServerAddress::new("10.0.0.2", 6380));
+        assert_eq!(PrimarySwitch::read("main 10.0.0.1 6379 10.0.0.2 6380", "main"), Some(PrimarySwitch { old, new }));
+        for message in ["mainly 10.0.0.1 6379 10.0.0.2 6380", "other 1 2 3 4", "main 10.0.0.1", "main", ""] {
+            assert_eq!(PrimarySwitch::read(message, "main"), None, "{message}");
         }
     }
 
@@ -139,9 +151,9 @@ mod tests {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let flat = Value::Array(vec![bulk("ip"), bulk("a"), bulk("port"), bulk("7")]);
         let map = Value::Map(vec![(bulk("ip"), bulk("a")), (bulk("port"), bulk("7"))]);
-        for said in [flat, map] {
-            assert_eq!(place(&said), Some(Address::new("a", 7)));
+        for reply in [flat, map] {
+            assert_eq!(sentinel_address(&reply), Some(ServerAddress::new("a", 7)));
         }
-        assert_eq!(place(&Value::Nil), None);
+        assert_eq!(sentinel_address(&Value::Nil), None);
     }
 }
