@@ -135,7 +135,9 @@ impl Connection {
     async fn connect_in_task(&self) -> Result<OpenConnection, CallFailure> {
         let inner = self.0.clone();
         let connecting = tokio::spawn(async move { inner.connect_shared().await });
-        connecting.await.unwrap_or_else(|_| Err(CallFailure::not_applied("the runtime that was to connect has ended")))
+        connecting.await.unwrap_or_else(|_| {
+            Err(CallFailure::not_applied("not connected: the runtime that was connecting has shut down"))
+        })
     }
 
     /// Rises with each connection that is made.
@@ -169,7 +171,10 @@ impl ConnectionInner {
     ) -> Result<T, CallFailure> {
         let (mut pending, timed_out) = (state.watchdog.register(), state.watchdog.timed_out());
         if state.watchdog.has_ended() {
-            return Err(CallFailure::not_applied(format!("the connection to {} has ended", self.target.name())));
+            return Err(CallFailure::not_applied(format!(
+                "call not sent: the connection to {} was closed",
+                self.target.name()
+            )));
         }
         let sent = async {
             tokio::select! {
@@ -197,7 +202,10 @@ impl ConnectionInner {
             None => {
                 self.discard(state);
                 let after = self.timeouts.response;
-                Err(CallFailure::ambiguous(format!("{} did not answer within {after:?}", self.target.name())))
+                Err(CallFailure::ambiguous(format!(
+                    "{} did not answer within the response timeout of {after:?}",
+                    self.target.name()
+                )))
             }
         }
     }
@@ -241,7 +249,7 @@ impl ConnectionInner {
             Err(_) => {
                 let remedy = self.after_silence().await;
                 return Err(CallFailure::unreachable(format!(
-                    "it took none within {:?}{remedy}",
+                    "no answer within the connect timeout of {:?}{remedy}",
                     self.timeouts.connect
                 )));
             }
@@ -301,8 +309,9 @@ impl ConnectionInner {
             }
             FailureKind::Store(_) if failure.text().contains("DB index is out of range") => {
                 let db = client.get_connection_info().redis_settings().db();
-                failure
-                    .because(&format!("it has no database {db}: raise `databases 16` in redis.conf, or name another"))
+                failure.because(&format!(
+                    "database {db} does not exist; raise `databases` in redis.conf or select another database"
+                ))
             }
             _ => failure,
         }

@@ -125,7 +125,7 @@ impl std::fmt::Display for UnconfirmedReplicas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { asked, had, disk } = self;
         let primary = if *disk { "" } else { ", and the primary has not written it to disk" };
-        write!(f, "{had} of the {asked} replicas asked for had acknowledged it in time{primary}")
+        write!(f, "{had} of {asked} requested replicas acknowledged it in time{primary}")
     }
 }
 
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(wait.unconfirmed(&Value::Int(2)), None);
         assert_eq!(wait.unconfirmed(&Value::Int(3)), None);
         let text = |reply: &Value| wait.unconfirmed(reply).unwrap().to_string();
-        assert_eq!(text(&Value::Int(1)), "1 of the 2 replicas asked for had acknowledged it in time");
-        assert!(text(&Value::Nil).starts_with("0 of the 2"));
+        assert_eq!(text(&Value::Int(1)), "1 of 2 requested replicas acknowledged it in time");
+        assert!(text(&Value::Nil).starts_with("0 of 2"));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl CallFailure {
                 Self::from_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
             }
             ErrorKind::RESP3NotSupported => {
-                Self::new(StoreErrorKind::Schema, "the server is too old: at least Redis 6.2, or Valkey, is needed")
+                Self::new(StoreErrorKind::Schema, "server version is too old; use Redis 6.2 or later, or Valkey")
             }
             ErrorKind::InvalidClientConfig => Self::from_settings(error),
             ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explain("WRONGPASS", "")),
@@ -180,19 +180,19 @@ fn is_full(text: &str) -> bool {
 /// The server's own words, and what to do where they do not say it.
 fn explain(code: &str, text: &str) -> String {
     let remedy = match code {
-        "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
+        "READONLY" => "; the server is a replica; connect to the primary or use redis+sentinel://",
         _ if code == "OOM" || is_full(text) => {
-            "; the server's memory is full: nothing new is accepted, what has begun can be completed; raise maxmemory"
+            "; the server's memory is full; new claims are rejected, runs in progress can complete; raise maxmemory"
         }
-        "NOREPLICAS" => "; the server wants more replicas than it has (min-replicas-to-write)",
-        "MISCONF" => "; the server cannot write its snapshot: see its log",
-        "NOAUTH" => "; put user and password into the url, redis://user:password@host",
-        "WRONGPASS" => "; check user and password in the url; characters such as @ and % are to be percent-encoded",
-        "WRONGTYPE" => "; somebody else's key lies there",
-        "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
+        "NOREPLICAS" => "; too few replicas are connected; see min-replicas-to-write",
+        "MISCONF" => "; the server cannot write its snapshot; see its log",
+        "NOAUTH" => "; add user and password to the URL, redis://user:password@host",
+        "WRONGPASS" => "; check user and password in the URL; percent-encode characters such as @ and %",
+        "WRONGTYPE" => "; the key holds a value of another type, not written by this library",
+        "CROSSSLOT" => "; this is a bug in idempotent-redis: the keys of a script are in different slots",
         _ if code == "NOPERM" || denies(text) => {
             let rule = permissions::rule("NAMESPACE", Dialect::Flags, &[]);
-            return format!("{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's){EXTRA}");
+            return format!("{code} {text}; grant the user `{rule}` (NAMESPACE: the executor's namespace){EXTRA}");
         }
         _ => "",
     };

@@ -130,7 +130,7 @@ pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError
     match state {
         b'P' | b'V' | b'F' | b'D' => checked(rest.standing(state)?),
         b'T' | b'B' => {
-            Err(foreign("it is the fact of a tiered store: give that one a database or namespace of its own"))
+            Err(foreign("the value is the fact of a tiered store; give that store a database or namespace of its own"))
         }
         CONSUMED..=0x6f => checked(rest.consumed(state - CONSUMED, expires)?),
         other => Err(corrupt("state", &format!("is {other:#04x}, which is none"))),

@@ -52,7 +52,7 @@ pub(crate) async fn dialect(
     connections: impl Iterator<Item = Connection>,
     checks: &StartupChecks,
 ) -> Result<Dialect, CallFailure> {
-    let mut failure = CallFailure::unreachable("there is nobody to ask");
+    let mut failure = CallFailure::unreachable("no server to connect to");
     for connection in connections {
         match inspect(&connection, checks).await {
             Ok(report) => return Ok(report.dialect),
@@ -72,7 +72,8 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
     permissions::ask(&mut pipeline, namespace, ProbeSet::First);
     pipeline.cmd("HELLO").arg(3);
     let reply = connection.send_pipeline(&pipeline).await?;
-    let short = || CallFailure::ambiguous("the server gave another number of answers than it was asked");
+    let short =
+        || CallFailure::ambiguous("unexpected number of replies to a pipeline; is a proxy rewriting responses?");
     let (harmless, rest) = reply.split_at_checked(ProbeSet::First.count()).ok_or_else(short)?;
     let [hello] = rest else { return Err(short()) };
     // What passes in a moment is not what the server is like.
@@ -126,15 +127,15 @@ fn greeted(hello: &Value) -> Option<ServerVersion> {
 /// What a server takes counts, and where that does not tell, its number.
 fn version(findings: &mut ServerFindings<'_>, version: Option<ServerVersion>, takes: Option<Dialect>) -> Dialect {
     let Some(version) = version else {
-        findings.warn("version", "it does not say which version it is, at least Redis 6.2 is needed");
+        findings.warn("version", "the server reports no version; Redis 6.2 or later is required");
         return takes.unwrap_or(Dialect::Flags);
     };
     if version.is_too_old() {
-        findings.refuse("version", format!("{version} is too old: at least Redis 6.2, or Valkey, is needed"));
+        findings.refuse("version", format!("{version} is too old; use Redis 6.2 or later, or Valkey"));
     } else if version.is_tested() {
         findings.ok("version", version.to_string());
     } else {
-        findings.warn("version", format!("{version} is not tested: Redis and Valkey are"));
+        findings.warn("version", format!("{version} is untested; use Redis or Valkey"));
     }
     takes.unwrap_or_else(|| version.dialect())
 }
@@ -153,18 +154,18 @@ fn rights(
     let describe = |rules: &[String]| {
         let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more));
         format!(
-            "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
+            "the user `{user}` lacks `{rules}`; grant it with `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )
     };
     if !missing.needed.is_empty() {
         findings.deny("rights", describe(&missing.needed));
     }
     if !missing.partly.is_empty() {
-        let what = "without it waiters poll, nothing is cached, or records cannot be listed or checked";
+        let what = "without it, waiters poll, nothing is cached, or records cannot be listed or checked";
         findings.warn("rights", format!("{}; {what}", describe(&missing.partly)));
     }
     if missing == MissingPermissions::default() {
-        findings.ok("rights", format!("the user `{user}` may do what is needed"));
+        findings.ok("rights", format!("the user `{user}` has all required permissions"));
     }
 }
 
@@ -172,25 +173,24 @@ fn rights(
 pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
     let (text, harmless) = match found {
-        Some((0, _)) => ("maxmemory is 0: nothing is evicted".to_owned(), true),
-        Some((_, "noeviction")) => ("noeviction: with its memory full it refuses new claims".to_owned(), true),
+        Some((0, _)) => ("maxmemory is 0; nothing is evicted".to_owned(), true),
+        Some((_, "noeviction")) => ("noeviction; new claims are rejected when memory is full".to_owned(), true),
         Some((bytes, policy)) => {
-            let text = "records would vanish while their keys are in flight or remembered";
-            (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}: {text}"), false)
+            let text = "records can be evicted while their keys are in flight or retained";
+            (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}; {text}"), false)
         }
         None => (
-            "whether it evicts records cannot be asked: `INFO` is refused (the user needs `+info`) or does not say"
-                .to_owned(),
+            "whether the server evicts records is unknown: `INFO` is denied (grant `+info`) or incomplete".to_owned(),
             false,
         ),
     };
     match (harmless, allowed) {
         (true, _) => findings.ok("eviction", text),
-        (false, true) => findings.warn("eviction", format!("{text}; `allow_eviction` lets it pass")),
+        (false, true) => findings.warn("eviction", format!("{text}; allowed by `allow_eviction`")),
         (false, false) => findings.refuse(
             "eviction",
             format!(
-                "{text}; set `maxmemory-policy noeviction`, or accept it by `RedisStoreBuilder::allow_eviction(true)`"
+                "{text}; set `maxmemory-policy noeviction`, or allow it with `RedisStoreBuilder::allow_eviction(true)`"
             ),
         ),
     }
@@ -202,14 +202,14 @@ fn persistence(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
         return findings.ok("persistence", "an append-only file");
     }
     match snapshots(save) {
-        Some(true) => findings.ok("persistence", "snapshots: a restart forgets what came after the last one"),
+        Some(true) => findings.ok("persistence", "snapshots; a restart loses the writes since the last one"),
         Some(false) => findings.warn(
             "persistence",
-            "none: a restart forgets every record, and what was consumed runs again; set `appendonly yes`",
+            "none; a restart loses every record, and consumed keys run again; set `appendonly yes`",
         ),
         None => findings.warn(
             "persistence",
-            "no append-only file, and whether there are snapshots is not said: a restart forgets what came after the last",
+            "no append-only file, and snapshots are unknown; a restart loses the writes since the last one",
         ),
     }
 }
@@ -228,14 +228,16 @@ fn replication(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
     let Some(info) = info else { return };
     let replicas = info.number("connected_slaves").unwrap_or_default();
     if info.line("role") == Some("slave") {
-        findings
-            .warn("replication", "this is a replica, it takes no writes: name the primary, or use redis+sentinel://");
+        findings.warn(
+            "replication",
+            "this is a replica and rejects writes; connect to the primary or use redis+sentinel://",
+        );
     } else if replicas < u64::from(wanted) {
         findings.warn(
             "replication",
             format!(
-                "the durability asks for {wanted} replicas and {replicas} are connected: until there are as many, every \
-                 claim is refused"
+                "durability requires {wanted} replicas and {replicas} are connected; every claim is rejected until enough \
+                 are"
             ),
         );
     } else if replicas == 0 {
@@ -246,8 +248,8 @@ fn replication(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
         findings.warn(
             "replication",
             format!(
-                "{replicas} replicas, and min-replicas-to-write is 0: a primary that is cut off goes on granting, and what \
-                 replicas had not yet is lost with it"
+                "{replicas} replicas, and min-replicas-to-write is 0; a primary that is cut off keeps granting claims, and \
+                 writes not yet replicated are lost with it"
             ),
         );
     }
@@ -261,10 +263,10 @@ fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
     let apart = local.abs_diff(Duration::from_secs(seconds));
     if apart > APART {
         let minutes = apart.as_secs() / 60;
-        let text = "times of records are the server's, and one that is set back by that much delays takeovers";
-        findings.warn("clock", format!("it is {minutes} minutes from this machine's: {text}"));
+        let text = "records use the server's clock, and a clock that is set back delays takeovers";
+        findings.warn("clock", format!("differs by {minutes} minutes from the local clock; {text}"));
     } else {
-        findings.ok("clock", "it agrees with this machine's to 5 minutes");
+        findings.ok("clock", "agrees with the local clock within 5 minutes");
     }
 }
 
@@ -284,7 +286,7 @@ pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Ve
             // Perhaps by another, at the same moment: looked at again.
             Ok(_) => found = read(connection, &key).await,
             Err(failure) if is_of_state(&failure) => {
-                let text = "cannot be written now, so that workers of another version would not be noticed";
+                let text = "cannot be written now; workers of another version go unnoticed";
                 findings.warn("epoch", format!("`{key}` {text}: {}", failure.text()));
                 return Ok(findings.all);
             }
@@ -296,14 +298,14 @@ pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Ve
         Ok(Some(number)) if number.parse::<u64>().is_ok() => findings.refuse(
             "epoch",
             format!(
-                "`{key}` says {number}, this version keeps records by protocol {PROTOCOL}: workers of both must not share \
-                 a namespace; give this one another, or let the last of the other end and remove the key"
+                "`{key}` is {number}, but this version uses protocol {PROTOCOL}; workers of both must not share a namespace; \
+                 use another namespace, or stop the other workers and delete the key"
             ),
         ),
-        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone: does something empty this server?")),
-        Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there")),
+        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone; is something flushing this server?")),
+        Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library")),
         Err(failure) if failure.text().starts_with("WRONGTYPE") => {
-            findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there"));
+            findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library"));
         }
         Err(failure) => return Err(failure),
     }

@@ -139,7 +139,7 @@ impl Topology {
             let redirected = matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_));
             hops += usize::from(redirected);
             if hops > MAX_HOPS {
-                let why = format!("the cluster's topology is not settling: redirected {hops} times");
+                let why = format!("cluster topology is not settling: redirected {hops} times");
                 return Err(failure.because(&why).into());
             }
             // One call of a batch finds out for all of them.
@@ -147,7 +147,7 @@ impl Topology {
             if !redirected && !is_new || hops > FREE_HOPS {
                 let pause = Duration::from_millis(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]));
                 if Instant::now() + pause >= until {
-                    return Err(failure.because("tried again until the time for it was up").into());
+                    return Err(failure.because("gave up retrying").into());
                 }
                 tokio::time::sleep(pause).await;
             }
@@ -193,7 +193,7 @@ impl Topology {
     fn explain(&self, failure: CallFailure) -> StoreError {
         match (self, &failure.kind) {
             (Self::Single(_) | Self::Sentinel(_), FailureKind::Moved(_) | FailureKind::Ask(_)) => {
-                failure.because("this server is a cluster's: use redis+cluster://").into()
+                failure.because("the server is part of a cluster; use redis+cluster://").into()
             }
             _ => failure.into(),
         }

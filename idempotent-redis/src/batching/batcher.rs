@@ -89,9 +89,9 @@ impl CallBatcher {
                 Box::pin(flush::send_one(&self.0.connection, &self.0.options, call)).await
             }
             // Without an answer the turn ended with its runtime.
-            Some(pending) => {
-                pending.await.unwrap_or_else(|_| Err(CallFailure::ambiguous("the runtime that sent it has ended")))
-            }
+            Some(pending) => pending.await.unwrap_or_else(|_| {
+                Err(CallFailure::ambiguous("call interrupted: the runtime that sent it has shut down"))
+            }),
         }
     }
 
@@ -125,8 +125,9 @@ impl CallBatcher {
             let calls: Vec<&ScriptCall> = owned.iter().collect();
             flush::send_all(&batcher.0.connection, &batcher.0.options, &calls, asking).await
         });
-        sent.await
-            .unwrap_or_else(|_| vec![Err(CallFailure::ambiguous("the runtime that sent it has ended")); calls.len()])
+        sent.await.unwrap_or_else(|_| {
+            vec![Err(CallFailure::ambiguous("call interrupted: the runtime that sent it has shut down")); calls.len()]
+        })
     }
 
     /// To wait for replicas or a disk.
@@ -227,8 +228,9 @@ impl Drop for FlushTask {
             if state.flushes == 0 { std::mem::take(&mut state.queued) } else { Vec::new() }
         };
         for queued_call in left {
-            let _ =
-                queued_call.reply_to.send(Err(CallFailure::not_applied("the runtime that was to send it has ended")));
+            let _ = queued_call
+                .reply_to
+                .send(Err(CallFailure::not_applied("call not sent: the runtime that queued it has shut down")));
         }
     }
 }

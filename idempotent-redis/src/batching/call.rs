@@ -321,7 +321,5 @@ fn int(value: &Value) -> Result<i64, CallFailure> {
 }
 
 fn unexpected_reply() -> CallFailure {
-    CallFailure::ambiguous(
-        "the server answered a script in a form that is not the script's: is something between it and us?",
-    )
+    CallFailure::ambiguous("unexpected script reply; is a proxy rewriting responses?")
 }

@@ -104,7 +104,9 @@ async fn round_trip(
             let unconfirmed = wait.and_then(|_| options.durability.unconfirmed(&values.pop().unwrap_or_default()));
             let step = if trip.asking { 2 } else { 1 };
             if values.len() != groups.len() * step {
-                let failure = CallFailure::ambiguous("the server gave another number of answers than it was asked");
+                let failure = CallFailure::ambiguous(
+                    "unexpected number of replies to a pipeline; is a proxy rewriting responses?",
+                );
                 return vec![Err(failure); groups.len()];
             }
             values.into_iter().skip(step - 1).step_by(step).map(|value| Ok((refused(value)?, unconfirmed))).collect()
@@ -125,7 +127,12 @@ fn split_replies(group: &[&ScriptCall], reply: GroupReply) -> Vec<Result<ScriptR
         Ok((replies, unconfirmed)) if replies.len() == group.len() => {
             replies.into_iter().map(|answer| ScriptReply { unconfirmed, ..answer }.into_result()).collect()
         }
-        Ok(_) => vec![Err(CallFailure::ambiguous("the server answered for another number of keys")); group.len()],
+        Ok(_) => vec![
+            Err(CallFailure::ambiguous(
+                "unexpected number of keys in a script reply; is a proxy rewriting responses?"
+            ));
+            group.len()
+        ],
         Err(failure) => vec![Err(failure); group.len()],
     }
 }
@@ -136,5 +143,5 @@ pub(crate) fn single(mut all: Vec<Result<ScriptReply, CallFailure>>) -> Result<S
 }
 
 fn missing_reply() -> CallFailure {
-    CallFailure::ambiguous("an answer without an answer")
+    CallFailure::ambiguous("unexpected empty reply; is a proxy rewriting responses?")
 }

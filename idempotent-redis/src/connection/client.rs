@@ -30,12 +30,12 @@ impl ClientFactory {
             (true, true) => Some(tls),
             (true, false) => {
                 return schema(
-                    "`rediss://` needs the feature `tls` of idempotent-redis, which is `redis-tls` of idempotent-rs, \
-                     and it is off",
+                    "`rediss://` requires TLS support; enable the feature `tls` of idempotent-redis (`redis-tls` of \
+                     idempotent-rs)",
                 );
             }
             (false, _) if !tls.is_empty() => {
-                return schema("certificates are given, but the url asks for no TLS: it is `rediss://…`");
+                return schema("certificates are given, but the URL does not use TLS; use `rediss://…`");
             }
             (false, _) => None,
         };

@@ -9,13 +9,13 @@ use tokio::net::TcpStream;
 pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeouts: Duration) -> &'static str {
     let says = |part: &str| text.contains(part);
     match address {
-        _ if says("NotValidForName") => "; its certificate is for another name than the url's",
-        _ if says("Expired") => "; its certificate, or that of its authority, has run out",
+        _ if says("NotValidForName") => "; the certificate is not valid for the host name in the URL",
+        _ if says("Expired") => "; the certificate of the server or of its authority has expired",
         _ if says("invalid peer certificate") => {
-            "; the authority that signed its certificate is not trusted here: name it, `RedisStoreBuilder::ca_file`"
+            "; the authority that signed the certificate is not trusted; add it with `RedisStoreBuilder::ca_file`"
         }
         _ if says("CertificateRequired") || says("HandshakeFailure") => {
-            "; it asks for a certificate: `RedisStoreBuilder::client_certificate`"
+            "; the server requires a client certificate; set `RedisStoreBuilder::client_certificate`"
         }
         _ if says("corrupt message") => NO_TLS,
         ConnectionAddr::Tcp(host, port)
@@ -39,7 +39,7 @@ pub(crate) async fn after_silence(address: &ConnectionAddr, timeouts: Duration) 
     }
 }
 
-const NO_TLS: &str = "; this does not look like TLS: is it redis://?";
+const NO_TLS: &str = "; this does not look like TLS; use redis://";
 
 /// An empty `ClientHello`: a mistake, of which who speaks TLS tells by an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";

@@ -38,15 +38,14 @@ impl TlsSettings {
     /// # Errors
     /// `Schema` with the file's name.
     pub(crate) fn read(ca: Option<PemSource>, client: Option<(PemSource, PemSource)>) -> Result<Self, StoreError> {
-        let ca = ca.map(|pem| pem.read("certificate of the authority")).transpose()?;
+        let ca = ca.map(|pem| pem.read("CA certificate")).transpose()?;
         let client = match client {
-            Some((certificate, key)) => Some((certificate.read("client certificate")?, key.read("client's key")?)),
+            Some((certificate, key)) => Some((certificate.read("client certificate")?, key.read("client key")?)),
             None => None,
         };
         for pem in ca.iter().chain(client.iter().map(|(certificate, _)| certificate)) {
             if !pem.windows(BEGINS.len()).any(|part| part == BEGINS) {
-                let text =
-                    "there is no certificate in what is given as one: it is in PEM, `-----BEGIN CERTIFICATE-----`";
+                let text = "no certificate found; certificates must be in PEM format, `-----BEGIN CERTIFICATE-----`";
                 return Err(StoreError::new(StoreErrorKind::Schema).because(text));
             }
         }

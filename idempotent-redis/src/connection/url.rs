@@ -62,13 +62,12 @@ pub fn __wrong_part(url: &str) -> Option<String> {
 
 fn parse(text: &str) -> Result<RedisUrl, String> {
     if text.trim().is_empty() {
-        return Err("it is empty; it is `redis://HOST:PORT`".into());
+        return Err("it is empty; use `redis://HOST:PORT`".into());
     }
     if text.contains(char::is_control) {
-        return Err("a control character or line break is in it".into());
+        return Err("a control character or line break is in it; remove it".into());
     }
-    let (scheme, rest) =
-        text.split_once(':').ok_or("a colon is missing after the scheme, it is `redis://HOST:PORT`")?;
+    let (scheme, rest) = text.split_once(':').ok_or("a colon is missing after the scheme; use `redis://HOST:PORT`")?;
     let scheme = scheme.to_ascii_lowercase();
     let (kind, tls) = match &*scheme {
         "redis" => (UrlScheme::Single, false),
@@ -110,7 +109,7 @@ impl UrlScheme {
             return unix(&parts, credentials);
         }
         if parts.tail.contains(['?', '#']) {
-            return Err("nothing may follow `?` or `#`: settings are made with `RedisStore::builder`".into());
+            return Err("`?` and `#` are not supported; set options with `RedisStore::builder`".into());
         }
         let port = if self == Self::Sentinel { SENTINEL } else { REDIS };
         let mut hosts = parts.hosts.iter().map(|host| address(*host, port)).collect::<Result<Vec<_>, _>>()?;
@@ -120,17 +119,17 @@ impl UrlScheme {
                 (Some(address), true) => {
                     (ServerLocation::Single { server: ServerEndpoint::Tcp(address) }, database(path)?)
                 }
-                _ => return Err("there is more than one host; use `redis+sentinel://` or `redis+cluster://`".into()),
+                _ => return Err("more than one host; use `redis+sentinel://` or `redis+cluster://`".into()),
             },
             Self::Sentinel => {
                 let (primary, db) = path.split_once('/').unwrap_or((path, ""));
                 let primary = decoded(primary).filter(|name| !name.is_empty());
                 let primary = primary
-                    .ok_or("the name of the primary is missing: it is `redis+sentinel://HOST:26379,HOST:26379/NAME`")?;
+                    .ok_or("the name of the primary is missing; use `redis+sentinel://HOST:26379,HOST:26379/NAME`")?;
                 (ServerLocation::Sentinel { sentinels: hosts, primary }, database(db)?)
             }
             Self::Cluster if database(path)? == 0 => (ServerLocation::Cluster { nodes: hosts }, 0),
-            Self::Cluster => return Err("a cluster has one database, 0".into()),
+            Self::Cluster => return Err("a cluster has only one database, 0; remove the index".into()),
         };
         Ok(RedisUrl { location, credentials, db, tls })
     }
@@ -139,8 +138,7 @@ impl UrlScheme {
 fn credentials(user: Option<&str>) -> Result<Credentials, String> {
     let Some(user) = user else { return Ok(Credentials::default()) };
     let (name, password) = user.split_once(':').ok_or(
-        "there is a user and no password: it is `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` without a \
-         user",
+        "a user and no password; use `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` without a user",
     )?;
     // What begins no code was refused with the authority.
     let part = |text: &str| decoded(text).filter(|text| !text.is_empty());
@@ -155,9 +153,11 @@ fn address((host, port): (&str, Option<u16>), default: u16) -> Result<ServerAddr
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = match bare {
         Some(ip) if ip.parse::<std::net::Ipv6Addr>().is_ok() => ip,
-        Some(_) => return Err("what is in brackets is no IPv6 address".into()),
+        Some(_) => return Err("the host in brackets is not an IPv6 address".into()),
         None if host.is_empty() => return Err("a host is missing".into()),
-        None if host.contains([':', '[', ']']) => return Err("an IPv6 address stands in brackets: `[::1]:6379`".into()),
+        None if host.contains([':', '[', ']']) => {
+            return Err("an IPv6 address must be in brackets; use `[::1]:6379`".into());
+        }
         None => host,
     };
     Ok(ServerAddress::new(host, port.unwrap_or(default)))
@@ -167,24 +167,25 @@ fn database(path: &str) -> Result<u32, String> {
     match path {
         "" => Ok(0),
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.len() < 10 => {
-            digits.parse().map_err(|_| "the database is no index".to_owned())
+            digits.parse().map_err(|_| "the database index is out of range".to_owned())
         }
-        _ => Err("the database is not a number, such as `/0`".into()),
+        _ => Err("the database is not a number; use an index such as `/0`".into()),
     }
 }
 
 /// `redis+unix://[USER:PASSWORD@]/PATH[?db=N]`.
 fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<RedisUrl, String> {
     if parts.hosts != [("", None)] {
-        return Err("a socket's path begins with `/`: it is `redis+unix:///PATH`".into());
+        return Err("a socket path must be absolute; use `redis+unix:///PATH`".into());
     }
     let (path, settings) = parts.tail.split_once('?').unwrap_or((parts.tail, ""));
     let db = match settings.split_once('=') {
         Some(("db", index)) => database(index)?,
         None if settings.is_empty() => 0,
-        _ => return Err("only `db` may follow `?`".into()),
+        _ => return Err("unknown parameter; only `db` may follow `?`".into()),
     };
-    let path = decoded(path).filter(|path| path.len() > 1).ok_or("the socket's path is missing")?;
+    let path =
+        decoded(path).filter(|path| path.len() > 1).ok_or("the socket path is missing; use `redis+unix:///PATH`")?;
     let location = ServerLocation::Single { server: ServerEndpoint::Unix(path.into()) };
     Ok(RedisUrl { location, credentials, db, tls: false })
 }

@@ -44,7 +44,7 @@ pub struct DelayQueueBuilder {
 }
 
 /// Slots of a topic, at most: a taker knows each.
-const MOST_SLOTS: u16 = 1_024;
+const MAX_SLOTS: u16 = 1_024;
 /// A message that is held for longer than this had better be extended.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(7 * 86_400);
 
@@ -161,14 +161,12 @@ impl DelayQueueBuilder {
 
     fn check(&self) -> Result<(), DelayError> {
         let QueueSettings { slots, visibility, .. } = self.settings;
-        if !(1..=MOST_SLOTS).contains(&slots) {
-            return refuse(format!("slots is {slots}: a topic has 1 to {MOST_SLOTS}"));
+        if !(1..=MAX_SLOTS).contains(&slots) {
+            return refuse(format!("slots is {slots}; set it to 1 to {MAX_SLOTS}"));
         }
         check_visibility(visibility)?;
         if self.namespace.is_empty() || self.namespace.contains(['{', '}']) {
-            return refuse(
-                "namespace: it must not be empty, and braces in it would part the keys of a slot".to_owned(),
-            );
+            return refuse("namespace is empty or contains a brace; choose one without `{` and `}`".to_owned());
         }
         Ok(())
     }
@@ -214,7 +212,7 @@ async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate
     let server = connection.name();
     let mut findings = ServerFindings { server: &server, all: Vec::new() };
     if info.and_then(ServerVersion::of).is_some_and(|version| version.is_too_old()) {
-        findings.refuse("version", "it is too old: at least Redis 6.2, or Valkey, is needed");
+        findings.refuse("version", "server version is too old; use Redis 6.2 or later, or Valkey");
     }
     startup::eviction(&mut findings, info, allow_eviction);
     Ok(findings.all)
@@ -226,7 +224,9 @@ pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
     if (Duration::from_millis(1)..=LONGEST_VISIBILITY).contains(&time) {
         return Ok(());
     }
-    refuse(format!("visibility is {time:?}: it has to be 1 ms to 7 days; extend what takes longer while it runs"))
+    refuse(format!(
+        "visibility is {time:?}; it has to be 1 ms to 7 days; extend longer deliveries while they are processed"
+    ))
 }
 
 impl fmt::Debug for DelayQueueBuilder {

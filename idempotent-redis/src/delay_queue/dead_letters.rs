@@ -85,7 +85,7 @@ impl DeadLetters for DelayDeadLetters {
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         if !self.can_put_back {
-            let text = "`next` brought no letter that could be put back";
+            let text = "no dead letter to put back; call `next` first";
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
         let args = ScriptArgs::new().text(&self.cursor.1);

@@ -35,7 +35,7 @@ impl TopicLayout {
     /// `Refused` for a name that is empty or too long.
     pub(crate) fn new(namespace: &str, name: &str, slots: u16) -> Result<Self, DelayError> {
         if name.is_empty() || name.len() > LONGEST {
-            let text = format!("a topic's name has 1 to {LONGEST} bytes, this one has {}", name.len());
+            let text = format!("topic name has {} bytes; it must have 1 to {LONGEST} bytes", name.len());
             return Err(DelayError::new(DelayErrorKind::Refused, text));
         }
         let slots = (0..slots).map(|index| Arc::new(SlotKeys::new(namespace, name, index))).collect();

@@ -144,7 +144,7 @@ impl DelayMessage {
         if let MessageKind::Merged { key, .. } = &self.kind {
             check_length("the merge key", key)?;
             if self.id.is_some() {
-                return refuse("a merged message has an id: it goes by its key; leave out one of them".to_owned());
+                return refuse("merged message has both a merge key and an id; leave out the id".to_owned());
             }
         }
         if let Some(id) = &self.id {
@@ -153,7 +153,7 @@ impl DelayMessage {
         match &self.kind {
             MessageKind::Merged { range, .. } => Ok(("m", check_range("time_range", *range)?)),
             MessageKind::Priority(priority) if *priority <= MAX_RETRY_PRIORITY => refuse(format!(
-                "priority {priority} is not more than {MAX_RETRY_PRIORITY}: those up to it are of messages that come back; raise it"
+                "priority is {priority}; it must be more than {MAX_RETRY_PRIORITY}, since lower ones are reserved for retries"
             )),
             MessageKind::Priority(priority) => Ok(("p", u64::from(*priority))),
             MessageKind::Fixed(time) => Ok(("f", check_time("fixed_time", *time)?)),
@@ -172,20 +172,20 @@ pub(crate) fn check_length(what: &str, name: &str) -> Result<(), DelayError> {
     if (1..=LONGEST).contains(&name.len()) {
         return Ok(());
     }
-    refuse(format!("{what} has {} bytes: it has to have 1 to {LONGEST}; hash a longer one", name.len()))
+    refuse(format!("{what} has {} bytes; it must have 1 to {LONGEST}; hash longer values", name.len()))
 }
 
 fn check_range(what: &str, range: Duration) -> Result<u64, DelayError> {
     if range < Duration::from_millis(1) {
-        let remedy = "what is to be delivered at once is a message of a priority";
-        return refuse(format!("{what} is {range:?}: it has to be more than 0 ms; {remedy}"));
+        let remedy = "for immediate delivery use `DelayMessage::priority`";
+        return refuse(format!("{what} is {range:?}; it must be more than 0 ms; {remedy}"));
     }
     check_delay(what, range)
 }
 
 fn check_delay(what: &str, delay: Duration) -> Result<u64, DelayError> {
     if delay > LONGEST_DELAY {
-        return refuse(format!("{what} is {delay:?}: it has to be at most 100 years; is it in the right unit?"));
+        return refuse(format!("{what} is {delay:?}; it must be at most 100 years; is it in the right unit?"));
     }
     Ok(u64::try_from(delay.as_micros()).unwrap_or(LATEST))
 }
@@ -193,7 +193,7 @@ fn check_delay(what: &str, delay: Duration) -> Result<u64, DelayError> {
 fn check_time(what: &str, time: Micros) -> Result<u64, DelayError> {
     if time.0 > LATEST {
         return refuse(format!(
-            "{what} is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
+            "{what} is {} µs since 1970; it must be before the year 2255; is it in the right unit?",
             time.0
         ));
     }

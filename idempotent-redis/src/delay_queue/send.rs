@@ -117,8 +117,8 @@ impl EncodedMessage {
         let (kept, member, at) = (items.number()?, items.text()?, items.number()?);
         Some(match kept {
             0 => refuse(format!(
-                "fixed_time is {} µs after the server's {at}: it has to be in the future; what may be past is \
-                 `DelayMessage::due`",
+                "fixed_time is {} µs after the server's {at}; it must be in the future; use `DelayMessage::due` for a \
+                 time that may have passed",
                 i128::from(self.given) - i128::from(at)
             )),
             kept => Ok(Sent { id: id_of(&self.name, slot, &member), at: Micros(at), is_new: kept == 1 }),
@@ -144,7 +144,7 @@ fn steps(ready: &[EncodedMessage]) -> Vec<&[EncodedMessage]> {
 }
 
 fn skipped() -> DelayError {
-    let text = "sending: kept back, since a step before it failed: send it again behind that";
+    let text = "sending: skipped because an earlier message of the same slot failed; resend it after that one";
     DelayError::new(DelayErrorKind::NotApplied, text)
 }
 

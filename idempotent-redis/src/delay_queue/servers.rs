@@ -144,7 +144,7 @@ impl RoutedCall for SlotCall<'_> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.add_command(Cmd::new().arg("ASKING").to_owned()).add_command(self.command(true));
         let reply = batcher.connection().send_pipeline(&pipeline).await?.pop();
-        refused(reply.ok_or_else(|| CallFailure::ambiguous("an answer without an answer"))?)
+        refused(reply.ok_or_else(|| CallFailure::ambiguous("unexpected empty reply; is a proxy rewriting responses?"))?)
     }
 }
 
@@ -170,6 +170,6 @@ pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
 
 /// Not in the form that the script gives.
 pub(crate) fn unexpected_reply(doing: &str) -> StoreError {
-    let text = format!("{doing}: the server's answer is not the script's: is something between it and us?");
+    let text = format!("{doing}: unexpected script reply; is a proxy rewriting responses?");
     StoreError::new(StoreErrorKind::Ambiguous).because(text)
 }

@@ -37,14 +37,14 @@ impl Settle<DelayTag> for DelaySettler {
             Settlement::Retry(retry) => {
                 let marks = (retry.attempt, retry.first_at.0);
                 let put = self.0.put_back(receipt, "a", retry.after, marks, &retry.reason).await;
-                settle_result("putting a message off", put)
+                settle_result("retrying a message", put)
             }
             Settlement::DeadLetter(letter) => {
-                require_owned("burying", self.0.bury(receipt, &encode_letter(letter)).await)
+                require_owned("dead-lettering", self.0.bury(receipt, &encode_letter(letter)).await)
             }
             Settlement::GiveBack => self.give_back(receipt).await,
             other => {
-                let text = format!("`{}` is not known to this adapter", other.name());
+                let text = format!("settlement `{}` is not supported by this source", other.name());
                 Err(SourceError::new(SourceErrorKind::Fatal, text))
             }
         }
@@ -54,14 +54,14 @@ impl Settle<DelayTag> for DelaySettler {
         let receipts: Vec<_> = held.iter().map(|tag| &tag.0).collect();
         let kept = self.0.settle_each(DelayScript::Keep, &receipts, Some(self.0.0.settings.visibility)).await;
         // Those that are lost already are no error.
-        kept.map(drop).map_err(|error| source_error("keeping messages alive", error))
+        kept.map(drop).map_err(|error| source_error("extending messages", error))
     }
 }
 
 impl DelaySettler {
     pub(crate) async fn give_back(&self, receipt: &DeliveryReceipt) -> Result<(), SourceError> {
         let put = self.0.put_back(receipt, "g", Duration::ZERO, (1, 0), "").await;
-        settle_result("giving a message back", put)
+        settle_result("returning a message", put)
     }
 }
 
@@ -78,7 +78,7 @@ fn require_owned(doing: &str, reply: Result<bool, StoreError>) -> Result<(), Sou
         Ok(true) => Ok(()),
         Ok(false) => Err(SourceError::new(
             SourceErrorKind::Gone,
-            format!("{doing}: its time to be settled was over and it has come again, it was called off, or is settled"),
+            format!("{doing}: the delivery is no longer held: it expired, was cancelled or was already settled"),
         )),
         Err(error) => Err(source_error(doing, error)),
     }

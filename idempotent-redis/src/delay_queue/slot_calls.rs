@@ -49,7 +49,7 @@ impl DelayQueue {
         let committed = parse_closings(&answer.committed, done.len()).ok_or_else(|| unexpected_reply("taking"))?;
         if answer.died > 0 {
             let (topic, died) = (&*self.0.topic.name, answer.died);
-            tracing::warn!(target: "idempotent", topic, died, "messages that nobody settled in time were put aside");
+            tracing::warn!(target: "idempotent", topic, died, "dead-lettered messages that were not settled in time");
         }
         // There may be more, and nobody was told that we sleep.
         let again = if answer.handed.len() >= room { Some(Duration::ZERO) } else { answer.again };

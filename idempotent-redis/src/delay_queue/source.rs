@@ -111,7 +111,7 @@ pub(crate) fn delivery(topic: &Arc<str>, taken: Taken) -> (Delivery, DelayTag) {
 }
 
 fn stopped() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down")
+    SourceError::new(SourceErrorKind::Transient, "taking: the runtime is shutting down")
 }
 
 impl fmt::Debug for DelaySource {

@@ -70,7 +70,7 @@ async fn fitting(batcher: &CallBatcher, place: &ListingCursor, room: usize) -> R
 async fn scan(batcher: &CallBatcher, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), CallFailure> {
     let mut cmd = Cmd::new();
     cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(KEY_PATTERN).arg("COUNT").arg(count);
-    let unexpected_reply = || CallFailure::ambiguous("SCAN was answered in a form that is not SCAN's");
+    let unexpected_reply = || CallFailure::ambiguous("unexpected reply to SCAN; is a proxy rewriting responses?");
     let Value::Array(reply) = batcher.connection().send(&cmd).await? else { return Err(unexpected_reply()) };
     let [Value::BulkString(cursor), Value::Array(keys)] = &reply[..] else { return Err(unexpected_reply()) };
     let cursor =

@@ -211,7 +211,7 @@ impl RedisStoreBuilder {
         for batcher in topology.batchers(false).await? {
             // What cannot be done at all is not found out by the first claim.
             if let Some(wait) = self.durability.disk_probe() {
-                let why = "Durability::Disk needs Redis 7.2 and an append-only file (appendonly yes)";
+                let why = "Durability::Disk requires Redis 7.2 and an append-only file; set `appendonly yes`";
                 batcher.connection().send(&wait).await.map_err(|failure| failure.because(why))?;
             }
         }

@@ -27,7 +27,9 @@ impl Journal for RedisStore {
         let reply = self.0.topology.call(&ScriptCall::steps(held, keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Tagged(text) if text.first() == Some(&b'S') => Ok(Journaled::Steps(decode(&text[1..])?)),
-            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
+            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
+                Err(foreign("the value is not the steps of a run"))
+            }
             _ => match replies::settled(&reply, |found, now| protocol_answer(found, held, now))? {
                 Settled::Lost { now } => Ok(Journaled::Lost { now }),
                 Settled::Done => Ok(Journaled::Lost { now: StateKind::Absent }),
@@ -38,7 +40,9 @@ impl Journal for RedisStore {
     async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         let reply = self.0.topology.call(&ScriptCall::note(held, encode(step), keep), BUDGET).await?;
         match &reply.body {
-            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => Err(foreign("it is not the steps of a run")),
+            ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
+                Err(foreign("the value is not the steps of a run"))
+            }
             _ => replies::settled(&reply, |found, now| protocol_answer(found, held, now)),
         }
     }

@@ -31,5 +31,5 @@ impl Order for RedisStore {
 }
 
 fn unexpected_reply() -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt).because("a script of ours answered what it never does: is it another's?")
+    StoreError::new(StoreErrorKind::Corrupt).because("unexpected script reply; is a proxy rewriting responses?")
 }

@@ -50,9 +50,9 @@ impl RedisStore {
         };
         match settled {
             Ok(Settled::Done) => Ok(reply),
-            Ok(_) => Err(StoreError::new(StoreErrorKind::NotApplied).because("the claim was lost again meanwhile")),
+            Ok(_) => Err(StoreError::new(StoreErrorKind::NotApplied).because("the claim was lost in the meantime")),
             Err(error) => Err(StoreError::new(StoreErrorKind::Ambiguous)
-                .because(format!("the claim stands, and whether it is durable could not be asked: {error}"))),
+                .because(format!("the claim is recorded, but its durability could not be confirmed: {error}"))),
         }
     }
 
@@ -73,14 +73,14 @@ impl RedisStore {
         let call = ScriptCall::release(held, &release);
         let given = self.settle(&call, |found, now| protocol::release(found, held, &release, now));
         let (kind, left) = match given.await {
-            Ok(Settled::Done) => (StoreErrorKind::NotApplied, "it was given back".to_owned()),
-            Ok(_) => (StoreErrorKind::NotApplied, "it was lost again meanwhile".to_owned()),
+            Ok(Settled::Done) => (StoreErrorKind::NotApplied, "it was released".to_owned()),
+            Ok(_) => (StoreErrorKind::NotApplied, "it was lost in the meantime".to_owned()),
             Err(error) => {
-                let left = format!("it could not be given back, and ends with its lease: {error}");
+                let left = format!("it could not be released and expires with its lease: {error}");
                 (StoreErrorKind::Ambiguous, left)
             }
         };
-        StoreError::new(kind).because(format!("the claim is not durable: {unconfirmed}; {left}"))
+        StoreError::new(kind).because(format!("claim is not durable: {unconfirmed}; {left}"))
     }
 
     /// The answer to a completion. One that too few replicas have stands all the same: the handler has run.
@@ -97,13 +97,13 @@ impl RedisStore {
             (ReplyBody::Empty, Some(unconfirmed)) => unconfirmed.to_string(),
             // Its first copy wrote, over a connection that is gone perhaps: this one had nothing to wait for.
             (ReplyBody::Tagged(_), _) if settled == Settled::Done && self.0.durability != Durability::Primary => {
-                "it was asked again, and who has the first is not known".to_owned()
+                "the call was repeated, and the replication of the first attempt is unknown".to_owned()
             }
             _ => return Ok(settled),
         };
         count(&self.0.counters.completions);
         tracing::warn!(target: "idempotent", key = %held.key, missing = %lacks,
-            "a completion is not known to be durable: a failover may lose it, and the handler would run again");
+            "completion may not be durable; a failover can lose it, and the handler would run again");
         Ok(settled)
     }
 }

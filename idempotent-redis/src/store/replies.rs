@@ -95,6 +95,6 @@ fn kept<T>((answer, write): (T, Write)) -> Result<T, StoreError> {
 
 fn disagrees() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt).because(
-        "the script left a record alone that the protocol would write: a field of it is out of range, or this is a bug",
+        "a script skipped a write that the protocol requires: a field of the record is out of range, or this is a bug",
     )
 }

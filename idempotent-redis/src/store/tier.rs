@@ -61,7 +61,7 @@ impl FastTier for RedisTier {
             Some([b'R', VERSION, b'T', fact @ ..]) => decode(fact).map(Some).ok_or_else(|| {
                 StoreError::new(StoreErrorKind::Corrupt).because("the fact of a tiered store is cut off")
             }),
-            _ => Err(foreign("it is not what a tiered store keeps")),
+            _ => Err(foreign("the value was not written by a tiered store")),
         }
     }
 

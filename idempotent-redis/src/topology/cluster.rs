@@ -140,8 +140,8 @@ impl ClusterRouter {
     }
 
     fn node_at(&self, to: &str) -> Result<Arc<ClusterNode>, CallFailure> {
-        let address =
-            ServerAddress::parse(to).ok_or_else(|| CallFailure::transient("a node redirected to no address"))?;
+        let address = ServerAddress::parse(to)
+            .ok_or_else(|| CallFailure::transient("a node sent a redirection without an address"))?;
         if let Some(node) = self.map().node_at(&address) {
             return Ok(node.clone());
         }
@@ -195,7 +195,7 @@ impl ClusterRouter {
 }
 
 fn unassigned_slot() -> CallFailure {
-    CallFailure::transient("no node of the cluster has this slot")
+    CallFailure::transient("no cluster node owns this slot")
 }
 
 impl fmt::Debug for ClusterRouter {

@@ -100,19 +100,17 @@ impl ConnectTarget for SentinelTarget {
         let role = connection.send_packed_command(Cmd::new().arg("ROLE")).await;
         let role = role.map_err(|e| match CallFailure::from_client(&e) {
             denied if denied.kind == FailureKind::Store(StoreErrorKind::Denied) => denied,
-            other => CallFailure::unreachable(format!("the server did not say its role: {}", other.text())),
+            other => CallFailure::unreachable(format!("the server did not report its role: {}", other.text())),
         })?;
         let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(query::text) == Some("master"));
         if !is_primary {
-            return Err(CallFailure::transient(
-                "the server that the sentinels name is not a primary (yet, or any more)",
-            ));
+            return Err(CallFailure::transient("the server that the sentinels report is not a primary"));
         }
         let mut state = self.0.lock();
         let connected = address(client).filter(|connected| state.named.as_ref() == Some(connected));
         // From here on a switch closes it.
         let connected =
-            connected.ok_or_else(|| CallFailure::transient("meanwhile the sentinels have named another primary"))?;
+            connected.ok_or_else(|| CallFailure::transient("the sentinels have reported another primary"))?;
         state.connected = Some((connected, closer));
         Ok(())
     }
@@ -152,7 +150,7 @@ impl SentinelInner {
             |one: &PrimaryReport, other: &PrimaryReport| one.epoch > other.epoch,
         );
         let named = staggered::first(tries, good, better, self.connect / 2).await;
-        let named = named.map_err(|why| why.because("no sentinel says which server is the primary"))?;
+        let named = named.map_err(|why| why.because("no sentinel reported the primary"))?;
         Ok(self.record_report(named, number))
     }
 

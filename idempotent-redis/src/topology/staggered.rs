@@ -27,7 +27,7 @@ pub(crate) async fn first<T: Send + 'static>(
     let mut left = tries.into_iter();
     let mut under_way = JoinSet::new();
     let mut best = None;
-    let mut failure = CallFailure::unreachable("there is nobody to ask");
+    let mut failure = CallFailure::unreachable("no server to connect to");
     loop {
         let more = match left.next() {
             Some(next) => {

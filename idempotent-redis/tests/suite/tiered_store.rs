@@ -84,5 +84,5 @@ async fn a_fact_replaces_neither_a_fact_nor_a_bar() {
     assert!(error.to_string().contains("the fact of a tiered store"), "{error}");
     assert!(redis.forget(&key("k"), Fencing(1), true, HOUR).await.is_err());
     server.command(&["SET", key("j").as_str(), "consuming"]);
-    assert!(tier.recall(&key("j")).await.unwrap_err().to_string().contains("not what a tiered store keeps"));
+    assert!(tier.recall(&key("j")).await.unwrap_err().to_string().contains("not written by a tiered store"));
 }

@@ -131,7 +131,7 @@ impl ClusterView {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command(["CLUSTER", "INFO"])).add_command(command(["CLUSTER", "SLOTS"]));
         let mut reply = node.batcher.connection().send_pipeline(&pipeline).await?.into_iter().map(refused);
-        let unexpected = || CallFailure::unreachable("a node answered CLUSTER SLOTS in a form that is not its");
+        let unexpected = || CallFailure::unreachable("unexpected reply to CLUSTER SLOTS");
         let info = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
         let slots = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
         Self::read(&text(&info).ok_or_else(unexpected)?, &slots, &node.address).ok_or_else(unexpected)
@@ -186,7 +186,7 @@ fn command(words: [&str; 2]) -> Cmd {
 
 fn explain_no_cluster(failure: CallFailure) -> CallFailure {
     if failure.text().contains("cluster support disabled") {
-        return failure.because("this server is no cluster's: use redis://");
+        return failure.because("the server is not part of a cluster; use redis://");
     }
     failure
 }

@@ -27,7 +27,7 @@ pub(super) async fn ask(
     sentinel: &ServerAddress,
 ) -> Result<PrimaryReport, CallFailure> {
     let reply = tokio::time::timeout(inner.connect, query_sentinel(inner, number, sentinel)).await;
-    reply.unwrap_or_else(|_| Err(CallFailure::unreachable(format!("the sentinel at {sentinel} does not answer"))))
+    reply.unwrap_or_else(|_| Err(CallFailure::unreachable(format!("the sentinel at {sentinel} did not answer"))))
 }
 
 async fn query_sentinel(
@@ -37,7 +37,8 @@ async fn query_sentinel(
 ) -> Result<PrimaryReport, CallFailure> {
     let why = |error: &redis::RedisError| {
         let asks = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
-        let remedy = if asks { " (its user and password: `RedisStoreBuilder::sentinel_credentials`)" } else { "" };
+        let remedy =
+            if asks { " (set its user and password with `RedisStoreBuilder::sentinel_credentials`)" } else { "" };
         CallFailure::from_connecting(error).because(&format!("the sentinel at {sentinel}{remedy}"))
     };
     let switches = SwitchListener { inner: Arc::downgrade(inner), number };

@@ -193,7 +193,7 @@ pub(crate) async fn of_many_that_are_sent_each_has_its_own_answer(world: &World)
     let refused = |at: usize| told[at].unwrap_err().to_string();
     assert_eq!(told.len(), 9);
     assert_eq!(told[0].unwrap(), (true, time(500)));
-    assert!(refused(1).contains("priority 16"), "{}", refused(1));
+    assert!(refused(1).contains("priority is 16"), "{}", refused(1));
     assert_eq!(told[2].unwrap(), (false, time(500)));
     assert!(refused(3).contains("fixed_time is 0 µs after the server's"), "{}", refused(3));
     assert_eq!((told[4].unwrap(), told[5].unwrap()), ((true, time(9)), (false, time(9))));

@@ -120,8 +120,8 @@ pub(crate) async fn b31_b32_s4_what_cannot_be_is_refused_by_name_with_the_rule_a
     let long = "x".repeat(1_025);
     let year = Micros(9_000_000_000_000_001);
     for (message, words) in [
-        (DelayMessage::priority(16, ""), ["priority 16", "not more than 16", "raise it"]),
-        (DelayMessage::priority(0, ""), ["priority 0", "not more than 16", "raise it"]),
+        (DelayMessage::priority(16, ""), ["priority is 16", "more than 16", "reserved for retries"]),
+        (DelayMessage::priority(0, ""), ["priority is 0", "more than 16", "reserved for retries"]),
         (DelayMessage::merged("k", ms(0), ""), ["time_range", "more than 0 ms", "priority"]),
         (DelayMessage::merged("", ms(1), ""), ["merge key", "0 bytes", "1 to 1024"]),
         (DelayMessage::merged("k", ms(1), "").id("i"), ["merged message", "id", "leave out"]),

@@ -238,11 +238,11 @@ async fn settings_that_cannot_be_and_servers_that_evict_are_refused_with_the_rem
         assert_eq!(refused.kind(), DelayErrorKind::Refused, "{refused}");
         refused.to_string()
     };
-    assert!(refused("t", |builder| builder.slots(0)).await.contains("slots is 0: a topic has 1 to 1024"));
+    assert!(refused("t", |builder| builder.slots(0)).await.contains("slots is 0; set it to 1 to 1024"));
     assert!(refused("t", |builder| builder.slots(1_025)).await.contains("1025"));
     assert!(refused("t", |builder| builder.visibility(Duration::ZERO)).await.contains("1 ms to 7 days"));
     assert!(refused("t", |builder| builder.visibility(MINUTE * 60 * 24 * 8)).await.contains("1 ms to 7 days"));
-    assert!(refused("t", |builder| builder.namespace("a{b}")).await.contains("braces"));
+    assert!(refused("t", |builder| builder.namespace("a{b}")).await.contains("a brace"));
     assert!(refused("t", |builder| builder.namespace("")).await.contains("empty"));
     assert!(refused("", |builder| builder).await.contains("1 to 1024 bytes"));
     server.command(&["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"]);

@@ -35,7 +35,10 @@ async fn a_half_open_connection_is_ambiguous_by_the_response_timeout_and_then_le
         let error = answered(store.claim(&ask(&part, 1))).await.unwrap_err();
         assert_eq!((error.kind(), proxy.met()), (StoreErrorKind::Ambiguous, 1), "{error}");
         let text = error.to_string();
-        assert!(text.contains(&proxy.address()) && text.contains("did not answer within 1s"), "{text}");
+        assert!(
+            text.contains(&proxy.address()) && text.contains("did not answer within the response timeout of 1s"),
+            "{text}"
+        );
         let before = proxy.passed().connections;
         let grant = granted(answered(store.claim(&ask(&part, 1))).await.unwrap());
         assert_eq!((grant.attempt, proxy.passed().connections), (1, before + 1), "over a connection of its own");

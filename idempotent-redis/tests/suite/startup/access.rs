@@ -78,7 +78,7 @@ async fn n56_a_refused_connection_names_host_port_and_attempts() {
 async fn n57_a_server_that_says_nothing_is_given_up_in_time() {
     let (listener, address) = silent();
     let store = quick(format!("redis://:{SECRET}@{address}")).connect_timeout(Duration::from_millis(50));
-    said(store.connect().await, NotApplied, &[&address, "took none within 50ms", "attempt 1"]);
+    said(store.connect().await, NotApplied, &[&address, "no answer within the connect timeout of 50ms", "attempt 1"]);
     drop(listener);
 }
 

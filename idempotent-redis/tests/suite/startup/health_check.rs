@@ -101,16 +101,16 @@ async fn workers_of_another_protocol_do_not_share_a_namespace() {
     assert_eq!(server.command(&["GET", "idempotent:epoch"]).text(), "1");
     assert_eq!(server.command(&["TTL", "idempotent:epoch"]).integer(), Some(-1));
     server.command(&["SET", "idempotent:epoch", "2"]);
-    said(RedisStore::connect(server.url()).await, Schema, &["says 2", "protocol 1", "`idempotent:epoch`"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["is 2", "protocol 1", "`idempotent:epoch`"]);
     let checkup = store.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Refuse);
     // Elsewhere there is room.
     quick(server.url()).namespace("other").connect().await.unwrap();
     server.command(&["SET", "idempotent:epoch", "soon"]);
-    said(RedisStore::connect(server.url()).await, Schema, &["somebody else's key"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["not written by this library"]);
     server.command(&["DEL", "idempotent:epoch"]);
     server.command(&["LPUSH", "idempotent:epoch", "1"]);
-    said(RedisStore::connect(server.url()).await, Schema, &["somebody else's key"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["not written by this library"]);
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn n62_each_right_that_is_taken_away_is_named() {
             Err(error) => {
                 let text = error.to_string();
                 // Without INFO nobody knows whether records are evicted.
-                let evicts = missing == "+info" && text.contains("whether it evicts records cannot be asked");
+                let evicts = missing == "+info" && text.contains("whether the server evicts records is unknown");
                 assert!(evicts || text.contains(&lacks) && text.contains(&grant), "{missing}: {text}");
             }
             Ok(store) => {

@@ -49,7 +49,7 @@ async fn n64_a_full_memory_refuses_claims_and_stores_what_runs() {
         let store = set(quick(server.url())).connect().await.unwrap();
         let held = claim(&store, "a").await.unwrap();
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-        said(store.claim(&request("b")).await, NotApplied, &["OOM", "nothing new is accepted"]);
+        said(store.claim(&request("b")).await, NotApplied, &["OOM", "new claims are rejected"]);
         assert_eq!(store.renew(&held, Duration::from_secs(60)).await.unwrap(), Settled::Done);
         assert_eq!(store.complete(&held, &completion()).await.unwrap(), Settled::Done);
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -75,7 +75,7 @@ async fn n65_a_server_that_loads_is_waited_for_a_while() {
     until("loading", || says(&server, "LOADING"));
     // It finds its connection gone, and makes another.
     said(impatient(&store, "a").await, Ambiguous, &[]);
-    said(impatient(&store, "a").await, NotApplied, &["LOADING", "tried again"]);
+    said(impatient(&store, "a").await, NotApplied, &["LOADING", "gave up retrying"]);
     said(RedisStore::connect(server.url()).await, NotApplied, &["LOADING"]);
     // With more patience it is there in the end.
     cycle(&store, "a").await.unwrap();
@@ -91,7 +91,7 @@ async fn n66_a_server_busy_with_somebodys_script_is_waited_for_a_while() {
         move || server.command(&["EVAL", "while true do end", "0"])
     });
     until("busy", || says(&server, "BUSY"));
-    said(impatient(&store, "a").await, NotApplied, &["BUSY", "tried again"]);
+    said(impatient(&store, "a").await, NotApplied, &["BUSY", "gave up retrying"]);
     server.command(&["SCRIPT", "KILL"]);
     assert!(script.join().unwrap().is_error());
     cycle(&store, "a").await.unwrap();

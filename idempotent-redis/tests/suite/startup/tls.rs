@@ -67,9 +67,9 @@ async fn certificates_that_cannot_be_used_are_named() {
     let files = folder.certificates();
     let open = |url: &str| quick(url.to_owned());
     let missing = open("rediss://127.0.0.1:1").ca_file("no/such/ca.pem").connect().await;
-    said(missing, Schema, &["cannot read the certificate of the authority no/such/ca.pem"]);
-    let empty = open("rediss://127.0.0.1:1").ca_pem("no certificate").connect().await;
-    said(empty, Schema, &["there is no certificate in what is given as one"]);
+    said(missing, Schema, &["cannot read the CA certificate no/such/ca.pem"]);
+    let empty = open("rediss://127.0.0.1:1").ca_pem("no certificate found").connect().await;
+    said(empty, Schema, &["no certificate found"]);
     let plain = open("redis://127.0.0.1:1").ca_file(files.ca()).connect().await;
     said(plain, Schema, &["certificates are given", "rediss://"]);
     let swapped = open(&folder.url()).client_certificate(files.client_certificate(), files.ca()).connect().await;

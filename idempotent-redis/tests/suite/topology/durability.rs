@@ -52,7 +52,7 @@ async fn a_claim_that_no_replica_has_is_refused_and_not_left_behind() {
     let error = store.claim(&request).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
     let text = error.to_string();
-    assert!(text.contains("0 of the 1 replicas") && text.contains("given back"), "{text}");
+    assert!(text.contains("0 of 1 requested replicas") && text.contains("released"), "{text}");
     assert_eq!(state(&store, &request.key).await, StateKind::Absent);
 
     let requests: Vec<_> = (0..5).map(|number| ask(key("b", number), 1)).collect();
@@ -158,5 +158,5 @@ async fn a_claim_that_is_lost_while_it_is_asked_how_far_it_got_is_not_granted() 
     let store = RedisStore::builder(group.url()).cache(None).durability(durability).edit_scripts(gone);
     let error = store.connect().await.unwrap().claim(&request).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-    assert!(error.to_string().contains("lost again"), "{error}");
+    assert!(error.to_string().contains("lost in the meantime"), "{error}");
 }
