@@ -1,7 +1,7 @@
-//! Consumed keys this process knows of: a duplicate of one costs no command.
+//! A cache of consumed keys, so that a duplicate of a cached key costs no command.
 //!
-//! Only what is settled for its retention is kept: never a key in flight, never one that is absent. What an operator
-//! forgets is told over pub/sub; while nothing can be heard, nothing is kept, and nothing is kept longer than
+//! The cache holds only keys that stay consumed for their retention, never keys in flight or absent keys. Other
+//! processes announce forgotten keys over pub/sub. Without a subscription the cache stays empty. No entry is older than
 //! [`CacheOptions::max_age`].
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,15 +14,15 @@ use quick_cache::Weighter;
 
 use crate::record::LONGEST;
 
-/// How many consumed keys a process keeps in mind. See `RedisStoreBuilder::cache`.
+/// Limits for the cache of consumed keys in a process. See `RedisStoreBuilder::cache`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// Keys without a result that fit. Default: 100,000.
+    /// Maximum number of keys without a result. Default: 100,000.
     pub keys: usize,
-    /// Bytes of results beyond that. Default: 16 MiB.
+    /// Additional memory for results, in bytes. Default: 16 MiB.
     pub result_bytes: usize,
-    /// The longest that one is believed without asking the server. Default: 60 s.
+    /// Maximum age of an entry before the server is consulted again. Default: 60 s.
     pub max_age: Duration,
 }
 
@@ -32,9 +32,9 @@ impl Default for CacheOptions {
     }
 }
 
-/// What an entry costs besides its result, in bytes: the unit of the bound.
+/// Size of an entry without its result, in bytes. The unit of the memory limit.
 const ENTRY: usize = 96;
-/// A larger result is not worth its place: this part of all.
+/// Fraction of the result memory that one result may use. Larger results are not cached.
 const LARGEST: usize = 16;
 
 #[derive(Clone)]
@@ -45,12 +45,12 @@ struct CacheEntry {
     until: Instant,
 }
 
-/// What is known of the payload a key was consumed with.
+/// The known fingerprint of the payload that consumed a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PayloadKnowledge {
-    /// Its fingerprint, or that none was given.
+    /// The fingerprint, or `None` if the call had none.
     Known(Option<Fingerprint>),
-    /// A completion does not say.
+    /// Unknown, because completions do not carry a fingerprint.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl Weighter<u128, CacheEntry> for EntryWeighter {
     }
 }
 
-/// Keys are hashes already.
+/// A hasher for keys, which are hashes already.
 #[derive(Clone, Default)]
 struct KeyHasher(u64);
 
@@ -77,7 +77,7 @@ impl Hasher for KeyHasher {
         }
     }
     fn write_u128(&mut self, hash: u128) {
-        // Both halves, for keys whose hash somebody else made.
+        // Both halves count, because the hash may be chosen by a user.
         self.0 = (hash >> 64) as u64 ^ (hash as u64).rotate_left(32);
     }
 }
@@ -88,13 +88,13 @@ pub(crate) struct ConsumedCache {
     entries: Option<EntryMap>,
     options: CacheOptions,
     clock: Arc<dyn Clock>,
-    /// Connections that hear what is forgotten.
+    /// Number of connections that receive notifications.
     listeners: AtomicUsize,
-    /// Rises with all that may contradict an answer under way.
+    /// Rises with each event that may invalidate a reply in flight.
     generation: AtomicU64,
 }
 
-/// When a question was asked: an answer to it is kept only if nothing was forgotten meanwhile.
+/// The state of the cache when a request was sent. The reply is cached only if no key was forgotten in the meantime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheGeneration {
     generation: u64,
@@ -112,7 +112,7 @@ impl ConsumedCache {
         Self { entries, options: options.unwrap_or_default(), clock, listeners, generation }
     }
 
-    /// Whether answers are worth bringing along how long they hold.
+    /// Returns whether the cache is enabled, so that replies should include the remaining retention.
     pub(crate) fn is_enabled(&self) -> bool {
         self.entries.is_some()
     }
@@ -122,7 +122,7 @@ impl ConsumedCache {
         Some(CacheGeneration { generation: self.generation.load(Ordering::Acquire), at: self.clock.now() })
     }
 
-    /// The answer to a claim, if it is known without asking.
+    /// Returns the reply to a claim if the cache knows it.
     pub(crate) fn lookup(&self, request: &ClaimRequest) -> Option<Claim> {
         let entry = self.entries.as_ref()?.get(&request.key.hash())?;
         let agrees = match (entry.payload, request.fingerprint) {
@@ -140,7 +140,7 @@ impl ConsumedCache {
         })
     }
 
-    /// Keeps that a key is consumed, for `rest` from when that was asked.
+    /// Stores a consumed key for `rest`, counted from the time of the request.
     pub(crate) fn insert(
         &self,
         key: &Key,
@@ -157,13 +157,13 @@ impl ConsumedCache {
         let until = generation.at + rest.min(self.options.max_age).min(LONGEST);
         let entry = CacheEntry { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
         entries.insert(key.hash(), entry);
-        // Looked at after it is in: whoever forgets it from now on finds it there.
+        // Checked after the insertion, so that a concurrent `forget` finds the entry.
         if self.generation.load(Ordering::Acquire) != generation.generation {
             entries.remove(&key.hash());
         }
     }
 
-    /// By the text of its key.
+    /// Removes a key, given as text. Clears the cache if the text is not a key.
     pub(crate) fn forget(&self, key: &[u8]) {
         let Some(entries) = &self.entries else { return };
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -173,7 +173,8 @@ impl ConsumedCache {
         }
     }
 
-    /// One more connection hears, or one less: then nobody knows what it has missed.
+    /// Counts the connections that receive notifications. Clears the cache when one is lost, because notifications may
+    /// have been missed.
     pub(crate) fn set_listening(&self, listens: bool) {
         if listens {
             self.listeners.fetch_add(1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! One connection to one server, made again when it breaks.
+//! A connection to one server, which is reopened when it breaks.
 pub(crate) mod address;
 pub(crate) mod client;
 mod diagnosis;
@@ -27,13 +27,14 @@ use crate::connection::notifications::NotificationHub;
 use crate::connection::single_flight::SingleFlight;
 use crate::failure::{CallFailure, FailureKind};
 
-/// Where to connect to; asked before each connection.
+/// The server that a connection leads to. The target is resolved before each connection attempt.
 #[async_trait]
 pub(crate) trait ConnectTarget: fmt::Debug + Send + Sync {
-    /// How to reach the server that takes writes now.
+    /// Returns a client for the server that currently accepts writes.
     async fn client(&self) -> Result<redis::Client, CallFailure>;
 
-    /// Looks at a new connection, made by `client`, before it is used. `closer` ends it, then or later.
+    /// Checks a new connection, opened by `client`, before the first use. `closer` can close the connection then or
+    /// later.
     async fn accept(
         &self,
         _client: &redis::Client,
@@ -43,18 +44,18 @@ pub(crate) trait ConnectTarget: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// For error texts, without credentials.
+    /// Returns the name for error texts, without credentials.
     fn name(&self) -> String;
 }
 
-/// How long things may take.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionTimeouts {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
 }
 
-/// A multiplexed connection: what is sent side by side goes down the same socket.
+/// A multiplexed connection: concurrent calls share one socket.
 pub(crate) struct Connection(Arc<ConnectionInner>);
 
 struct ConnectionInner {
@@ -62,18 +63,18 @@ struct ConnectionInner {
     timeouts: ConnectionTimeouts,
     hub: Arc<NotificationHub>,
     current: Mutex<Option<OpenConnection>>,
-    /// Of the connection that was made last.
+    /// Number of the latest connection.
     number: AtomicU64,
     connecting: SingleFlight,
     failed: Mutex<FailedAttempts>,
 }
 
-/// Tries to connect since the last that came about.
+/// Connection attempts that failed since the last success.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailedAttempts {
     times: u32,
     since: Option<Instant>,
-    /// It has been reached before: that the address is wrong is not the reason.
+    /// True if a connection has succeeded before. If so, a wrong address is not the cause of a failure.
     connected_before: bool,
 }
 
@@ -82,7 +83,7 @@ struct OpenConnection {
     number: u64,
     connection: MultiplexedConnection,
     state: Arc<ConnectionState>,
-    /// The runtime that drives it.
+    /// The runtime that drives the connection.
     runtime: tokio::runtime::Id,
 }
 
@@ -103,10 +104,10 @@ impl Connection {
     /// Sends one command.
     ///
     /// # Errors
-    /// `NotApplied` if it was surely not sent, what the server said, or `Ambiguous`.
+    /// `NotApplied` if the command was certainly not sent, the server's error, or `Ambiguous`.
     ///
     /// # Cancellation
-    /// It may have been applied or not.
+    /// The command may or may not have been applied.
     pub(crate) async fn send(&self, cmd: &Cmd) -> Result<Value, CallFailure> {
         let mut open = self.open_connection().await?;
         let reply =
@@ -114,10 +115,10 @@ impl Connection {
         refused(reply)
     }
 
-    /// Sends some in one write. Each has its own answer, or error, in its place.
+    /// Sends several commands in one write and returns a value or an error for each.
     ///
     /// # Errors
-    /// As [`one`](Self::one), for all of them.
+    /// The same as [`send`](Self::send), for all commands.
     pub(crate) async fn send_pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Value>, CallFailure> {
         let mut open = self.open_connection().await?;
         let sent = open.connection.send_packed_commands(pipeline, 0, pipeline.len());
@@ -131,7 +132,8 @@ impl Connection {
         }
     }
 
-    /// By a task: callers may give up sooner than a connection takes, each of them, and there would never be one.
+    /// Connects in a task of its own. Callers may all give up before a connection is established, and then none would
+    /// ever be.
     async fn connect_in_task(&self) -> Result<OpenConnection, CallFailure> {
         let inner = self.0.clone();
         let connecting = tokio::spawn(async move { inner.connect_shared().await });
@@ -140,23 +142,23 @@ impl Connection {
         })
     }
 
-    /// Rises with each connection that is made.
+    /// Returns the number of the latest connection. It rises with each new connection.
     pub(crate) fn number(&self) -> u64 {
         self.0.number.load(Ordering::Acquire)
     }
 
-    /// The connection of this number, or one before it, is not used any more: another server may take the writes. One
-    /// that was made since then stays.
+    /// Closes the current connection if its number is at most `number`, because another server may accept the writes
+    /// now. A newer connection stays open.
     pub(crate) fn reconnect(&self, number: u64) {
         self.0.reconnect(number);
     }
 
-    /// For error texts, without credentials.
+    /// Returns the name for error texts, without credentials.
     pub(crate) fn name(&self) -> String {
         self.0.target.name()
     }
 
-    /// Whether the connection, if there is one, hears what other processes tell.
+    /// Returns whether the connection, if there is one, receives notifications of other processes.
     pub(crate) fn is_listening(&self) -> bool {
         self.0.open().is_none_or(|open| open.state.is_listening.load(Ordering::Acquire))
     }
@@ -186,7 +188,7 @@ impl ConnectionInner {
         let outcome = if tokio::runtime::Handle::current().id() == runtime {
             sent.await
         } else {
-            // The watchdog lives where the connection does, and that runtime may stand still.
+            // The watchdog runs on the connection's runtime, which may be blocked.
             tokio::time::timeout(self.timeouts.response * 2, sent).await.unwrap_or_default()
         };
         pending.is_answered = true;
@@ -198,7 +200,7 @@ impl ConnectionInner {
                 }
                 Err(CallFailure::from_client(&error))
             }
-            // What else waits on it will not be answered either.
+            // The other calls on this connection will not get a reply either.
             None => {
                 self.discard(state);
                 let after = self.timeouts.response;
@@ -210,7 +212,7 @@ impl ConnectionInner {
         }
     }
 
-    /// No more is sent over this one.
+    /// Closes a connection and stops using it.
     fn discard(&self, state: &Arc<ConnectionState>) {
         state.close();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +256,7 @@ impl ConnectionInner {
                 )));
             }
         };
-        // A server that does not let us listen is asked instead.
+        // If the server denies the subscription, waiters poll.
         let listening = tokio::time::timeout(self.timeouts.connect, connection.subscribe(self.hub.channels)).await;
         if matches!(listening, Ok(Ok(()))) {
             state.set_listening();
@@ -265,12 +267,12 @@ impl ConnectionInner {
         Ok(OpenConnection { number, connection, state, runtime })
     }
 
-    /// Gives the connection up when a call goes unanswered for too long.
+    /// Starts the watchdog, which closes the connection when a call gets no reply in time.
     fn start_watchdog(&self, connection: &MultiplexedConnection, state: &Arc<ConnectionState>) {
         let (asked, watched) = (connection.clone(), Arc::downgrade(state));
         let ping = move || {
             let mut asked = asked.clone();
-            // Any answer is a sign of life.
+            // Any reply shows that the server is alive.
             async move { asked.send_packed_command(Cmd::new().arg("PING")).await.is_ok() }
         };
         let on_timeout = move || {
@@ -296,12 +298,12 @@ impl ConnectionInner {
         Ok(connection)
     }
 
-    /// Nothing was sent yet: whatever went wrong, nothing was applied.
+    /// Returns the failure of a connection attempt with a remedy. Nothing was sent, so nothing was applied.
     async fn explain(&self, client: &redis::Client, error: &redis::RedisError) -> CallFailure {
         let failure = CallFailure::from_connecting(error);
         let replied = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match failure.kind {
-            // A server that speaks is none that should be reached otherwise.
+            // A server that replied has the right address and protocol.
             FailureKind::Unreachable if !self.is_known() && !replied => {
                 let address = client.get_connection_info().addr();
                 let remedy = diagnosis::remedy(address, failure.text(), self.timeouts.connect / 2).await;
@@ -317,7 +319,7 @@ impl ConnectionInner {
         }
     }
 
-    /// What to do about a server that takes connections and says nothing.
+    /// Returns the remedy for a server that accepts connections but sends nothing.
     async fn after_silence(&self) -> &'static str {
         if self.is_known() {
             return "";
@@ -330,25 +332,26 @@ impl ConnectionInner {
         }
     }
 
-    /// Whether the address is right, or has been looked at: nothing more is tried out on what may be failing over.
+    /// Returns whether the address is correct or was already diagnosed. No further probes go to a server that may be
+    /// failing over.
     fn is_known(&self) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.connected_before || failed.times > 0
     }
 
-    /// Says where to, how often and for how long.
+    /// Counts a failure and adds the target, the attempts and the elapsed time to its text.
     fn count_failure(&self, failure: CallFailure) -> CallFailure {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.times = failed.times.saturating_add(1);
         let since = failed.since.get_or_insert_with(Instant::now).elapsed();
         let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-        // The first has taken no time yet.
+        // The first attempt has no elapsed time.
         let since = if failed.times > 1 { format!(", for {since:?}") } else { String::new() };
         failure.because(&format!("no connection to {} (attempt {}{since})", self.target.name(), failed.times))
     }
 }
 
-/// A server's refusal is an error.
+/// Returns the value, or an error if the value is a server error.
 pub(crate) fn refused(value: Value) -> Result<Value, CallFailure> {
     match value {
         Value::ServerError(error) => Err(CallFailure::from_server(&error)),

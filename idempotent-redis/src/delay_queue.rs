@@ -1,9 +1,10 @@
-//! A delay queue: topics in slots, each message delivered at least once and never before its time.
+//! A delay queue. Each message is delivered at least once and never before its time.
 //!
-//! Of a slot, `due` and `rank` are what is to be delivered, by time and by priority (together the store queue of such
-//! queues elsewhere), and `held` is what somebody has (their prepare queue). Members of these are numbers that a slot
-//! gives its messages; what else there is of a message lies in hashes beside, `msg` and, from its second delivery on,
-//! `state`. `layout.rs` has the keys, `scripts` what happens to them.
+//! A topic is divided into slots. In a slot, `due` and `rank` contain the pending messages, by time and by priority.
+//! `held` contains the messages in delivery. In the terms of RocketMQ-style queues, the first two form the store queue
+//! and `held` is the prepare queue. Members are numbers that the slot assigns to its messages. The rest of a message is
+//! in the hashes `msg` and, from the second delivery on, `state`. `layout.rs` defines the keys, and `scripts` contains
+//! the operations.
 mod builder;
 mod commit_and_receive;
 mod counts;

@@ -1,4 +1,4 @@
-//! What became of a call that got no answer, and what a server's error means.
+//! Failures of calls, and the meaning of server errors.
 use std::sync::Arc;
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -8,7 +8,7 @@ use crate::connection::address::ServerAddress;
 use crate::scripts::Dialect;
 use crate::startup::permissions::{self, EXTRA};
 
-/// Why a call has no answer. Cheap to clone: all calls of one trip share it.
+/// The reason why a call has no reply. A clone is cheap: all calls of a batch share one failure.
 #[derive(Clone, Debug)]
 pub(crate) struct CallFailure {
     pub(crate) kind: FailureKind,
@@ -17,19 +17,19 @@ pub(crate) struct CallFailure {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FailureKind {
-    /// As the store's caller sees it.
+    /// An error kind of the store.
     Store(StoreErrorKind),
-    /// Cluster: the slot lives at this address now.
+    /// Redirection in a cluster: this address owns the slot now.
     Moved(Arc<str>),
-    /// Cluster: this key, this once.
+    /// Redirection in a cluster for this key and this attempt only.
     Ask(Arc<str>),
-    /// Not applied, and likely to pass in a moment.
+    /// The call was not applied, and a retry is likely to succeed soon.
     Transient,
-    /// Not applied: this server does not take writes, another one may.
+    /// The call was not applied, because this server does not accept writes.
     NotPrimary,
-    /// Not applied: the script has to be sent in full.
+    /// The call was not applied, because the script must be sent in full.
     NoScript,
-    /// Not applied: there is no connection.
+    /// The call was not applied, because there is no connection.
     Unreachable,
 }
 
@@ -50,22 +50,23 @@ impl CallFailure {
         Self { kind: FailureKind::Unreachable, text: text.into() }
     }
 
-    /// Not applied, and worth another try in a moment.
+    /// Creates a failure that was not applied and is worth a retry soon.
     pub(crate) fn transient(text: impl Into<Arc<str>>) -> Self {
         Self { kind: FailureKind::Transient, text: text.into() }
     }
 
-    /// The client library takes no server like this.
+    /// Creates a failure for settings that the client library rejects.
     pub(crate) fn from_settings(error: &RedisError) -> Self {
         Self::new(StoreErrorKind::Schema, error.to_string())
     }
 
-    /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
+    /// Converts a server error. Servers quote neither keys nor values, so the text contains none.
     pub(crate) fn from_server(error: &ServerError) -> Self {
         Self::from_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// What a command inside a script was told: "CODE text", which Redis 6.2 says behind the place, "@user_script: 67: -".
+    /// Converts the error of a command inside a script, "CODE text". Redis 6.2 puts the position first, "@user_script:
+    /// 67: -".
     pub(crate) fn from_script(reply: &str) -> Self {
         let reply =
             if reply.starts_with('@') { reply.split_once(": -").map_or(reply, |(_, reply)| reply) } else { reply };
@@ -85,14 +86,14 @@ impl CallFailure {
             "WRONGTYPE" => store(StoreErrorKind::Foreign),
             "CROSSSLOT" => store(StoreErrorKind::Schema),
             _ if denies(text) => store(StoreErrorKind::Denied),
-            // Flagged scripts are refused before anything of them runs, others at their first write.
+            // Scripts with flags are rejected before they run, others at their first write.
             _ if is_full(text) => store(StoreErrorKind::NotApplied),
             _ => store(StoreErrorKind::Schema),
         };
         Self { kind, text: explain(code, text).into() }
     }
 
-    /// What the client library said: the connection, or a server.
+    /// Converts an error of the client library: a lost connection, or a server error.
     pub(crate) fn from_client(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
@@ -107,8 +108,8 @@ impl CallFailure {
         }
     }
 
-    /// What the client library said while it connected: nothing else was sent. What is refused for a reason that is not
-    /// known, too many clients for one, may be taken in a moment.
+    /// Converts an error of a connection attempt, during which no call was sent. An unknown refusal, such as too many
+    /// clients, is worth a retry.
     pub(crate) fn from_connecting(error: &RedisError) -> Self {
         let Self { kind, text } = Self::from_client(error);
         let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
@@ -123,7 +124,7 @@ impl CallFailure {
         &self.text
     }
 
-    /// A node that redirects without a host means its own.
+    /// Completes a redirection without a host: the node refers to its own host.
     pub(crate) fn with_default_host(mut self, node: &ServerAddress) -> Self {
         let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
         if let Some(address) = ServerAddress::parse(to) {
@@ -132,7 +133,7 @@ impl CallFailure {
         self
     }
 
-    /// Says more about the same.
+    /// Adds a prefix to the text.
     pub(crate) fn because(self, why: &str) -> Self {
         Self { text: format!("{why}: {}", self.text).into(), ..self }
     }
@@ -157,27 +158,27 @@ fn store(kind: StoreErrorKind) -> FailureKind {
     FailureKind::Store(kind)
 }
 
-/// "SLOT HOST:PORT".
+/// Returns the address in "SLOT HOST:PORT".
 fn address(text: &str) -> Arc<str> {
     text.split(' ').nth(1).unwrap_or_default().into()
 }
 
-/// Inside a script a command that is not allowed reads differently from version to version.
+/// Returns whether the text denies a command inside a script. The text differs between server versions.
 fn denies(text: &str) -> bool {
     text.contains("can't run this command") || text.contains("no permissions") || text.contains("NOPERM")
 }
 
-/// What a server that is connected to refuses for good: a database or a protocol that it does not have.
+/// Returns whether a refusal is permanent: a database or protocol that the server does not support.
 fn is_final(text: &str) -> bool {
     ["DB index", "SELECT is not allowed", "NOPROTO"].iter().any(|words| text.contains(words))
 }
 
-/// Returns true if the server refused to store more. Redis 6.2 reports the refusal inside the error of a script.
+/// Returns whether the server refused to store more. Redis 6.2 reports the refusal inside the error of a script.
 fn is_full(text: &str) -> bool {
     text.contains("OOM") || text.contains("maxmemory")
 }
 
-/// The server's own words, and what to do where they do not say it.
+/// Returns the server's text, with a remedy if the text does not contain one.
 fn explain(code: &str, text: &str) -> String {
     let remedy = match code {
         "READONLY" => "; the server is a replica; connect to the primary or use redis+sentinel://",

@@ -1,4 +1,7 @@
 //! Redis and Valkey store of `idempotent-rs`.
+//!
+//! [`RedisStore`] keeps idempotency records on one server, behind Redis Sentinel, or in a Redis Cluster. [`RedisTier`]
+//! caches the results of another store. The feature `delay-queue` adds `DelayQueue`, a queue for delayed messages.
 mod batching;
 mod cache;
 mod connection;

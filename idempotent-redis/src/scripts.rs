@@ -1,12 +1,12 @@
-//! The scripts: each transition of the protocol is one atomic step on the server.
+//! The Lua scripts. Each transition of the protocol is one atomic script call.
 use std::sync::Arc;
 
-/// Where completions and releases tell those that wait for them.
+/// Channel on which completions and releases notify waiters.
 pub(crate) const SETTLED: &str = "idempotent:settled";
-/// Where an operator's `forget` tells those that have a key cached.
+/// Channel on which an operator's `forget` notifies caches.
 pub(crate) const FORGOTTEN: &str = "idempotent:forgotten";
 
-/// Which script.
+/// A script.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Script {
     Claim,
@@ -47,7 +47,7 @@ const ALL: [(Script, &str); 16] = [
     (Script::Shrink, concat!("#!lua flags=allow-oom\n", include_str!("scripts/redraw.lua"))),
 ];
 
-/// Their texts as a server of some version takes them, with their hashes.
+/// The texts of the scripts for a server version, with their hashes.
 #[derive(Clone)]
 pub(crate) struct ScriptSet(Arc<[LoadedScript; ALL.len()]>);
 
@@ -57,10 +57,10 @@ struct LoadedScript {
     sha: String,
 }
 
-/// What a server can do.
+/// The script features of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Dialect {
-    /// Redis 7 and Valkey: a script declares what it does, and `SET … NX GET` is one command.
+    /// Redis 7 and Valkey: scripts declare flags, and `SET … NX GET` is one command.
     Flags,
     /// Redis 6.2.
     Plain,
@@ -84,7 +84,7 @@ impl ScriptSet {
     }
 
     fn of(&self, script: Script) -> &LoadedScript {
-        // In the order of the variants, which a test checks.
+        // The table has the order of the variants, which a test checks.
         &self.0[script as usize]
     }
 }
@@ -95,8 +95,10 @@ impl std::fmt::Debug for ScriptSet {
     }
 }
 
-/// Before version 7 a script declares nothing, a `SET` with `NX` returns no value, and under memory pressure a script's
-/// writes are refused until it has made one that takes no memory.
+/// Converts a script for the dialect.
+///
+/// Before Redis 7, a script declares no flags, and a `SET` with `NX` returns no value. When memory is full, the server
+/// rejects the writes of a script until a write that needs no memory has succeeded.
 fn in_dialect(text: &str, dialect: Dialect) -> String {
     let text = text.replace("@settled", SETTLED).replace("@forgotten", FORGOTTEN);
     if dialect == Dialect::Flags {
@@ -117,12 +119,12 @@ fn in_dialect(text: &str, dialect: Dialect) -> String {
     plain
 }
 
-/// The commands that the scripts call.
+/// Returns the commands that the scripts call.
 #[cfg(test)]
 pub(crate) fn commands(dialect: Dialect) -> std::collections::BTreeSet<String> {
     let all = ALL.map(|(_, text)| in_dialect(text, dialect)).join("").replace("call)(", "call(");
     let called = all.split("call('").skip(1).filter_map(|rest| Some(rest.split_once('\'')?.0.to_owned()));
-    // Without it the script asks for less.
+    // The plain form does not need this command.
     called.filter(|command| dialect == Dialect::Flags || command != "PEXPIRETIME").collect()
 }
 

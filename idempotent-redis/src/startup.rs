@@ -1,4 +1,4 @@
-//! What is looked at before a store is used, and whenever somebody asks.
+//! Checks of the servers, before a store is used and on request.
 mod health_check;
 pub(crate) mod health_report;
 pub(crate) mod permissions;
@@ -15,39 +15,39 @@ use crate::startup::health_report::{Finding, ServerFindings};
 use crate::startup::permissions::{MissingPermissions, ProbeSet};
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 
-/// What servers are held against.
+/// The requirements that servers are checked against.
 #[derive(Clone, Debug)]
 pub(crate) struct StartupChecks {
-    /// Before the colon of our keys.
+    /// Prefix of the store's keys, before the colon.
     pub(crate) namespace: String,
-    /// As whom we ask.
+    /// User name on the server.
     pub(crate) user: String,
-    /// Rights that not every store needs.
+    /// Permissions that only some setups need.
     pub(crate) more: Vec<&'static str>,
     pub(crate) allow_eviction: bool,
-    /// That claims wait for.
+    /// Number of replicas that claims wait for.
     pub(crate) replicas: u32,
 }
 
-/// What one server said.
+/// The result of checking one server.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) dialect: Dialect,
     pub(crate) findings: Vec<Finding>,
-    /// Keys it has evicted since it started; nothing where it does not say.
+    /// Number of keys that the server has evicted since its start, if reported.
     pub(crate) evicted: Option<u64>,
 }
 
-/// The number of what `protocol.md` lays down: workers of different ones must not share a namespace.
+/// Protocol version. Workers of different versions must not share a namespace.
 pub(crate) const PROTOCOL: u64 = 1;
 
-/// Clocks further apart than this are worth a word.
+/// Difference between the clocks above which a check warns.
 const APART: Duration = Duration::from_secs(300);
 
-/// The form of scripts that the first of some servers takes which can be asked.
+/// Returns the script dialect of the first server that can be reached.
 ///
 /// # Errors
-/// The last one's, where none can.
+/// The last error, if no server can be reached.
 pub(crate) async fn dialect(
     connections: impl Iterator<Item = Connection>,
     checks: &StartupChecks,
@@ -62,10 +62,10 @@ pub(crate) async fn dialect(
     Err(failure)
 }
 
-/// Looks at one server, in two trips.
+/// Checks one server, in two round trips.
 ///
 /// # Errors
-/// Where it cannot be asked.
+/// The failure, if the server cannot be reached.
 pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> Result<ServerReport, CallFailure> {
     let namespace = &checks.namespace;
     let mut pipeline = Pipeline::new();
@@ -76,7 +76,7 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
         || CallFailure::ambiguous("unexpected number of replies to a pipeline; is a proxy rewriting responses?");
     let (harmless, rest) = reply.split_at_checked(ProbeSet::First.count()).ok_or_else(short)?;
     let [hello] = rest else { return Err(short()) };
-    // What passes in a moment is not what the server is like.
+    // A transient failure says nothing about the server's configuration.
     for reply in harmless {
         if let Err(failure) = refused(reply.clone())
             && failure.kind == FailureKind::Transient
@@ -117,14 +117,14 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// What it says to everybody, whatever they may do.
+/// Returns the version in the reply to `HELLO`, which needs no permissions.
 fn greeted(hello: &Value) -> Option<ServerVersion> {
     let Value::Map(pairs) = hello else { return None };
     let reply = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
     ServerVersion::greeted(reply("server")?, reply("version")?)
 }
 
-/// What a server takes counts, and where that does not tell, its number.
+/// Checks the version and returns the dialect. A probe takes precedence over the version number.
 fn version(findings: &mut ServerFindings<'_>, version: Option<ServerVersion>, takes: Option<Dialect>) -> Dialect {
     let Some(version) = version else {
         findings.warn("version", "the server reports no version; Redis 6.2 or later is required");
@@ -169,7 +169,7 @@ fn rights(
     }
 }
 
-/// Eviction takes leases first, and with them the promise.
+/// Checks the eviction policy. Eviction removes leases first, and with them the guarantees.
 pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
     let (text, harmless) = match found {
@@ -214,7 +214,7 @@ fn persistence(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
     }
 }
 
-/// Nothing where `CONFIG` is refused, as managed services do.
+/// Returns whether the server takes snapshots. Returns `None` if `CONFIG` is denied, as on managed services.
 fn snapshots(save: &Value) -> Option<bool> {
     let rules = match save {
         Value::Map(pairs) => text(&pairs.first()?.1)?,
@@ -255,7 +255,7 @@ fn replication(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
     }
 }
 
-/// Only told: records go by the server's clock alone.
+/// Compares the clocks. The finding is only informative, because records use the server's clock.
 fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
     let local = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let Some(Value::Array(parts)) = time else { return };
@@ -270,10 +270,10 @@ fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
     }
 }
 
-/// Reads the namespace's epoch, and writes it where there is none.
+/// Reads the namespace's epoch, and writes it if there is none.
 ///
 /// # Errors
-/// Where the server cannot be asked, or is not the key's.
+/// The failure, if the server cannot be reached or does not own the key.
 pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<Finding>, CallFailure> {
     let key = permissions::epoch_key(namespace);
     let server = connection.name();
@@ -283,7 +283,7 @@ pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Ve
         let mut set = Cmd::new();
         set.arg("SET").arg(&key).arg(PROTOCOL).arg("NX");
         match connection.send(&set).await {
-            // Perhaps by another, at the same moment: looked at again.
+            // Another process may have written the epoch at the same moment.
             Ok(_) => found = read(connection, &key).await,
             Err(failure) if is_of_state(&failure) => {
                 let text = "cannot be written now; workers of another version go unnoticed";
@@ -319,7 +319,7 @@ async fn read(connection: &Connection, key: &str) -> Result<Option<String>, Call
     }
 }
 
-/// The server takes no write now; that it was asked is no fault.
+/// Returns whether the server accepts no writes at the moment, which is not an error of the check.
 fn is_of_state(failure: &CallFailure) -> bool {
     failure.kind == FailureKind::NotPrimary
         || failure.kind == FailureKind::Store(idempotent_core::StoreErrorKind::NotApplied)

@@ -1,4 +1,4 @@
-//! Which server a key's calls go to, and what is tried again.
+//! Routing of calls to servers, and retries.
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
 pub(crate) mod single;
@@ -14,16 +14,16 @@ use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::cluster::ClusterRouter;
 
-/// What goes to one server and may go to another one after that: a call of the store's, or of a delay queue.
+/// A call that may be redirected to another server: a call of the store or of a delay queue.
 pub(crate) trait RoutedCall: Sync {
     type Reply: Send;
 
-    /// The key whose slot says where to.
+    /// Returns the key whose slot determines the server.
     fn key(&self) -> &str;
 
     fn send(&self, batcher: &CallBatcher) -> impl Future<Output = Result<Self::Reply, CallFailure>> + Send;
 
-    /// To a node that the slot is being moved to.
+    /// Sends the call to the node that the slot is being moved to.
     fn send_asking(&self, batcher: &CallBatcher) -> impl Future<Output = Result<Self::Reply, CallFailure>> + Send;
 }
 
@@ -46,25 +46,25 @@ impl RoutedCall for ScriptCall {
 /// The servers of a store.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// The only one.
+    /// The only server.
     Single(CallBatcher),
-    /// The one that sentinels name.
+    /// The primary that sentinels report.
     Sentinel(CallBatcher),
-    /// Some that share the slots.
+    /// A cluster, whose nodes share the slots.
     Cluster(Arc<ClusterRouter>),
 }
 
-/// Between two tries of what was surely not applied.
+/// Pauses in ms between retries of a call that was not applied.
 const PAUSES: [u64; 6] = [5, 10, 20, 40, 80, 160];
-/// Redirections of one call. More of them mean nodes that disagree for longer than a migration takes.
+/// Maximum number of redirections of one call. More mean that the nodes disagree for longer than a migration takes.
 const MAX_HOPS: usize = 16;
-/// So many are followed at once: a slot that has moved, or is moving.
+/// Number of redirections that are followed without a pause, for a slot that has moved or is moving.
 const FREE_HOPS: usize = 3;
 
 impl Topology {
-    /// Sends a call; what was surely not applied and may pass in a moment is tried again within `budget`.
+    /// Sends a call. Retries a call that was not applied within `budget`, if the failure is transient.
     pub(crate) async fn call<T: RoutedCall>(&self, call: &T, budget: Duration) -> Result<T::Reply, StoreError> {
-        // Before it is sent: what has changed by the time that it fails was not tried.
+        // Read before the call is sent: a newer version has not been tried.
         let version = self.version();
         match self.try_once(call).await {
             Ok(answer) => Ok(answer),
@@ -73,8 +73,8 @@ impl Topology {
         }
     }
 
-    /// Sends calls in their order, those of one server together. What was surely not applied and may pass is then tried
-    /// again, one by one, within `budget` for all of them.
+    /// Sends calls in order, grouped by server. Retries calls that were not applied one by one, within `budget` for all
+    /// of them.
     pub(crate) async fn call_all(
         &self,
         calls: &[&ScriptCall],
@@ -97,13 +97,13 @@ impl Topology {
         answers
     }
 
-    /// How many were removed: 0 or 1.
+    /// Removes a record and returns the number of removed records, 0 or 1.
     pub(crate) async fn purge(&self, key: &Key) -> Result<usize, StoreError> {
         let answer = self.call(&ScriptCall::purge(key), Duration::ZERO).await?;
         Ok(usize::from(answer.body == ReplyBody::Flag(true)))
     }
 
-    /// All servers that hold keys, `refresh` as they say now.
+    /// Returns the batchers of all servers that hold keys. With `refresh`, a cluster is queried for its nodes first.
     pub(crate) async fn batchers(&self, refresh: bool) -> Result<Vec<CallBatcher>, StoreError> {
         match self {
             Self::Single(batcher) | Self::Sentinel(batcher) => Ok(vec![batcher.clone()]),
@@ -118,7 +118,7 @@ impl Topology {
         }
     }
 
-    /// Which knowledge of the servers a try is made by.
+    /// Returns the version of the topology that an attempt uses.
     fn version(&self) -> u64 {
         match self {
             Self::Single(_) => 0,
@@ -127,7 +127,7 @@ impl Topology {
         }
     }
 
-    /// After a try that failed, by a view of the servers.
+    /// Retries a call after a failed attempt that used `version` of the topology.
     async fn retry<T: RoutedCall>(
         &self,
         call: &T,
@@ -142,7 +142,7 @@ impl Topology {
                 let why = format!("cluster topology is not settling: redirected {hops} times");
                 return Err(failure.because(&why).into());
             }
-            // One call of a batch finds out for all of them.
+            // The first failed call of a batch refreshes the topology for all calls.
             let is_new = self.version() != version;
             if !redirected && !is_new || hops > FREE_HOPS {
                 let pause = Duration::from_millis(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]));
@@ -160,7 +160,7 @@ impl Topology {
         }
     }
 
-    /// The next try, where the last one says that it should be made.
+    /// Makes the next attempt, at the server that the failure indicates.
     async fn retry_once<T: RoutedCall>(
         &self,
         failure: &CallFailure,
@@ -171,7 +171,7 @@ impl Topology {
             Self::Single(batcher) => call.send(batcher).await,
             Self::Sentinel(batcher) => {
                 if failure.kind == FailureKind::NotPrimary {
-                    // Not the one that another call has made meanwhile.
+                    // Keeps a connection that another call has opened since.
                     batcher.connection().reconnect(seen);
                 }
                 call.send(batcher).await
@@ -183,7 +183,7 @@ impl Topology {
     fn is_retryable(&self, failure: &CallFailure) -> bool {
         match failure.kind {
             FailureKind::Transient | FailureKind::NoScript => true,
-            // Of a single server: nothing else will take its place.
+            // No other server can replace a single server.
             FailureKind::NotPrimary | FailureKind::Unreachable => !matches!(self, Self::Single(_)),
             FailureKind::Moved(_) | FailureKind::Ask(_) => matches!(self, Self::Cluster(_)),
             FailureKind::Store(_) => false,

@@ -1,6 +1,8 @@
-//! Joins the calls of concurrent tasks. With nothing under way a caller sends its call itself; else one task collects
-//! what comes and sends it in as few commands as there are kinds of calls. Two such turns are under way at most: the
-//! server works on one while the answers to the other are handed out.
+//! Batching of the calls of concurrent tasks.
+//!
+//! If no batch is in flight, a caller sends its call itself. Otherwise a task collects the queued calls and sends them
+//! in as few commands as there are kinds of calls. At most two batches are in flight: the server works on one while the
+//! replies to the other are distributed.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -11,13 +13,16 @@ use crate::connection::Connection;
 use crate::durability::Durability;
 use crate::failure::CallFailure;
 
-/// Turns under way at once. With one the server idles while answers are handed out, with three they get smaller.
+/// Maximum number of batches in flight. With one, the server idles while replies are distributed; with three, batches
+/// get smaller.
 const MAX_FLUSHES: usize = 2;
-/// Trips under way at once that wait for replicas or a disk: they wait one after the other, and what comes behind them
-/// with them. More would look as if the server were dead.
+/// Maximum number of batches in flight that wait for replicas or a disk.
+///
+/// The server processes the waits one after the other and delays everything sent after them. More waiting batches would
+/// look like a dead server.
 pub(crate) const MAX_WAITING_FLUSHES: u32 = 2;
 
-/// The calls for one server.
+/// A batcher for the calls to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct CallBatcher(Arc<BatcherInner>);
 
@@ -35,7 +40,7 @@ struct BatchState {
     flushes: usize,
 }
 
-/// A call, and who waits for its answer.
+/// A call in the queue, with the channel for its reply.
 #[derive(Debug)]
 struct QueuedCall {
     call: ScriptCall,
@@ -53,14 +58,14 @@ impl CallBatcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, BatchState> {
-        // Nothing under this lock panics halfway.
+        // The code under this lock does not panic, so the state is consistent even if the lock is poisoned.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a call, alone or with others.
+    /// Sends a call, alone or batched with others.
     ///
     /// # Cancellation
-    /// It may be applied or not; others that went with it are not touched.
+    /// The call may or may not be applied. Other calls of the batch are not affected.
     pub(crate) async fn send(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
         let pending = {
             let mut state = self.lock();
@@ -80,22 +85,22 @@ impl CallBatcher {
         };
         match pending {
             None => {
-                // Handed over when this ends, answered or dropped.
+                // Starts a flush of the queue when dropped, after the reply or on cancellation.
                 let _flush = InlineFlush(self);
                 if self.needs_wait(&[call]) {
                     return flush::single(Box::pin(self.send_and_wait(&[call], false)).await);
                 }
-                // A future of its own: those that only wait for an answer need not carry it.
+                // Boxed, so that callers that only wait for a reply do not carry this future.
                 Box::pin(flush::send_one(&self.0.connection, &self.0.options, call)).await
             }
-            // Without an answer the turn ended with its runtime.
+            // A closed channel means that the flush ended with its runtime.
             Some(pending) => pending.await.unwrap_or_else(|_| {
                 Err(CallFailure::ambiguous("call interrupted: the runtime that sent it has shut down"))
             }),
         }
     }
 
-    /// Sends these in their order, whatever else is under way. Each has its own answer.
+    /// Sends calls in order, independent of other batches. Each call has its own reply.
     pub(crate) async fn send_all(&self, calls: &[&ScriptCall]) -> Vec<Result<ScriptReply, CallFailure>> {
         if self.needs_wait(calls) {
             return self.send_and_wait(calls, false).await;
@@ -103,7 +108,7 @@ impl CallBatcher {
         flush::send_all(&self.0.connection, &self.0.options, calls, false).await
     }
 
-    /// Sends a call by itself, to a node that its slot is being moved to.
+    /// Sends a call, preceded by `ASKING`, to the node that its slot is being moved to.
     pub(crate) async fn send_asking(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
         if self.needs_wait(&[call]) {
             return flush::single(self.send_and_wait(&[call], true).await);
@@ -111,12 +116,14 @@ impl CallBatcher {
         flush::single(flush::send_all(&self.0.connection, &self.0.options, &[call], true).await)
     }
 
-    /// Whether a trip with these waits for more than the answers.
+    /// Returns whether these calls wait for replicas or a disk.
     fn needs_wait(&self, calls: &[&ScriptCall]) -> bool {
         self.0.options.durability != Durability::Primary && calls.iter().any(|call| call.params.waits)
     }
 
-    /// Sends these when it is their turn to wait. By a task: the server goes on waiting when the caller has given up.
+    /// Sends calls that wait for replicas or a disk, once a permit is free.
+    ///
+    /// A task sends them, because the server keeps waiting after the caller has given up.
     async fn send_and_wait(&self, calls: &[&ScriptCall], asking: bool) -> Vec<Result<ScriptReply, CallFailure>> {
         let permit = self.permit().await;
         let (batcher, owned) = (self.clone(), calls.iter().map(|call| (*call).clone()).collect::<Vec<_>>());
@@ -130,13 +137,13 @@ impl CallBatcher {
         })
     }
 
-    /// To wait for replicas or a disk.
+    /// Acquires a permit for a batch that waits for replicas or a disk.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        // Never closed.
+        // The semaphore is never closed.
         self.0.wait_permits.clone().acquire_owned().await.ok()
     }
 
-    /// Whether somebody waits; if not, the turn is given back.
+    /// Returns whether calls are queued. If the queue is empty, ends the caller's flush.
     fn continue_or_finish(&self) -> bool {
         let mut state = self.lock();
         if state.queued.is_empty() {
@@ -150,35 +157,35 @@ impl CallBatcher {
         std::mem::take(&mut self.lock().queued)
     }
 
-    /// Everything that waits, in one turn.
+    /// Sends all queued calls in one batch.
     async fn flush_queued(&self) {
         let waits = self.0.options.durability != Durability::Primary;
-        // First: who gives up until then need not be sent, and who comes until then goes along.
+        // Taken first, so that callers that give up in the meantime are skipped and new calls join the batch.
         let _permit = if waits { self.permit().await } else { None };
         let mut queued_calls = self.take_queued();
-        // Dropped callers do not want it any more, and nothing was sent.
+        // The callers of these calls are gone, and nothing was sent yet.
         queued_calls.retain(|queued_call| !queued_call.reply_to.is_closed());
         let (calls, mut senders): (Vec<ScriptCall>, Vec<_>) =
             queued_calls.into_iter().map(|queued_call| (queued_call.call, Some(queued_call.reply_to))).unzip();
-        // Of each kind together: no caller can tell who was first.
+        // Groups calls of one kind; callers cannot observe the order.
         let mut order: Vec<usize> = (0..calls.len()).collect();
         order.sort_by(|one, next| calls[*one].params.cmp(&calls[*next].params));
         let sorted: Vec<&ScriptCall> = order.iter().map(|at| &calls[*at]).collect();
         let answers = flush::send_all(&self.0.connection, &self.0.options, &sorted, false).await;
         for (at, answer) in order.iter().zip(answers) {
             if let Some(reply_to) = senders[*at].take() {
-                // It may have gone meanwhile.
+                // The caller may be gone by now.
                 let _ = reply_to.send(answer);
             }
         }
     }
 }
 
-/// The turn of a caller that sends its own call.
+/// A guard for a caller that sends its own call.
 struct InlineFlush<'a>(&'a CallBatcher);
 
 impl Drop for InlineFlush<'_> {
-    /// To those that came meanwhile: else they would wait for the next caller.
+    /// Starts a flush for the calls that were queued in the meantime.
     fn drop(&mut self) {
         if self.0.continue_or_finish() {
             FlushTask::of(self.0.clone()).spawn();
@@ -186,7 +193,7 @@ impl Drop for InlineFlush<'_> {
     }
 }
 
-/// The right to send.
+/// A task that sends queued calls until the queue is empty.
 struct FlushTask {
     batcher: CallBatcher,
     finished: bool,
@@ -205,7 +212,7 @@ impl FlushTask {
 
     async fn run(mut self) {
         loop {
-            // Those that were just answered come back with their next call before this goes.
+            // Lets callers that just received a reply queue their next call first.
             tokio::task::yield_now().await;
             self.batcher.flush_queued().await;
             if !self.batcher.continue_or_finish() {
@@ -217,7 +224,7 @@ impl FlushTask {
 }
 
 impl Drop for FlushTask {
-    /// Where the runtime ends first: another turn takes what waits. Where there is none, nobody would.
+    /// Releases the flush if its runtime shuts down. Without another flush, the queued calls fail.
     fn drop(&mut self) {
         if self.finished {
             return;

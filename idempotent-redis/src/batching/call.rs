@@ -1,4 +1,4 @@
-//! One script call for one key, and calls joined into one.
+//! Script calls for one key, their encoding as commands, and the parsing of replies.
 use std::sync::Arc;
 
 use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
@@ -9,10 +9,10 @@ use crate::failure::CallFailure;
 use crate::record::{ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, digits, guard, micros, millis};
 use crate::scripts::{Script, ScriptSet};
 
-/// Keys of one command: no other client waits longer than it takes.
+/// Maximum number of keys of one command. Other clients wait while the server runs a command.
 pub(crate) const MAX_KEYS_PER_COMMAND: usize = 256;
 
-/// What a script is asked for one key.
+/// A script call for one key.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) params: ScriptParams,
@@ -20,7 +20,7 @@ pub(crate) struct ScriptCall {
     args: [Option<CallArgument>; 2],
 }
 
-/// Shared with whoever still holds it, and with a turn.
+/// An argument, shared with the caller and with the batch.
 #[derive(Clone, Debug)]
 enum CallArgument {
     Own(Arc<[u8]>),
@@ -36,17 +36,17 @@ impl CallArgument {
     }
 }
 
-/// What calls that are joined into one have in common: the script and the arguments before those of the keys.
+/// The script and the leading arguments, which batched calls have in common.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct ScriptParams {
     pub(crate) script: Script,
     verdict: u8,
     numbers: [u64; 5],
     given: usize,
-    /// Until it is as durable as the store's settings say. Renewals and releases do not: losing one costs time, and no
-    /// guarantee.
+    /// True if the call waits for the durability of the store's settings. Renewals and releases do not wait: losing one
+    /// costs time, but no guarantee.
     pub(crate) waits: bool,
-    /// How much may be added to the first of them.
+    /// Maximum jitter that is added to the first number.
     spread: u64,
 }
 
@@ -59,15 +59,17 @@ impl ScriptParams {
     }
 }
 
-/// A retention up to this ends to the ms; a longer one is spread over up to 1/128 more, at most a quarter of an hour, so
-/// that what was written in one load does not end in one second.
+/// Longest retention without jitter, in ms.
+///
+/// A longer retention is extended by up to 1/128, at most 15 minutes. Records written at the same time then do not
+/// expire in the same second.
 const SPREAD_FROM_MS: u64 = 3_600_000;
 
 fn spread(retain: u64) -> u64 {
     if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
 }
 
-/// Another for each command: what was written together ends apart.
+/// Returns a different jitter for each command, so that records written together do not expire together.
 fn jitter(spread: u64) -> u64 {
     let micros =
         || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
@@ -75,7 +77,7 @@ fn jitter(spread: u64) -> u64 {
 }
 
 impl ScriptCall {
-    /// `timed`: with the rest of its retention where the key is consumed.
+    /// Creates a claim. With `timed`, the reply for a consumed key contains the remaining retention.
     pub(crate) fn claim(request: &ClaimRequest, timed: bool) -> Self {
         let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
         let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
@@ -95,7 +97,7 @@ impl ScriptCall {
         )
     }
 
-    /// A renewal that waits as a claim does: it writes where a repeated claim has nothing to write.
+    /// Creates a renewal that waits for durability. A repeated claim writes nothing, so it has nothing to wait for.
     pub(crate) fn confirm(held: &Held, lease: std::time::Duration) -> Self {
         let mut call = Self::renew(held, lease);
         call.params.waits = true;
@@ -105,7 +107,7 @@ impl ScriptCall {
     pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
         let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
-        // How many arguments each key has.
+        // Number of arguments per key.
         let each = 1 + u64::from(value.is_some());
         let args = [Some(CallArgument::Own(guard(held))), value];
         let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Complete, [retain, each]) };
@@ -159,7 +161,7 @@ impl ScriptCall {
         Self::new(ScriptParams::new(Script::Bar, [millis(keep)]), key, [None, None])
     }
 
-    /// One step, encoded.
+    /// Creates a call that records an encoded step.
     pub(crate) fn note(held: &Held, entry: Vec<u8>, keep: std::time::Duration) -> Self {
         let args = [Some(CallArgument::Own(guard(held))), Some(CallArgument::Own(entry.into()))];
         Self::new(ScriptParams::new(Script::Note, [millis(keep)]), &held.key, args)
@@ -179,7 +181,7 @@ impl ScriptCall {
 
     pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
         let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
-        // What does not need more memory is let through when the server's memory is full.
+        // A swap that needs no more memory is allowed even when the server's memory is full.
         let script = if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::Redraw };
         let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
         let args = [Some(CallArgument::Own(seen.into())), Some(CallArgument::Own(next.into()))];
@@ -195,7 +197,7 @@ impl ScriptCall {
     }
 }
 
-/// Some calls of the same terms as one command.
+/// Encodes calls with the same parameters as one command.
 pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool) -> Cmd {
     let Some(ScriptCall { params, .. }) = calls.first() else { return Cmd::new() };
     let mut cmd = Cmd::with_capacity(8 + calls.len() * 3, 128 + calls.len() * 160);
@@ -231,13 +233,13 @@ pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool)
     cmd
 }
 
-/// What a script said of one key.
+/// The reply of a script for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScriptReply {
-    /// The server's clock, µs.
+    /// Server time in µs since the Unix epoch.
     pub(crate) now: u64,
     pub(crate) body: ReplyBody,
-    /// Where it was written, but not as durably as asked for.
+    /// Missing replicas, if the write is less durable than requested.
     pub(crate) unconfirmed: Option<UnconfirmedReplicas>,
 }
 
@@ -246,7 +248,7 @@ impl ScriptReply {
         Self { now, body, unconfirmed: None }
     }
 
-    /// What a command inside the script was refused is that call's failure, as if it had been refused outside of it.
+    /// Returns an error if a command inside the script failed, the same error as outside of a script.
     pub(crate) fn into_result(self) -> Result<Self, CallFailure> {
         match &self.body {
             ReplyBody::Tagged(reply) | ReplyBody::Value(Some(reply), _) => match reply.split_first() {
@@ -260,21 +262,21 @@ impl ScriptReply {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReplyBody {
-    /// Nothing to add: done, or free.
+    /// Nothing to report: the call succeeded, or the key was free.
     Empty,
-    /// One letter and what it is about; see the scripts.
+    /// A tag byte and its payload; see the scripts.
     Tagged(Vec<u8>),
-    /// For `Look`: the value, and when the key ends, in ms.
+    /// The reply to `Look`: the value and the expiry time in ms.
     Value(Option<Vec<u8>>, i64),
-    /// For `Watch`: whether it is held; for `Purge`: whether it is gone.
+    /// The reply to `Watch` (whether the key is held) and to `Purge` (whether the key is gone).
     Flag(bool),
 }
 
-/// Parts the answer to a command into those of its calls.
+/// Splits the reply to a command into the replies of its calls.
 pub(crate) fn parse_replies(script: Script, count: usize, value: Value) -> Result<Vec<ScriptReply>, CallFailure> {
     let items = match value {
         Value::Array(items) => items,
-        // The time alone: nothing to add to any of them.
+        // A bare time means that no key has anything to report.
         now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look) => vec![now],
         _ => return Err(unexpected_reply()),
     };

@@ -1,4 +1,4 @@
-//! Sends calls over a link, and parts the answers.
+//! Sending of batched calls over a connection, and the splitting of the replies.
 use redis::{Cmd, Pipeline, Value};
 
 use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, parse_replies};
@@ -7,28 +7,28 @@ use crate::durability::{Durability, UnconfirmedReplicas};
 use crate::failure::{CallFailure, FailureKind};
 use crate::scripts::ScriptSet;
 
-/// How calls are sent.
+/// Settings for sending calls.
 #[derive(Clone, Debug)]
 pub(crate) struct SendOptions {
     pub(crate) scripts: ScriptSet,
-    /// A script may name keys of several slots.
+    /// True if a script may use keys of several slots.
     pub(crate) joins: bool,
     pub(crate) durability: Durability,
 }
 
-/// One trip: how its commands are written.
+/// The encoding of one round trip.
 #[derive(Clone, Copy)]
 struct RoundTrip {
-    /// Scripts in full.
+    /// True if scripts are sent in full instead of by hash.
     in_full: bool,
-    /// To a node that does not own the slot yet.
+    /// True if the node does not own the slot yet.
     asking: bool,
 }
 
-/// What a command was answered, and whether it is as durable as it should be.
+/// The reply to a command, and the replicas that did not acknowledge it.
 type GroupReply = Result<(Value, Option<UnconfirmedReplicas>), CallFailure>;
 
-/// One call that waits for nothing but its answer, as one command.
+/// Sends one call that does not wait for replicas or a disk, as one command.
 pub(crate) async fn send_one(
     connection: &Connection,
     options: &SendOptions,
@@ -36,7 +36,7 @@ pub(crate) async fn send_one(
 ) -> Result<ScriptReply, CallFailure> {
     let scripts = &options.scripts;
     let reply = match connection.send(&command(scripts, &[call], false)).await {
-        // The cache of scripts is each server's own, and may be emptied at any time: in full, to the same one.
+        // Each server has a script cache of its own, which may be flushed at any time. The script is resent in full.
         Err(failure) if failure.kind == FailureKind::NoScript => {
             Box::pin(connection.send(&command(scripts, &[call], true))).await?
         }
@@ -45,8 +45,10 @@ pub(crate) async fn send_one(
     parse_replies(call.params.script, 1, reply)?.pop().ok_or_else(missing_reply)?.into_result()
 }
 
-/// Calls in their order, those of the same terms that follow each other joined into one command. `asking`: to a node that
-/// a slot is being moved to; each command needs its own `ASKING` just before it.
+/// Sends calls in order. Consecutive calls with the same parameters share a command.
+///
+/// With `asking`, the node is the one that the slot is being moved to: each command needs an `ASKING` directly before
+/// it.
 pub(crate) async fn send_all(
     connection: &Connection,
     options: &SendOptions,
@@ -73,7 +75,7 @@ fn no_script(reply: &GroupReply) -> bool {
     matches!(reply, Err(failure) if failure.kind == FailureKind::NoScript)
 }
 
-/// One answer for each group, or the same error for all.
+/// Returns one reply per group, or the same error for all groups.
 async fn round_trip(
     connection: &Connection,
     options: &SendOptions,
@@ -137,7 +139,7 @@ fn split_replies(group: &[&ScriptCall], reply: GroupReply) -> Vec<Result<ScriptR
     }
 }
 
-/// The answer where one was asked for.
+/// Returns the only reply.
 pub(crate) fn single(mut all: Vec<Result<ScriptReply, CallFailure>>) -> Result<ScriptReply, CallFailure> {
     all.pop().unwrap_or_else(|| Err(missing_reply()))
 }

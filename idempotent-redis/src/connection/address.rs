@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Host and port.
+/// Host and port of a server.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct ServerAddress {
     pub(crate) host: Arc<str>,
@@ -14,7 +14,8 @@ impl ServerAddress {
         Self { host: host.into(), port }
     }
 
-    /// "host:port", or "[v6]:port"; what a node announces has no brackets. `None` without a port.
+    /// Parses "host:port" or "[v6]:port". Addresses announced by cluster nodes have no brackets. Returns `None` without
+    /// a port.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -22,7 +23,8 @@ impl ServerAddress {
         Some(Self::new(host, port))
     }
 
-    /// A node that announces no host is where the one is that named it.
+    /// Returns the address with the host of `other` if the host is empty. A node that announces no host runs on the
+    /// host of the node that named it.
     pub(crate) fn with_default_host(self, other: &Self) -> Self {
         if self.host.is_empty() { Self { host: other.host.clone(), ..self } } else { self }
     }
@@ -38,7 +40,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Who asks.
+/// User and password.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) user: Option<String>,

@@ -1,4 +1,4 @@
-//! How servers are asked: who asks, for which database, and whether by TLS. The one place that makes clients.
+//! The factory of all Redis clients: credentials, database index and TLS.
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::connection::tls::TlsSettings;
 use crate::connection::url::RedisUrl;
 use crate::failure::CallFailure;
 
-/// Shared by all connections of a store.
+/// A factory for clients, shared by all connections of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientFactory(Arc<ClientSettings>);
 
@@ -22,8 +22,10 @@ struct ClientSettings {
 }
 
 impl ClientFactory {
+    /// Creates a factory from the URL and the TLS settings.
+    ///
     /// # Errors
-    /// Where the URL asks for TLS that is not built in, or there are certificates and no TLS.
+    /// `Schema` if the URL requires TLS but the feature is disabled, or if certificates are given without TLS.
     pub(crate) fn new(url: &RedisUrl, tls: TlsSettings) -> Result<Self, StoreError> {
         let schema = |text: &str| Err(StoreError::new(StoreErrorKind::Schema).because(text));
         let tls = match (url.tls, cfg!(feature = "tls")) {
@@ -42,15 +44,15 @@ impl ClientFactory {
         Ok(Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls })))
     }
 
-    /// For the sentinels of these servers, who have users of their own, and no databases.
+    /// Returns a factory for the sentinels of these servers. Sentinels have their own users and no databases.
     pub(crate) fn of_sentinels(&self, credentials: Credentials) -> Self {
         Self(Arc::new(ClientSettings { credentials, db: 0, tls: self.0.tls.clone() }))
     }
 
-    /// A client for the server at this address; nothing is connected yet.
+    /// Creates a client for the server at this address, without connecting.
     ///
     /// # Errors
-    /// `Schema` where a certificate cannot be used.
+    /// `Schema` if a certificate cannot be used.
     pub(crate) fn client(&self, at: &ServerAddress) -> Result<redis::Client, CallFailure> {
         let (host, port) = (at.host.to_string(), at.port);
         self.make(match &self.0.tls {
@@ -59,7 +61,7 @@ impl ClientFactory {
         })
     }
 
-    /// As [`client`](Self::client), by a socket file.
+    /// Creates a client for a Unix socket; see [`client`](Self::client).
     pub(crate) fn socket(&self, path: &Path) -> Result<redis::Client, CallFailure> {
         self.make(ConnectionAddr::Unix(path.to_owned()))
     }
@@ -67,7 +69,7 @@ impl ClientFactory {
     fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, CallFailure> {
         let ClientSettings { credentials, db, tls } = &*self.0;
         let info = addr.into_connection_info().map_err(|e| CallFailure::from_settings(&e))?;
-        // Nothing that could be left out goes with the first words: they are said before the password is accepted.
+        // The handshake has no optional parts, because the server sees it before the password is accepted.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let mut settings = settings.set_db(i64::from(*db));
         if let Some(user) = &credentials.user {
@@ -84,7 +86,7 @@ impl ClientFactory {
         .map_err(|e| CallFailure::from_settings(&e))
     }
 
-    /// As whom the server knows us.
+    /// Returns the user name that the server sees.
     pub(crate) fn user(&self) -> &str {
         self.0.credentials.user.as_deref().unwrap_or("default")
     }

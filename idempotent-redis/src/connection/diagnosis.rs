@@ -1,12 +1,12 @@
-//! Why no connection came about, and what to do.
+//! Diagnosis of failed connection attempts.
 use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What to do about it; empty where the text says all.
-pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeouts: Duration) -> &'static str {
+/// Returns the remedy for a connection error, or an empty text if the error is clear.
+pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeout: Duration) -> &'static str {
     let says = |part: &str| text.contains(part);
     match address {
         _ if says("NotValidForName") => "; the certificate is not valid for the host name in the URL",
@@ -19,7 +19,7 @@ pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeouts: Durat
         }
         _ if says("corrupt message") => NO_TLS,
         ConnectionAddr::Tcp(host, port)
-            if !says("refused") && first_byte(host, *port, HELLO, timeouts).await.is_some_and(is_tls) =>
+            if !says("refused") && first_byte(host, *port, HELLO, timeout).await.is_some_and(is_tls) =>
         {
             "; this looks like TLS; use rediss://"
         }
@@ -27,11 +27,12 @@ pub(crate) async fn remedy(address: &ConnectionAddr, text: &str, timeouts: Durat
     }
 }
 
-/// As [`remedy`], where nothing was said: a Redis waits for the end of what is no line to it.
-pub(crate) async fn after_silence(address: &ConnectionAddr, timeouts: Duration) -> &'static str {
+/// Returns the remedy for a server that sends nothing. Redis waits silently for the end of input that contains no line
+/// break.
+pub(crate) async fn after_silence(address: &ConnectionAddr, timeout: Duration) -> &'static str {
     match address {
         ConnectionAddr::TcpTls { host, port, .. }
-            if first_byte(host, *port, b"PING\r\n", timeouts).await.is_some_and(|first| b"+-".contains(&first)) =>
+            if first_byte(host, *port, b"PING\r\n", timeout).await.is_some_and(|first| b"+-".contains(&first)) =>
         {
             NO_TLS
         }
@@ -41,19 +42,19 @@ pub(crate) async fn after_silence(address: &ConnectionAddr, timeouts: Duration) 
 
 const NO_TLS: &str = "; this does not look like TLS; use redis://";
 
-/// An empty `ClientHello`: a mistake, of which who speaks TLS tells by an alert.
+/// An empty `ClientHello`. The message is invalid, and a TLS server replies with an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
 
-/// Of an answer in TLS: an alert, or a handshake.
+/// Returns whether a reply begins with a TLS record: an alert or a handshake.
 fn is_tls(first: u8) -> bool {
     (0x15..=0x16).contains(&first)
 }
 
-async fn first_byte(host: &str, port: u16, reply: &[u8], timeouts: Duration) -> Option<u8> {
+async fn first_byte(host: &str, port: u16, reply: &[u8], timeout: Duration) -> Option<u8> {
     let asked = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
         stream.write_all(reply).await.ok()?;
         stream.read_u8().await.ok()
     };
-    tokio::time::timeout(timeouts, asked).await.ok().flatten()
+    tokio::time::timeout(timeout, asked).await.ok().flatten()
 }

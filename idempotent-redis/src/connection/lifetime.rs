@@ -1,4 +1,4 @@
-//! The end of a connection, and what is heard over it until then.
+//! The state of an open connection, its push messages, and its end.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -8,10 +8,10 @@ use redis::{PushInfo, PushKind, Value};
 use crate::connection::notifications::NotificationHub;
 use crate::connection::watchdog::ResponseWatchdog;
 
-/// Whether a connection has ended, told once.
+/// The state of a connection, which is closed once.
 pub(crate) struct ConnectionState {
     pub(super) closed: AtomicBool,
-    /// It hears what other processes tell.
+    /// True if the connection receives notifications of other processes.
     pub(super) is_listening: AtomicBool,
     pub(super) hub: Arc<NotificationHub>,
     pub(super) watchdog: Arc<ResponseWatchdog>,
@@ -30,13 +30,13 @@ impl ConnectionState {
         if !self.closed.swap(true, Ordering::SeqCst) && self.is_listening.swap(false, Ordering::SeqCst) {
             self.hub.listener_lost();
         }
-        // It holds the connection, too.
+        // The watchdog holds the connection, too.
         self.watchdog.end();
     }
 
     pub(super) fn set_listening(&self) {
         self.hub.listener_added();
-        // Of this and the end each sees the other, or is seen: one order for both.
+        // This store and the one in `close` have one order, so that one of the two sees the other.
         self.is_listening.store(true, Ordering::SeqCst);
         if self.closed.load(Ordering::SeqCst) && self.is_listening.swap(false, Ordering::SeqCst) {
             self.hub.listener_lost();
@@ -45,13 +45,13 @@ impl ConnectionState {
 }
 
 impl Drop for ConnectionState {
-    /// Nobody hears over a connection that is gone.
+    /// Closes the connection.
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// Ends a connection: nothing more is sent over it.
+/// A handle that closes a connection.
 pub(crate) struct ConnectionCloser(pub(super) Weak<ConnectionState>);
 
 impl ConnectionCloser {
@@ -62,7 +62,7 @@ impl ConnectionCloser {
     }
 }
 
-/// What a server says without being asked, and the end of the connection.
+/// A handler of the server's push messages and of the disconnection.
 pub(super) struct PushHandler {
     pub(super) state: Arc<ConnectionState>,
     pub(super) hub: Arc<NotificationHub>,

@@ -1,4 +1,4 @@
-//! What other processes tell: a key was settled, or forgotten.
+//! Dispatch of notifications from other processes: a key was settled or forgotten.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 use crate::cache::ConsumedCache;
 use crate::scripts::{FORGOTTEN, SETTLED};
 
-/// Where slots of delay queues tell that something is due earlier than those that wait have been told.
+/// The channel on which delay queues announce a message that is due earlier than receivers expect.
 pub(crate) const DUE: &str = "idempotent:due";
 
-/// Shared by a store's connections.
+/// A hub that dispatches notifications, shared by the connections of a store.
 pub(crate) struct NotificationHub {
     pub(crate) cache: ConsumedCache,
-    /// What its connections listen to.
+    /// Channels that the connections subscribe to.
     pub(crate) channels: &'static [&'static str],
-    /// By storage key, or by the slot of a delay queue.
+    /// Waiters by storage key, or by the slot of a delay queue.
     waiting: Mutex<HashMap<Box<[u8]>, WaiterEntry>>,
 }
 
@@ -30,18 +30,19 @@ impl NotificationHub {
         Self { cache, channels: &[SETTLED, FORGOTTEN], waiting: Mutex::default() }
     }
 
-    /// That of delay queues.
+    /// Creates the hub of a delay queue.
     #[cfg(feature = "delay-queue")]
     pub(crate) fn of_delays(cache: ConsumedCache) -> Self {
         Self { channels: &[DUE], ..Self::new(cache) }
     }
 
-    /// A connection hears what is told.
+    /// Records that one more connection receives notifications.
     pub(crate) fn listener_added(&self) {
         self.cache.set_listening(true);
     }
 
-    /// It does not any more: whatever was told meanwhile is not known.
+    /// Records that a connection no longer receives notifications, and wakes all waiters. Notifications may have been
+    /// missed.
     pub(crate) fn listener_lost(&self) {
         self.cache.set_listening(false);
         for waiters in self.lock().values() {
@@ -63,7 +64,7 @@ impl NotificationHub {
         }
     }
 
-    /// A place to wait for this key.
+    /// Registers a waiter for this key.
     pub(crate) fn register(self: &Arc<Self>, key: &str) -> WaitRegistration {
         let notify = {
             let mut waiting = self.lock();
@@ -76,7 +77,7 @@ impl NotificationHub {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, WaiterEntry>> {
-        // Nothing under this lock panics halfway.
+        // The code under this lock does not panic, so the map is consistent even if the lock is poisoned.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,7 +88,7 @@ impl fmt::Debug for NotificationHub {
     }
 }
 
-/// Waits for one key; given up when dropped.
+/// A registration for one key, which is removed when dropped.
 pub(crate) struct WaitRegistration {
     hub: Arc<NotificationHub>,
     key: Box<[u8]>,

@@ -1,23 +1,24 @@
-//! One at a time tries; those that came meanwhile share how it ended.
+//! Sharing of one attempt among concurrent callers.
 use std::time::{Duration, Instant};
 
 use crate::failure::CallFailure;
 
-/// A try that several want and one makes: a server that does not answer costs all of them one timeout, not one each.
+/// A guard that runs one attempt at a time. Callers that arrive during a failed attempt share its error, so a dead
+/// server costs all of them one timeout instead of one each.
 #[derive(Debug, Default)]
 pub(crate) struct SingleFlight(tokio::sync::Mutex<Option<(Instant, CallFailure)>>);
 
-/// Not tried again sooner: a server that is down is not to be met by a storm.
+/// Minimum pause after a failed attempt. The pause protects a failing server from a connection storm.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl SingleFlight {
-    /// `done` is asked first, by each in turn; where it has nothing, `attempt` is made.
+    /// Runs `attempt` unless `done` returns a value. Each caller checks `done` once it is the caller's turn.
     ///
     /// # Errors
-    /// That of the attempt which ended last, if that was after this came, or a moment ago.
+    /// The error of the last attempt, if that attempt ended after this call began or within the pause.
     ///
     /// # Cancellation
-    /// The next one makes an attempt of its own.
+    /// The attempt is dropped, and the next caller starts its own.
     pub(crate) async fn share<T>(
         &self,
         done: impl FnOnce() -> Option<T>,

@@ -1,4 +1,4 @@
-//! A connection, made again.
+//! Reopening of a connection.
 use idempotent_testkit::servers::RedisServer;
 
 use super::*;

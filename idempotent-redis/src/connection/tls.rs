@@ -1,9 +1,9 @@
-//! Certificates. Those of servers are always verified.
+//! TLS certificates. Server certificates are always verified.
 use std::fmt;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-/// What is said of TLS, in PEM.
+/// TLS certificates and keys, in PEM.
 #[derive(Clone, Default)]
 pub(crate) struct TlsSettings {
     ca: Option<Vec<u8>>,
@@ -12,7 +12,7 @@ pub(crate) struct TlsSettings {
 
 const BEGINS: &[u8] = b"BEGIN CERTIFICATE";
 
-/// A certificate or key that is still in its file, or is not.
+/// A certificate or key, in a file or in memory.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only with TLS can one be given"))]
 pub(crate) enum PemSource {
@@ -33,10 +33,10 @@ impl PemSource {
 }
 
 impl TlsSettings {
-    /// Reads what is in files.
+    /// Reads the certificates and keys from their files.
     ///
     /// # Errors
-    /// `Schema` with the file's name.
+    /// `Schema`, with the file's name.
     pub(crate) fn read(ca: Option<PemSource>, client: Option<(PemSource, PemSource)>) -> Result<Self, StoreError> {
         let ca = ca.map(|pem| pem.read("CA certificate")).transpose()?;
         let client = match client {
@@ -60,8 +60,8 @@ impl TlsSettings {
     pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
         use rustls::crypto::{CryptoProvider, ring};
 
-        // redis-rs asks for the process's provider. Where a program has several built in and chose none, rustls would
-        // panic; where it chose one, this changes nothing.
+        // redis-rs uses the provider that is installed for the process. If several are compiled in and none is
+        // installed, rustls panics. If the program has installed one, this changes nothing.
         if CryptoProvider::get_default().is_none() {
             let _ = ring::default_provider().install_default();
         }
@@ -70,7 +70,7 @@ impl TlsSettings {
         redis::Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert: self.ca.clone() })
     }
 
-    /// Never called: nothing asks for TLS then.
+    /// Creates a client without TLS. Never called: without the feature, no URL enables TLS.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
         redis::Client::open(info)

@@ -1,4 +1,4 @@
-//! Which servers a URL names, and who asks.
+//! Parsing of store URLs.
 use std::fmt;
 use std::path::PathBuf;
 
@@ -7,23 +7,23 @@ use idempotent_core::{StoreError, StoreErrorKind};
 
 use crate::connection::address::{Credentials, ServerAddress};
 
-/// A store's URL, understood.
+/// A parsed store URL.
 #[derive(Clone, Debug)]
 pub(crate) struct RedisUrl {
     pub(crate) location: ServerLocation,
     pub(crate) credentials: Credentials,
-    /// The database's index.
+    /// Database index.
     pub(crate) db: u32,
     pub(crate) tls: bool,
 }
 
-/// Where the records are.
+/// The servers that hold the records.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ServerLocation {
     Single {
         server: ServerEndpoint,
     },
-    /// Some sentinels, and the name they know the primary by.
+    /// Sentinels, and the name under which they know the primary.
     Sentinel {
         sentinels: Vec<ServerAddress>,
         primary: String,
@@ -34,7 +34,7 @@ pub(crate) enum ServerLocation {
     },
 }
 
-/// One server.
+/// The endpoint of one server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ServerEndpoint {
     Tcp(ServerAddress),
@@ -42,8 +42,10 @@ pub(crate) enum ServerEndpoint {
 }
 
 impl RedisUrl {
+    /// Parses a URL.
+    ///
     /// # Errors
-    /// `Schema`, with the part that cannot be, and never a password.
+    /// `Schema`, with the invalid part and without passwords.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let invalid = |part: String| {
             let text = format!("invalid store url `{}`: {part}", masked(text));
@@ -53,7 +55,7 @@ impl RedisUrl {
     }
 }
 
-/// What cannot be in this URL, without the URL.
+/// Returns the error for an invalid URL, without the URL itself.
 #[doc(hidden)]
 #[must_use]
 pub fn __wrong_part(url: &str) -> Option<String> {
@@ -140,7 +142,7 @@ fn credentials(user: Option<&str>) -> Result<Credentials, String> {
     let (name, password) = user.split_once(':').ok_or(
         "a user and no password; use `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` without a user",
     )?;
-    // What begins no code was refused with the authority.
+    // Invalid percent codes were rejected with the authority.
     let part = |text: &str| decoded(text).filter(|text| !text.is_empty());
     let (user, password) = (part(name), part(password));
     if user.is_some() && password.is_none() {
@@ -173,7 +175,7 @@ fn database(path: &str) -> Result<u32, String> {
     }
 }
 
-/// `redis+unix://[USER:PASSWORD@]/PATH[?db=N]`.
+/// Parses the parts of `redis+unix://[USER:PASSWORD@]/PATH[?db=N]`.
 fn unix(parts: &Authority<'_>, credentials: Credentials) -> Result<RedisUrl, String> {
     if parts.hosts != [("", None)] {
         return Err("a socket path must be absolute; use `redis+unix:///PATH`".into());

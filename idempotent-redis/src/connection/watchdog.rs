@@ -1,5 +1,7 @@
-//! One timer for a connection instead of one for each call: a timer that is the next to come wakes the thread that waits
-//! for the socket, and every call's would be.
+//! A watchdog for missing replies: one timer per connection instead of one per call.
+//!
+//! The timer that expires next wakes the thread that polls the socket. With a timer per call, every call would wake
+//! that thread.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,30 +9,31 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Looks in the time that an answer may take: it is given up at most one look late.
+/// Number of checks within the response timeout. A missing reply is detected at most one check late.
 const CHECKS: u32 = 8;
-/// A call is counted at the place of the look it came after, until all looks have gone by.
+/// Number of counters. A call is counted in the slot of the check before its start; the slot is reused after all checks
+/// have passed.
 const SLOTS: usize = CHECKS as usize + 1;
 
-/// The calls of a connection that wait for their answers.
+/// The calls of a connection that wait for a reply.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseWatchdog {
     waiting: [AtomicUsize; SLOTS],
     checks: AtomicUsize,
-    /// Nothing waited at the last look: there is none until something does.
+    /// Set while the watchdog sleeps until the next call, because no call was pending at the last check.
     parked: AtomicBool,
     wake: Notify,
-    /// A caller gave up on an answer: nobody else may be waiting to see that none comes.
+    /// Set when a caller gives up waiting. No other call may be pending that would detect a dead server.
     given_up: AtomicBool,
     ended: AtomicBool,
     timed_out: Notify,
 }
 
-/// A call that waits.
+/// A pending call.
 pub(crate) struct PendingCall<'a> {
     watchdog: &'a ResponseWatchdog,
     slot: &'a AtomicUsize,
-    /// Else its caller has given up.
+    /// Set when a reply arrives. If unset, the caller gave up.
     pub(crate) is_answered: bool,
 }
 
@@ -47,51 +50,52 @@ impl ResponseWatchdog {
     pub(crate) fn register(&self) -> PendingCall<'_> {
         let slot = &self.waiting[self.checks.load(Ordering::SeqCst) % SLOTS];
         slot.fetch_add(1, Ordering::SeqCst);
-        // Either it is seen to be asleep, or it sees this one.
+        // Either this call sees the parked watchdog and wakes it, or the watchdog sees this call.
         if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
             self.wake.notify_one();
         }
         PendingCall { watchdog: self, slot, is_answered: false }
     }
 
-    /// Ends when a call has waited too long: whoever waits on that connection will not be answered either. Holds from
-    /// when it is made.
+    /// Returns a future that completes when a call has waited too long. No other call on this connection gets a reply
+    /// then, either. The future is registered from its creation on.
     pub(crate) fn timed_out(&self) -> Notified<'_> {
         self.timed_out.notified()
     }
 
-    /// Whether nothing more is to be sent.
+    /// Returns whether no more calls may be sent.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Nothing more is to be sent.
+    /// Stops the watchdog: no more calls may be sent.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.wake.notify_one();
     }
 
-    /// Watches until the connection ends and nobody waits on it, or a call has waited for `timeouts`. Where callers give up sooner than that,
-    /// `ping` asks in their place.
+    /// Watches until the connection has ended and no call is pending, or until a call has waited for `timeout`.
+    ///
+    /// If callers give up sooner than that, `ping` checks whether the server replies.
     pub(crate) async fn watch<P>(
         self: Arc<Self>,
-        timeouts: Duration,
+        timeout: Duration,
         ping: impl Fn() -> P + Send,
         on_timeout: impl FnOnce() + Send,
     ) where
         P: Future<Output = bool> + Send,
     {
-        // Also behind its end: those under way may be answered yet, or never.
+        // Continues after the end, because pending calls may or may not get a reply.
         while !(self.has_ended() && self.is_idle()) {
-            tokio::time::sleep(timeouts / CHECKS).await;
+            tokio::time::sleep(timeout / CHECKS).await;
             if self.given_up.swap(false, Ordering::SeqCst) && !self.has_ended() {
-                let answered = tokio::time::timeout(timeouts, ping()).await;
+                let answered = tokio::time::timeout(timeout, ping()).await;
                 if !matches!(answered, Ok(true)) {
                     return self.fire(on_timeout);
                 }
             }
             let check = self.checks.load(Ordering::SeqCst) + 1;
-            // The place that comes next is the one that was left longest ago.
+            // The next slot is the least recently used one.
             if self.waiting[check % SLOTS].load(Ordering::SeqCst) > 0 {
                 return self.fire(on_timeout);
             }
@@ -115,7 +119,7 @@ impl ResponseWatchdog {
     fn park(&self) -> bool {
         self.parked.store(true, Ordering::SeqCst);
         let idle = self.is_idle() && !self.given_up.load(Ordering::SeqCst) && !self.has_ended();
-        // Who came in between has woken it up: the word of that is kept.
+        // A call registered in the meantime has woken the watchdog; the notification is stored.
         idle || !self.parked.swap(false, Ordering::SeqCst)
     }
 }
@@ -136,7 +140,7 @@ mod tests {
         runtime().block_on(async {
             let watchdog = Arc::new(ResponseWatchdog::default());
             tokio::spawn(watchdog.clone().watch(PATIENCE, || async { true }, || ()));
-            // Asleep, and after it was asleep.
+            // Once while parked, and once after it was parked.
             tokio::time::sleep(PATIENCE * 3).await;
             drop(watchdog.register());
             tokio::time::sleep(PATIENCE * 3).await;

@@ -1,4 +1,4 @@
-//! How a delay queue is set up.
+//! Builder of a [`DelayQueue`].
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
 use crate::topology::single::SingleServer;
 
-/// Sets up a [`DelayQueue`].
+/// A builder for a [`DelayQueue`].
 #[must_use]
 pub struct DelayQueueBuilder {
     url: String,
@@ -43,9 +43,9 @@ pub struct DelayQueueBuilder {
     edit: Arc<dyn Fn(&str) -> String + Send + Sync>,
 }
 
-/// Slots of a topic, at most: a taker knows each.
+/// Maximum number of slots of a topic, because a receiver tracks each slot.
 const MAX_SLOTS: u16 = 1_024;
-/// A message that is held for longer than this had better be extended.
+/// Maximum visibility timeout. Longer deliveries should be extended.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(7 * 86_400);
 
 impl DelayQueueBuilder {
@@ -62,9 +62,10 @@ impl DelayQueueBuilder {
         }
     }
 
-    /// In how many slots a topic's messages lie, 1 to 1,024; a cluster spreads slots over its nodes. Order, ids and
-    /// merging are of one slot. All producers and consumers of a topic have to be told the same number; to change it,
-    /// drain the topic first.
+    /// Sets the number of slots of a topic, 1 to 1,024. A cluster distributes the slots over its nodes.
+    ///
+    /// Order, ids and merging apply within a slot. All producers and consumers of a topic must use the same number.
+    /// Drain the topic before you change it.
     ///
     /// # Default
     /// 1
@@ -73,7 +74,8 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// How long a delivery is its taker's; then it comes again by itself, which counts as a retry. 1 ms to 7 days.
+    /// Sets the visibility timeout, 1 ms to 7 days. A delivery that is not settled within this time is redelivered,
+    /// which counts as a retry.
     ///
     /// # Default
     /// 30 s
@@ -82,17 +84,17 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// How many retries a message has, by rollbacks and by deliveries that nobody settled in time, before it becomes a
-    /// dead letter. What a [`Consumer`](idempotent_mq::Consumer) retries counts there, not here.
+    /// Sets the maximum number of retries before a message becomes a dead letter. Rollbacks and expired deliveries
+    /// count as retries. Retries by a [`Consumer`](idempotent_mq::Consumer) count in the consumer, not here.
     ///
     /// # Default
-    /// 16, which are 17 deliveries
+    /// 16, i.e. 17 deliveries
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.settings.max_retries = retries;
         self
     }
 
-    /// What all keys begin with, before a colon.
+    /// Sets the prefix of all keys, before a colon.
     ///
     /// # Default
     /// `idempotent`
@@ -101,7 +103,7 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// How long to wait for a connection.
+    /// Sets the timeout for opening a connection.
     ///
     /// # Default
     /// 2 s
@@ -110,7 +112,7 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// How long to wait for an answer before the connection is given up and the call is ambiguous.
+    /// Sets how long to wait for a reply. After this time the connection is closed and the call fails as ambiguous.
     ///
     /// # Default
     /// 2 s
@@ -119,16 +121,17 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// Who we are to the sentinels of `redis+sentinel://`; the user and the password in the URL are for the servers.
+    /// Sets the credentials used to authenticate with the sentinels of `redis+sentinel://`. The user and password in
+    /// the URL are used for the servers.
     ///
     /// # Default
-    /// Nobody in particular
+    /// No authentication
     pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
         self.sentinel_login = Credentials { user: user.map(str::to_owned), password: Some(password.to_owned()) };
         self
     }
 
-    /// Whether to use a server that evicts keys when its memory is full. It then loses messages.
+    /// Sets whether the queue may use a server that evicts keys when its memory is full. Such a server loses messages.
     ///
     /// # Default
     /// `false`: [`connect`](Self::connect) fails
@@ -137,21 +140,21 @@ impl DelayQueueBuilder {
         self
     }
 
-    /// For tests of the scripts' guards only.
+    /// Sets a function that edits the scripts. For tests of the scripts' guards only.
     #[doc(hidden)]
     pub fn edit_scripts(mut self, edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.edit = Arc::new(edit);
         self
     }
 
-    /// Connects, and looks at the servers' version and whether they evict.
+    /// Connects and checks the version and eviction policy of the servers.
     ///
     /// # Errors
-    /// `NotApplied` if the server cannot be reached; `Refused` for settings or a URL that cannot be, a server that lets us
-    /// not in, is too old, or evicts.
+    /// - `NotApplied`: a server cannot be reached.
+    /// - `Refused`: a setting or the URL is invalid, or a server rejects the credentials, is too old, or evicts keys.
     ///
     /// # Cancellation
-    /// Nothing is left behind.
+    /// Dropping the future has no effect on the servers.
     pub async fn connect(self) -> Result<DelayQueue, DelayError> {
         self.check()?;
         let (topic, settings) = (self.topic.clone(), self.settings);
@@ -177,7 +180,7 @@ impl DelayQueueBuilder {
         let hub = Arc::new(NotificationHub::of_delays(ConsumedCache::new(None, Arc::new(SystemClock::new()))));
         let (timeouts, allow_eviction) = (self.timeouts, self.allow_eviction);
         let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
-        // A lane's own scripts are the store's: they are never asked for here.
+        // The batcher requires the scripts of the store, which the queue never calls.
         let stores = crate::scripts::ScriptSet::new(Dialect::Plain, str::to_owned);
         let options = SendOptions { scripts: stores, joins: true, durability: Durability::Primary };
         let topology = match url.location {
@@ -218,8 +221,10 @@ async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate
     Ok(findings.all)
 }
 
+/// Checks a visibility timeout.
+///
 /// # Errors
-/// `Refused` for a visibility timeout that is none.
+/// `Refused` if the timeout is out of range.
 pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
     if (Duration::from_millis(1)..=LONGEST_VISIBILITY).contains(&time) {
         return Ok(());

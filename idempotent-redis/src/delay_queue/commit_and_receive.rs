@@ -1,4 +1,4 @@
-//! Committing what is done and taking what is next, by one step.
+//! Committing deliveries and receiving the next ones in one call.
 use idempotent_mq::DelayError;
 
 use super::queue::Closing;
@@ -6,21 +6,23 @@ use super::received::Taken;
 use super::receiver::Taker;
 use super::servers::delay_error;
 
-/// What [`Taker::commit_and_take`] came to.
+/// The result of [`Taker::commit_and_take`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Next {
-    /// Of each that was to be committed, in the same order. An error is that of a slot other than the one that was taken
-    /// from: some may be done. Committed again, those are [`Lost`](Closing::Lost).
+    /// Results of the commits, in order. An error concerns slots other than the one that messages were taken from: some
+    /// commits may be done. A repeated commit returns [`Lost`](Closing::Lost) for these.
     pub committed: Result<Vec<Closing>, DelayError>,
     /// The next messages.
     pub taken: Vec<Taken>,
 }
 
 impl Taker {
-    /// Commits what is `done`, and takes the next messages as [`take`](Self::take) does: by one step on the server where
-    /// both lie in one slot, else side by side. Half the round trips of a loop that commits, and then takes. Where nothing
-    /// is due, the commits do not wait for what is.
+    /// Commits the deliveries in `done` and takes the next messages, as [`take`](Self::take) does.
+    ///
+    /// The commits and the take share one script call if they concern the same slot; otherwise the calls run
+    /// concurrently. This saves half of the round trips of a loop with separate calls. If no message is due, the
+    /// commits do not wait for one.
     ///
     /// ```no_run
     /// # async fn doc(queue: idempotent_redis::DelayQueue) -> Result<(), idempotent_mq::DelayError> {
@@ -29,15 +31,15 @@ impl Taker {
     /// let mut taker = queue.taker();
     /// let mut taken = taker.take(64).await?;
     /// loop {
-    ///     // The failing case: what has nothing in it comes again.
+    ///     // Failure: empty messages are redelivered.
     ///     let (done, failed): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| !taken.body.is_empty());
     ///     for taken in &failed {
-    ///         queue.rollback(taken, Back::Immediate, "nothing in it").await?;
+    ///         queue.rollback(taken, Back::Immediate, "empty message").await?;
     ///     }
     ///     let next = taker.commit_and_take(&done, 64).await?;
     ///     for (taken, closing) in done.iter().zip(next.committed?) {
     ///         if closing == Closing::Lost {
-    ///             eprintln!("{} took too long: somebody else may have it, too", taken.id);
+    ///             eprintln!("{} took too long: another consumer may have received it as well", taken.id);
     ///         }
     ///     }
     ///     taken = next.taken;
@@ -46,11 +48,11 @@ impl Taker {
     /// ```
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind): nothing was taken, and some may be committed. Committed again, those are
-    /// [`Lost`](Closing::Lost).
+    /// By [`kind`](DelayError::kind). No message was taken, and some commits may be done. A repeated commit returns
+    /// [`Lost`](Closing::Lost) for these.
     ///
     /// # Cancellation
-    /// Some may be committed. What was taken meanwhile comes again when its time to be settled is over.
+    /// Some commits may be done. Messages that were taken are redelivered after the visibility timeout.
     pub async fn commit_and_take(&mut self, done: &[Taken], room: usize) -> Result<Next, DelayError> {
         let committed = match self.next_now() {
             Some(slot) => {
@@ -68,13 +70,14 @@ impl Taker {
         Ok(Next { committed: Ok(committed), taken: self.take(room).await? })
     }
 
-    /// As [`commit_and_take`](Self::commit_and_take), of all slots, without waiting: nothing is taken, if nothing is due.
+    /// Commits the deliveries in `done` and takes due messages from all slots without waiting. The result has no
+    /// messages if none is due.
     ///
     /// # Errors
-    /// As [`commit_and_take`](Self::commit_and_take).
+    /// The same as [`commit_and_take`](Self::commit_and_take).
     ///
     /// # Cancellation
-    /// As [`commit_and_take`](Self::commit_and_take).
+    /// The same as [`commit_and_take`](Self::commit_and_take).
     pub async fn commit_and_take_now(&mut self, done: &[Taken], room: usize) -> Result<Next, DelayError> {
         if room == 0 {
             return Ok(Next { committed: Ok(self.queue().commit_all(done).await?), taken: Vec::new() });

@@ -1,21 +1,21 @@
-//! How many messages there are.
+//! Counts of messages.
 use std::time::Duration;
 
 use super::reply_items::ReplyItems;
 
-/// How many messages a topic has, as of [`DelayQueue::counts`](crate::DelayQueue::counts).
+/// The number of messages of a topic, by state. See [`DelayQueue::counts`](crate::DelayQueue::counts).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DelayCounts {
-    /// Would be delivered now.
+    /// Messages that are due.
     pub ready: u64,
-    /// Their time has not come.
+    /// Messages that are due later.
     pub waiting: u64,
-    /// With a consumer, whose time to settle them is not over.
+    /// Messages in delivery, within their visibility timeout.
     pub in_flight: u64,
     /// Dead letters.
     pub dead: u64,
-    /// For how long the one has been ready that has been so for longest; `None` if none is. More than a moment means
+    /// Time for which the oldest due message has been due, or `None` if no message is due. More than a moment means
     /// that consumers do not keep up.
     pub oldest: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Dead letters: listed, put back, removed.
+//! Listing, redriving and removing dead letters.
 use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
 use redis::Value;
@@ -12,21 +12,23 @@ use super::servers::{ScriptArgs, delay_error, source_error, unexpected_reply};
 use super::settler::decode_letter;
 use super::source::delivery;
 
-/// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive) and for whoever looks at them: each is put back
-/// in one step on the server, as a first attempt that has died. Slot by slot, the oldest of a slot first.
+/// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive) and for inspection.
+///
+/// Dead letters are listed slot by slot, the oldest of a slot first. Each one is put back by one script call, as a
+/// first attempt with one more death.
 #[derive(Debug)]
 #[must_use]
 pub struct DelayDeadLetters {
     queue: DelayQueue,
     slot: u16,
-    /// When the one died that was brought last, and its member.
+    /// Time of death and member of the last listed letter.
     cursor: (String, String),
-    /// It has not been put back.
+    /// True if the last listed letter can be put back.
     can_put_back: bool,
 }
 
 impl DelayDeadLetters {
-    /// Those of this queue.
+    /// Returns a handle to the dead letters of `queue`.
     pub fn new(queue: &DelayQueue) -> Self {
         Self { queue: queue.clone(), slot: 0, cursor: (String::from("0"), String::new()), can_put_back: false }
     }
@@ -101,13 +103,14 @@ impl DeadLetters for DelayDeadLetters {
 }
 
 impl DelayQueue {
-    /// Removes dead letters for good, the oldest of each slot first, no more than `limit`. Says how many.
+    /// Removes up to `limit` dead letters permanently, the oldest of each slot first. Returns the number of removed
+    /// letters.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind). Some may be removed by then.
+    /// By [`kind`](DelayError::kind). Some letters may have been removed.
     ///
     /// # Cancellation
-    /// Some may be removed.
+    /// Some letters may have been removed.
     pub async fn purge_dead(&self, limit: u64) -> Result<u64, DelayError> {
         let mut purged = 0;
         for slot in self.slots() {

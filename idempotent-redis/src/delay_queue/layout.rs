@@ -1,14 +1,14 @@
-//! Which keys a topic has, and which of its slots a message goes to.
+//! Keys of a topic, and the assignment of messages to slots.
 use std::sync::Arc;
 
 use idempotent_mq::{DelayError, DelayErrorKind};
 
-/// The keys of one slot. All of them have the slot's hash tag, so that a cluster keeps them on one node.
+/// The keys of one slot. All of them share a hash tag, so that a cluster keeps them on one node.
 #[derive(Debug)]
 pub(crate) struct SlotKeys(pub(crate) [String; PARTS.len()]);
 
-/// In the order in which the scripts name them. `due` and `rank` are what is to be delivered, by time and by priority;
-/// `held` is what somebody has.
+/// Key suffixes, in the order of the scripts. `due` and `rank` contain the pending messages, by time and by priority;
+/// `held` contains the messages in delivery.
 const PARTS: [&str; 9] = ["due", "rank", "held", "msg", "state", "ids", "dead", "letter", "meta"];
 
 impl SlotKeys {
@@ -17,7 +17,7 @@ impl SlotKeys {
         Self(PARTS.map(|part| format!("{slot}:{part}")))
     }
 
-    /// As the scripts name the slot when they tell of it.
+    /// Returns the slot's name in notifications.
     pub(crate) fn slot(&self) -> &str {
         self.0[0].strip_suffix(":due").unwrap_or(&self.0[0])
     }
@@ -31,8 +31,10 @@ pub(crate) struct TopicLayout {
 }
 
 impl TopicLayout {
+    /// Creates the layout of a topic.
+    ///
     /// # Errors
-    /// `Refused` for a name that is empty or too long.
+    /// `Refused` if the name is empty or too long.
     pub(crate) fn new(namespace: &str, name: &str, slots: u16) -> Result<Self, DelayError> {
         if name.is_empty() || name.len() > LONGEST {
             let text = format!("topic name has {} bytes; it must have 1 to {LONGEST} bytes", name.len());
@@ -42,18 +44,18 @@ impl TopicLayout {
         Ok(Self { name: name.into(), slots })
     }
 
-    /// The slot of what has this basis.
+    /// Returns the slot for a slot basis.
     pub(crate) fn slot_of(&self, basis: &str) -> u16 {
-        // There is at least one, and no more than fit.
+        // A topic has at least one slot, and the number fits into `u32`.
         let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX).max(1);
         u16::try_from(crc32fast::hash(basis.as_bytes()) % slots).unwrap_or_default()
     }
 }
 
-/// Of topics, message ids and merge keys, in bytes.
+/// Maximum length of topics, message ids and merge keys, in bytes.
 pub(crate) const LONGEST: usize = 1_024;
 
-/// Letters, digits and `-._` as they are, each other byte as `%XX`: a brace or a colon would change the hash tag.
+/// Encodes all bytes but letters, digits and `-._` as `%XX`. Braces and colons would change the hash tag.
 fn encoded(topic: &str) -> String {
     let mut text = String::with_capacity(topic.len());
     for byte in topic.bytes() {
@@ -70,7 +72,7 @@ fn encoded(topic: &str) -> String {
 mod tests {
     use super::*;
 
-    /// As a server computes it.
+    /// Computes the slot like a server.
     fn cluster_slot(key: &str) -> u16 {
         let begin = key.find('{').map(|at| at + 1);
         let tag = begin.and_then(|at| Some(&key[at..at + key[at..].find('}').filter(|end| *end > 0)?]));

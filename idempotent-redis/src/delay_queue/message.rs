@@ -1,4 +1,4 @@
-//! What a producer sends.
+//! Messages as a producer sends them.
 use std::fmt;
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 
 use super::layout::LONGEST;
 
-/// A message for a [`DelayQueue`](crate::DelayQueue): when it is to be delivered, and what.
+/// A message for a [`DelayQueue`](crate::DelayQueue), with its due time or priority.
 ///
 /// ```
 /// use std::time::Duration;
 ///
 /// use idempotent_redis::DelayMessage;
 ///
-/// // A search index that is brought up to date once, 5 s after the first of many changes.
+/// // Updates a search index once, 5 s after the first of many changes.
 /// let reindex = DelayMessage::merged("article-17", Duration::from_secs(5), b"17".to_vec());
-/// // Before all of priority 99.
+/// // Delivered before all messages of priority 99.
 /// let urgent = DelayMessage::priority(100, b"call back".to_vec()).header("trace", "abc");
-/// // Bodies and keys are never shown.
+/// // Debug output contains no bodies and keys.
 /// assert!(!format!("{reindex:?} {urgent:?}").contains("17"));
 /// ```
 #[derive(Clone)]
@@ -40,42 +40,45 @@ pub(crate) enum MessageKind {
     },
     Priority(u32),
     Fixed(Micros),
-    /// As `Fixed`, and a time that is past is due at once.
+    /// The same as `Fixed`, but a time in the past is due at once.
     Due(Micros),
     After(Duration),
 }
 
-/// Priorities up to this are those of retries: by how many are left.
+/// Highest priority that is reserved for retries. A retry ranks by its remaining retries.
 pub(crate) const MAX_RETRY_PRIORITY: u32 = 16;
-/// What a score can hold exactly, in µs: the year 2255.
+/// Latest time that a score stores exactly, in µs: the year 2255.
 const LATEST: u64 = 9_000_000_000_000_000;
-/// A hundred years.
+/// Longest delay: a hundred years.
 const LONGEST_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 impl DelayMessage {
-    /// Due `range` after the first of this key; those that are sent until then are merged into it: neither their bodies
-    /// nor their times count. One that is sent while the first is with a consumer is a message of its own.
+    /// Creates a message that is due `range` after the first message with this key.
+    ///
+    /// Messages with the key that are sent before that are merged into the first: their bodies and times are ignored.
+    /// While the first one is in delivery, another message with the key is a message of its own.
     pub fn merged(key: impl Into<String>, range: Duration, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Merged { key: key.into(), range }, body.into())
     }
 
-    /// Due now, before all of smaller priorities, and behind those of the same that were sent before. More than 16:
-    /// below that are messages that come back.
+    /// Creates a message that is due now. Higher priorities are delivered first; messages of equal priority are
+    /// delivered in the order of sending. The priority must be more than 16, because lower ones are reserved for
+    /// retries.
     pub fn priority(priority: u32, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Priority(priority), body.into())
     }
 
-    /// Due once this time is past, by the server's clock. It has to be in the future.
+    /// Creates a message that is due once `time` has passed, by the server's clock. The time must be in the future.
     pub fn at(time: Micros, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Fixed(time), body.into())
     }
 
-    /// As [`at`](Self::at); due from that time on, and at once if it is past.
+    /// Creates a message that is due from `time` on, by the server's clock, and at once if the time has passed.
     pub fn due(time: Micros, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Due(time), body.into())
     }
 
-    /// Due so long after the server has taken it; at once for zero.
+    /// Creates a message that is due `delay` after the server has accepted it. A delay of zero makes it due at once.
     pub fn after(delay: Duration, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::After(delay), body.into())
     }
@@ -84,41 +87,44 @@ impl DelayMessage {
         Self { kind, basis: None, id: None, business_key: None, headers: Headers::default(), body }
     }
 
-    /// Its id, chosen once. While one of this id is kept, waiting or with a consumer, another one is not taken; the first
-    /// stands, its retries included. Not for merged messages, which go by their key.
+    /// Sets the id of the message.
+    ///
+    /// While a message with this id is waiting or in delivery, retries included, another one is not accepted. Merged
+    /// messages use their key and accept no id.
     ///
     /// # Default
-    /// One is made by the server.
+    /// An id assigned by the server
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// What decides its slot: messages of one basis lie in one, and are ordered there. An id is unique within its slot.
+    /// Sets the value that determines the slot. Messages with equal values share a slot and are ordered there. An id is
+    /// unique within its slot.
     ///
     /// # Default
-    /// The merge key or the id; without any, slots take turns.
+    /// The merge key or the id. Without either, slots are used in turn.
     pub fn slot_basis(mut self, basis: impl Into<String>) -> Self {
         self.basis = Some(basis.into());
         self
     }
 
-    /// What the message is about, for consumers that go by that.
+    /// Sets the business key, for consumers that use one.
     ///
     /// # Default
-    /// Nothing
+    /// No business key
     pub fn business_key(mut self, key: impl Into<String>) -> Self {
         self.business_key = Some(key.into());
         self
     }
 
-    /// Adds a header behind those there are.
+    /// Appends a header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
         self
     }
 
-    /// What its slot is found by.
+    /// Returns the value that determines the slot, if any.
     pub(crate) fn basis(&self) -> Option<&str> {
         let key = match &self.kind {
             MessageKind::Merged { key, .. } => Some(key),
@@ -127,7 +133,7 @@ impl DelayMessage {
         self.basis.as_ref().or(key).map(String::as_str)
     }
 
-    /// By which it is found again.
+    /// Returns the name under which scripts find the message.
     pub(crate) fn name(&self) -> String {
         match (&self.kind, &self.id) {
             (MessageKind::Merged { key, .. }, _) => format!("m{key}"),
@@ -136,10 +142,10 @@ impl DelayMessage {
         }
     }
 
-    /// Its kind's letter, and what is given with it.
+    /// Returns the letter of the kind, and its time, priority or delay.
     ///
     /// # Errors
-    /// `Refused`, with what it is about, the rule and the remedy.
+    /// `Refused`, with the invalid value, the rule and the remedy.
     pub(crate) fn script_kind(&self) -> Result<(&'static str, u64), DelayError> {
         if let MessageKind::Merged { key, .. } = &self.kind {
             check_length("the merge key", key)?;
@@ -162,7 +168,7 @@ impl DelayMessage {
         }
     }
 
-    /// Whether a time that is past will do.
+    /// Returns whether the time may be in the past.
     pub(crate) fn takes_past(&self) -> bool {
         !matches!(self.kind, MessageKind::Fixed(_))
     }
@@ -204,7 +210,7 @@ pub(crate) fn refuse<T>(text: String) -> Result<T, DelayError> {
     Err(DelayError::new(DelayErrorKind::Refused, text))
 }
 
-/// Sizes and kinds only: bodies, keys and headers may be anything.
+/// Shows only the kind and sizes, because bodies, keys and headers may be sensitive.
 impl fmt::Debug for DelayMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
@@ -218,14 +224,15 @@ impl fmt::Debug for DelayMessage {
     }
 }
 
-/// A message that is kept.
+/// The receipt for an accepted message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// Its id: to call it off by, and what its deliveries are told by.
+    /// Id of the message, for [`DelayQueue::cancel`](crate::DelayQueue::cancel) and in its deliveries.
     pub id: String,
-    /// When it is due, by the server's clock.
+    /// Due time, by the server's clock.
     pub at: Micros,
-    /// Whether it is this one. If not, one of its key or id was kept already, of which the rest tells.
+    /// True if this message was accepted. Otherwise, a message with the same key or id exists, and the other fields
+    /// describe that one.
     pub is_new: bool,
 }

@@ -1,10 +1,10 @@
-//! What is kept of a message: business key, headers and body, in bytes.
+//! The stored form of a payload: business key, headers and body.
 //!
-//! A version, then each part behind its length: the business key (its length and one, or 0 where there is none), the
-//! number of headers, their names and values; the body is the rest.
+//! The form begins with a version. Each part follows its length: the business key (length plus one, or 0 for none), the
+//! number of headers, and their names and values. The body is the rest.
 use idempotent_mq::Headers;
 
-/// Of a message.
+/// The payload of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredPayload {
     pub(crate) business_key: Option<String>,
@@ -33,7 +33,7 @@ impl StoredPayload {
         bytes
     }
 
-    /// `None` for what is not written like this.
+    /// Decodes a payload, or returns `None` for bytes that this version has not written.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, mut rest) = bytes.split_first()?;
         if *version != VERSION {
@@ -57,7 +57,7 @@ fn part(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend(part);
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that there are more.
+/// Writes a number with seven bits per byte, lowest first. The highest bit of a byte marks a continuation.
 fn number(bytes: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
         bytes.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);

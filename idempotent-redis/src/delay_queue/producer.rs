@@ -1,4 +1,4 @@
-//! The queue as a producer: for an outbox's relay, and for work that is scheduled.
+//! The queue as a producer, for the relay of an outbox and for scheduled tasks.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,11 +11,10 @@ use idempotent_mq::{
 use super::message::DelayMessage;
 use super::queue::DelayQueue;
 
-/// Sends messages to the topic that each names, with the settings and by the connections of a queue. Those of one
-/// aggregate lie in one slot.
+/// A producer that sends each message to the topic that the message names. The messages of an aggregate share a slot.
 ///
-/// Gives up a message when the server has not answered within the response timeout, and what could not be sent at all
-/// after 2 s.
+/// The producer uses the settings and connections of a queue. A message without a reply within the response timeout
+/// fails as ambiguous. A message that could not be sent is retried for 2 s.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DelayProducer {
@@ -24,12 +23,12 @@ pub struct DelayProducer {
 }
 
 impl DelayProducer {
-    /// One that sends messages which are due at once.
+    /// Creates a producer for messages that are due at once.
     pub fn new(queue: &DelayQueue) -> Self {
         Self { queue: queue.clone(), after: Duration::ZERO }
     }
 
-    /// So long after they were sent are messages due.
+    /// Sets the delay between sending a message and its due time.
     ///
     /// # Default
     /// 0 s
@@ -72,7 +71,7 @@ fn unpublished(error: DelayError) -> PublishError {
     PublishError::new(kind, error.to_string()).with_cause(error)
 }
 
-/// The key is the message's id.
+/// The scheduling key is the id of the message.
 #[async_trait]
 impl Delay for DelayQueue {
     async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {

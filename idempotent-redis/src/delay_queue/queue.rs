@@ -1,4 +1,4 @@
-//! The queue: sending, settling, calling off, counting.
+//! The queue: sending, settling, cancelling and counting.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -16,16 +16,19 @@ use super::replies::{cancelled, count, items};
 use super::scripts::DelayScript;
 use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 
-/// A topic of a delay queue in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster.
-/// Cheap to clone: clones share the connections.
+/// A topic of a delay queue in Redis 6.2 or later, or in Valkey.
 ///
-/// Each message is delivered at least once, and never before its time. What was taken is the taker's for the
-/// [visibility timeout](DelayQueueBuilder::visibility); whoever has lost it can neither commit nor roll back what is
-/// somebody else's by then. After 16 retries, which are 17 deliveries, a message is put aside as a dead letter.
+/// The queue uses one server, the primary that sentinels report, or a cluster. A clone is cheap and shares the
+/// connections of the original.
 ///
-/// The URL is that of [`RedisStore`](crate::RedisStore). An ACL user needs `~<namespace>:delay:* &idempotent:* +eval
-/// +evalsha +time +publish +subscribe +info +exists +hget +hset +hdel +hlen +hmget +unlink +zadd +zcard +zcount +zmscore
-/// +zrange +zrangebyscore +zrem +zremrangebyrank +zscore` and those of a connection.
+/// Each message is delivered at least once and never before its time. A delivery belongs to its receiver for the
+/// [visibility timeout](DelayQueueBuilder::visibility). After that, the receiver can neither commit nor roll back the
+/// message, which may be in delivery elsewhere. After 16 retries (that is, seventeen deliveries), a message becomes a
+/// dead letter.
+///
+/// The URL has the same form as for [`RedisStore`](crate::RedisStore). An ACL user needs `~<namespace>:delay:*
+/// &idempotent:* +eval +evalsha +time +publish +subscribe +info +exists +hget +hset +hdel +hlen +hmget +unlink +zadd
+/// +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zscore` and the commands for connecting.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), idempotent_mq::DelayError> {
@@ -38,9 +41,9 @@ use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 ///
 /// let mut taker = queue.taker();
 /// for taken in taker.take(10).await? {
-///     // The failing case: it comes again in 5 s.
+///     // Failure: the message is redelivered in 5 s.
 ///     if taken.body.is_empty() {
-///         queue.rollback(&taken, Back::After(Duration::from_secs(5)), "no order in it").await?;
+///         queue.rollback(&taken, Back::After(Duration::from_secs(5)), "empty message").await?;
 ///         continue;
 ///     }
 ///     queue.commit(&taken).await?;
@@ -55,7 +58,7 @@ pub(crate) struct QueueInner {
     pub(crate) servers: Arc<QueueServers>,
     pub(crate) topic: TopicLayout,
     pub(crate) settings: QueueSettings,
-    /// Of messages without a basis.
+    /// Next slot for a message without a slot basis.
     pub(crate) turn: AtomicUsize,
 }
 
@@ -66,53 +69,53 @@ pub(crate) struct QueueSettings {
     pub(crate) max_retries: u32,
 }
 
-/// What a settled delivery came to.
+/// The result of settling a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Closing {
-    /// Done.
+    /// The delivery was settled.
     Done,
-    /// It was not this delivery's any more, and nothing was done: it has come again, was called off, or was settled
-    /// already.
+    /// Nothing was done, because the delivery is no longer held: the message was redelivered, cancelled or already
+    /// settled.
     Lost,
 }
 
-/// How a delivery that failed is to come again.
+/// The time at which a failed delivery is retried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Back {
-    /// Not before this time has passed; one of a priority ranks behind all new ones then.
+    /// After this delay. A message with a priority then ranks after all new ones.
     After(Duration),
-    /// At once, ranking by the retries that are left to it, as RocketMQ-style delay queues on Redis do: behind all new
-    /// ones of a priority, before all that are due at a time.
+    /// At once, ranked by the remaining retries, as in RocketMQ-style delay queues on Redis: after all new messages
+    /// with a priority, and before all messages with a due time.
     Immediate,
 }
 
-/// What a rollback came to.
+/// The result of a rollback.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RolledBack {
-    /// It comes again.
+    /// The message will be redelivered.
     Again,
-    /// Its retries are used up: it is a dead letter.
+    /// The message has no retries left and is a dead letter.
     Dead,
-    /// As [`Closing::Lost`].
+    /// The same as [`Closing::Lost`].
     Lost,
 }
 
 impl DelayQueue {
-    /// Connects, with the defaults of [`builder`](Self::builder).
+    /// Connects with the default settings of [`builder`](Self::builder).
     ///
     /// # Errors
-    /// As [`DelayQueueBuilder::connect`].
+    /// The same as [`DelayQueueBuilder::connect`].
     ///
     /// # Cancellation
-    /// Nothing is left behind.
+    /// Dropping the future has no effect on the servers.
     pub async fn connect(url: impl Into<String>, topic: impl Into<String>) -> Result<Self, DelayError> {
         Self::builder(url, topic).connect().await
     }
 
-    /// To set anything but the place.
+    /// Returns a builder for further configuration.
     pub fn builder(url: impl Into<String>, topic: impl Into<String>) -> DelayQueueBuilder {
         DelayQueueBuilder::new(url.into(), topic.into())
     }
@@ -122,75 +125,77 @@ impl DelayQueue {
         Ok(Self(Arc::new(QueueInner { servers, topic, settings, turn: AtomicUsize::new(0) })))
     }
 
-    /// Another topic with the same settings, by the same connections.
+    /// Creates a handle to another topic, with the same settings and connections.
     ///
     /// # Errors
-    /// `Refused` for a name that cannot be one.
+    /// `Refused` if the name is invalid.
     pub fn beside(&self, topic: &str) -> Result<Self, DelayError> {
         Self::new(self.0.servers.clone(), topic, self.0.settings)
     }
 
-    /// The topic.
+    /// Returns the name of the topic.
     #[must_use]
     pub fn topic(&self) -> &str {
         &self.0.topic.name
     }
 
-    /// The message is done: it is not delivered again.
+    /// Commits a delivery: the message is not delivered again.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind). After `Ambiguous` it may be done; asked again it is `Lost` then.
+    /// By [`kind`](DelayError::kind). After `Ambiguous` the message may be committed; a repeated commit then returns
+    /// `Lost`.
     ///
     /// # Cancellation
-    /// It may be done or not.
+    /// The message may or may not be committed.
     pub async fn commit(&self, taken: &Taken) -> Result<Closing, DelayError> {
         Ok(self.commit_all(std::slice::from_ref(taken)).await?.pop().unwrap_or(Closing::Lost))
     }
 
-    /// As [`commit`](Self::commit), of many in as few steps as they have slots; answers stand in the same order.
+    /// Commits deliveries with one script call per slot. The results have the order of `taken`.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit), of all of them: some may be done.
+    /// The same as [`commit`](Self::commit), for all deliveries: some may be committed.
     ///
     /// # Cancellation
-    /// Some may be done.
+    /// Some deliveries may be committed.
     pub async fn commit_all(&self, taken: &[Taken]) -> Result<Vec<Closing>, DelayError> {
         let receipts: Vec<_> = taken.iter().map(|taken| &taken.receipt).collect();
         self.settle_each(DelayScript::Done, &receipts, None).await.map_err(|error| delay_error("committing", error))
     }
 
-    /// Counts the time to settle it anew: the whole visibility timeout, from now.
+    /// Extends a delivery by restarting its visibility timeout.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// It may be done or not.
+    /// The delivery may or may not be extended.
     pub async fn extend(&self, taken: &Taken) -> Result<Closing, DelayError> {
         self.extend_by(taken, self.0.settings.visibility).await
     }
 
-    /// As [`extend`](Self::extend), for this time instead of the visibility timeout.
+    /// Extends a delivery to end after `time` from now, instead of after the visibility timeout.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind); `Refused` for less than 1 ms.
+    /// By [`kind`](DelayError::kind). `Refused` if the time is less than 1 ms or more than 7 days.
     ///
     /// # Cancellation
-    /// It may be done or not.
+    /// The delivery may or may not be extended.
     pub async fn extend_by(&self, taken: &Taken, time: Duration) -> Result<Closing, DelayError> {
         super::builder::check_visibility(time)?;
         let kept = self.settle_each(DelayScript::Keep, &[&taken.receipt], Some(time)).await;
         Ok(kept.map_err(|error| delay_error("extending", error))?.pop().unwrap_or(Closing::Lost))
     }
 
-    /// Its handler failed, for this `reason`, which must not name anything secret: it comes again, until its retries are
-    /// used up.
+    /// Rolls a delivery back after its handler failed. The message is redelivered until it has no retries left.
+    /// `reason` is stored and must not contain secrets.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind). After `Ambiguous` it may be done; asked again it is `Lost` then.
+    /// By [`kind`](DelayError::kind). After `Ambiguous` the delivery may be rolled back; a repeated rollback then
+    /// returns `Lost`.
     ///
     /// # Cancellation
-    /// It may be done or not.
+    /// The delivery may or may not be rolled back.
     pub async fn rollback(&self, taken: &Taken, back: Back, reason: &str) -> Result<RolledBack, DelayError> {
         let (how, delay) = match back {
             Back::After(delay) => ("r", delay),
@@ -205,14 +210,14 @@ impl DelayQueue {
         }
     }
 
-    /// Calls a message off, by its id. One with a [slot basis](crate::DelayMessage::slot_basis) of its own is called off by
-    /// [`cancel_in`](Self::cancel_in).
+    /// Cancels a message by its id. Use [`cancel_in`](Self::cancel_in) for a message with a [slot
+    /// basis](crate::DelayMessage::slot_basis).
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// It may be done or not. To ask again is safe.
+    /// The message may or may not be cancelled. Cancelling again is safe.
     pub async fn cancel(&self, id: &str) -> Result<Cancelled, DelayError> {
         let named = self.cancel_in(id, id).await?;
         let Some((slot, member)) = parse_server_id(id).filter(|_| named == Cancelled::Unknown) else {
@@ -224,13 +229,13 @@ impl DelayQueue {
         cancelled(&self.call(DelayScript::Cancel, slot, &ScriptArgs::new().text(member).text(""), "cancelling").await?)
     }
 
-    /// As [`cancel`](Self::cancel), of a message with this slot basis.
+    /// Cancels a message with this slot basis by its id.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// It may be done or not. To ask again is safe.
+    /// The message may or may not be cancelled. Cancelling again is safe.
     pub async fn cancel_in(&self, basis: &str, id: &str) -> Result<Cancelled, DelayError> {
         check_length("the id", id)?;
         let args = ScriptArgs::new().text("").text(format!("k{id}"));
@@ -238,13 +243,13 @@ impl DelayQueue {
         cancelled(&self.call(DelayScript::Cancel, slot, &args, "cancelling").await?)
     }
 
-    /// How many messages there are, in all slots.
+    /// Counts the messages of all slots.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Nothing has happened.
+    /// Dropping the future has no effect.
     pub async fn counts(&self) -> Result<DelayCounts, DelayError> {
         let mut all = DelayCounts::default();
         for slot in self.slots() {
@@ -255,10 +260,10 @@ impl DelayQueue {
         Ok(all)
     }
 
-    /// Removes every message of the topic, dead letters included. Who has one loses it.
+    /// Removes all messages of the topic, including dead letters and messages in delivery. Returns their number.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind). Some slots may be empty by then.
+    /// By [`kind`](DelayError::kind). Some slots may be empty.
     ///
     /// # Cancellation
     /// Some slots may be empty.
@@ -274,7 +279,7 @@ impl DelayQueue {
     }
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for DelayQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayQueue")

@@ -1,4 +1,4 @@
-//! A message that somebody has.
+//! A message in delivery.
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,45 +9,45 @@ use super::layout::SlotKeys;
 use super::payload::StoredPayload;
 use super::reply_items::split_stored;
 
-/// One delivery of a message. It is this consumer's until its time to be settled is over; then it comes again.
+/// A delivery of a message. The delivery expires after the visibility timeout; the message is then redelivered.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Taken {
-    /// The same each time this message is delivered.
+    /// Id of the message, the same in each delivery.
     pub id: String,
-    /// What the producer says it is about.
+    /// Business key that the producer has set.
     pub business_key: Option<String>,
-    /// As they were sent.
+    /// Headers, as sent.
     pub headers: Headers,
-    /// The payload, byte for byte as it was sent.
+    /// Body, byte for byte as sent.
     pub body: Vec<u8>,
-    /// Which attempt this is: one more with each rollback, and with each delivery that nobody settled in time.
+    /// Number of the attempt, starting at 1. Each rollback and each expired delivery adds one.
     pub attempt: u32,
-    /// How often it was delivered, this time included.
+    /// Number of deliveries, including this one.
     pub delivered: u32,
-    /// How often it lay among the dead letters.
+    /// Number of times that the message became a dead letter.
     pub deaths: u32,
-    /// When it was delivered first.
+    /// Time of the first delivery.
     pub first_at: Micros,
-    /// Why it came back last, as its consumer said.
+    /// Reason for the last retry, as given by the consumer.
     pub last_error: Option<String>,
-    /// In which slot of its topic it lies.
+    /// Slot of the topic.
     pub slot: u16,
     pub(crate) receipt: DeliveryReceipt,
 }
 
-/// What settling takes: the message, and which of its deliveries.
+/// The identity of a delivery: the message and the number of the delivery.
 #[derive(Clone)]
 pub(crate) struct DeliveryReceipt {
     pub(crate) keys: Arc<SlotKeys>,
     pub(crate) member: String,
     pub(crate) name: String,
     pub(crate) number: u32,
-    /// Which attempt it is by the marks of a consumer.
+    /// Number of the attempt, as a consumer counts it.
     pub(crate) mark: u32,
 }
 
-/// A message as the script hands it out, whatever its payload is.
+/// A message as the script returns it, with an encoded payload.
 pub(crate) struct RawDelivery {
     pub(crate) receipt: DeliveryReceipt,
     pub(crate) deaths: u32,
@@ -59,7 +59,7 @@ pub(crate) struct RawDelivery {
 }
 
 impl RawDelivery {
-    /// Its first delivery has no state. `now`: when it was handed out.
+    /// Parses a delivery. A first delivery has no state. `now` is the time of the delivery.
     pub(crate) fn read(
         member: &str,
         state: Option<Vec<u8>>,
@@ -80,7 +80,7 @@ impl RawDelivery {
         Some(Self { receipt, deaths, first_at, slot, used, why, value })
     }
 
-    /// One that lies among the dead letters.
+    /// Creates a delivery of a dead letter.
     pub(crate) fn dead(mut receipt: DeliveryReceipt, slot: u16, letter: Option<&DeadLetter>, value: Vec<u8>) -> Self {
         receipt.name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
         let first_at = letter.map_or(Micros(0), |letter| letter.first_at);
@@ -88,8 +88,10 @@ impl RawDelivery {
         Self { receipt, deaths, first_at, slot, used: 0, why: String::new(), value }
     }
 
+    /// Decodes the payload.
+    ///
     /// # Errors
-    /// Itself, where what is kept is not written by this version.
+    /// The undecoded delivery, if another version has written the payload.
     pub(crate) fn decode(self) -> Result<Taken, Box<Self>> {
         let payload = split_stored(&self.value).and_then(|(_, payload)| StoredPayload::decode(payload));
         let Some(StoredPayload { business_key, headers, body }) = payload else { return Err(Box::new(self)) };
@@ -110,7 +112,7 @@ impl RawDelivery {
 }
 
 impl Taken {
-    /// With all that is kept for a body, where that cannot be read.
+    /// Creates a message whose body is the undecoded payload.
     pub(crate) fn raw(handed: RawDelivery) -> Self {
         Self {
             id: id_of(&handed.receipt.name, handed.slot, &handed.receipt.member),
@@ -128,19 +130,19 @@ impl Taken {
     }
 }
 
-/// What its producer called it, or where it lies.
+/// Returns the id that the producer has set, or the position of the message.
 pub(crate) fn id_of(name: &str, slot: u16, member: &str) -> String {
     name.strip_prefix('k').map_or_else(|| format!("{slot}-{member}"), str::to_owned)
 }
 
-/// The slot and the member in an id that was made by the server.
+/// Parses the slot and member of an id that the server has assigned.
 pub(crate) fn parse_server_id(id: &str) -> Option<(u16, &str)> {
     let (slot, member) = id.split_once('-')?;
     let made = member.len() == 14 && member.is_ascii();
     Some((slot.parse().ok()?, member)).filter(|_| made)
 }
 
-/// Sizes and places only: bodies, ids and headers may be anything.
+/// Shows only sizes and positions, because bodies, ids and headers may be sensitive.
 impl fmt::Debug for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Taken")

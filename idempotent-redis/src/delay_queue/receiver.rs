@@ -1,4 +1,4 @@
-//! Taking messages, and waiting for them.
+//! Receiving messages, and waiting for them.
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,18 +15,20 @@ use super::servers::delay_error;
 use super::slot_calls::SlotBatch;
 use crate::connection::notifications::WaitRegistration;
 
-/// Takes messages of a topic. Waiting for one costs nothing: a taker sleeps until the next is due, which the last answer
-/// told, and is woken where an earlier one is sent. All takers of a process hear of it by the one connection they share.
+/// A receiver for the messages of a topic.
+///
+/// Waiting causes no commands: the receiver sleeps until the next message is due, and is woken if an earlier one is
+/// sent. All receivers of a process share one connection for these notifications.
 pub struct Taker {
     queue: DelayQueue,
     slots: Vec<SlotWait>,
-    /// Asked first next time: slots take turns.
+    /// Slot that is polled next. Slots are polled in turn.
     turn: usize,
 }
 
 struct SlotWait {
     registration: WaitRegistration,
-    /// Rings when something is due earlier than was told; a new one before each question.
+    /// Completes when a message is due earlier than expected. Replaced before each poll.
     notified: Pin<Box<OwnedNotified>>,
     next: Instant,
 }
@@ -44,13 +46,13 @@ fn listen(registration: &WaitRegistration) -> Pin<Box<OwnedNotified>> {
     notified
 }
 
-/// A slot is asked this often at least: a server's clock that is set forward makes messages due that nobody tells of.
+/// Minimum poll frequency of a slot. If the server's clock is set forward, messages become due without a notification.
 const LISTENING_POLL: Duration = Duration::from_secs(5);
-/// Likewise where the server does not let us listen.
+/// Minimum poll frequency without notifications.
 const SILENT_POLL: Duration = Duration::from_millis(250);
 
 impl DelayQueue {
-    /// To take messages with.
+    /// Returns a receiver for the messages of this topic.
     pub fn taker(&self) -> Taker {
         Taker::new(self.clone())
     }
@@ -63,14 +65,13 @@ impl Taker {
         Self { queue, slots, turn: 0 }
     }
 
-    /// The next messages that are due, at least one and at most `room` (no more than 256), of one slot. Waits until
-    /// there is one.
+    /// Waits for due messages and takes up to `room` of them (at most 256) from one slot.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// What was taken meanwhile comes again when its time to be settled is over.
+    /// Messages that were already taken are redelivered after the visibility timeout.
     pub async fn take(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
         loop {
             let slot = self.next().await;
@@ -83,13 +84,13 @@ impl Taker {
         }
     }
 
-    /// What is due now, at most `room` (no more than 256), of all slots; nothing, if nothing is.
+    /// Takes up to `room` due messages (at most 256) from all slots, without waiting. The result may be empty.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// As [`take`](Self::take).
+    /// The same as [`take`](Self::take).
     pub async fn take_now(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
         self.more(Vec::new(), room, 0).await
     }
@@ -98,8 +99,8 @@ impl Taker {
         &self.queue
     }
 
-    /// Adds what is due in slots that were not asked yet. What is there already is not lost to an error: that is told by
-    /// the next question.
+    /// Adds due messages from the slots that were not polled yet. An error is ignored if there are messages, because
+    /// the next poll reports it.
     pub(crate) async fn more(
         &mut self,
         mut taken: Vec<Taken>,
@@ -121,14 +122,14 @@ impl Taker {
         Ok(taken)
     }
 
-    /// The slot whose turn it is.
+    /// Returns the next slot in turn.
     pub(crate) fn next_in_turn(&mut self) -> u16 {
         let slot = self.turn % self.slots.len();
         self.turn = slot + 1;
         u16::try_from(slot).unwrap_or_default()
     }
 
-    /// The next slot that is worth asking, once there is one. Dropped, nothing is lost.
+    /// Waits until a slot should be polled, and returns that slot. Cancel-safe.
     pub(crate) async fn next(&mut self) -> u16 {
         loop {
             if let Some(slot) = self.next_now() {
@@ -143,7 +144,7 @@ impl Taker {
         }
     }
 
-    /// The next slot that is worth asking.
+    /// Returns the next slot that should be polled now, if any.
     pub(crate) fn next_now(&mut self) -> Option<u16> {
         let now = Instant::now();
         for _ in 0..self.slots.len() {
@@ -157,12 +158,12 @@ impl Taker {
 
     fn wake_slot(&mut self, slot: usize) {
         let slot = &mut self.slots[slot];
-        // Before it is asked: what is told from now on is heard.
+        // Registered before the poll, so that later notifications are not lost.
         slot.notified = listen(&slot.registration);
         slot.next = Instant::now();
     }
 
-    /// What a question came to.
+    /// Schedules the next poll of a slot by the result of the last one.
     pub(crate) fn record_batch(&mut self, slot: u16, asked: &Result<SlotBatch, StoreError>) {
         let sleep = if self.queue.is_listening() { LISTENING_POLL } else { SILENT_POLL };
         let again = match asked {

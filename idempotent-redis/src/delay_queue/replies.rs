@@ -1,4 +1,4 @@
-//! Replies of the scripts that are one value.
+//! Parsing of script replies that are a single value.
 use idempotent_mq::{Cancelled, DelayError};
 use redis::Value;
 

@@ -1,7 +1,7 @@
-//! What the scripts answered.
+//! Parsing of script replies that are arrays.
 use redis::Value;
 
-/// Of one array, from its first item on.
+/// The remaining items of an array.
 pub(crate) struct ReplyItems(std::vec::IntoIter<Value>);
 
 impl ReplyItems {
@@ -20,7 +20,7 @@ impl ReplyItems {
         bytes(self.0.next()?)
     }
 
-    /// An array within, or nothing where there is none.
+    /// Returns a nested array. An empty text stands for an empty array.
     pub(crate) fn all(&mut self) -> Option<Vec<Value>> {
         match self.0.next()? {
             Value::Array(items) => Some(items),
@@ -33,7 +33,7 @@ impl ReplyItems {
         String::from_utf8(self.bytes()?).ok()
     }
 
-    /// A number, which the scripts send as text where it has many digits.
+    /// Returns a number. The scripts send long numbers as text.
     pub(crate) fn signed(&mut self) -> Option<i64> {
         match self.0.next()? {
             Value::Int(number) => Some(number),
@@ -55,7 +55,7 @@ pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// What is kept of a message: its name, and its payload.
+/// Splits a stored value into the name of the message and its payload.
 pub(crate) fn split_stored(value: &[u8]) -> Option<(String, &[u8])> {
     let mut words = value.splitn(3, |byte| *byte == b' ');
     let (_, size, rest) = (words.next()?, words.next()?, words.next()?);

@@ -1,9 +1,9 @@
-//! The scripts of a delay queue: what has to look before it writes is one step on the server.
+//! The Lua scripts of a delay queue. Each operation that reads before it writes is one atomic script call.
 use std::sync::Arc;
 
 use redis::Cmd;
 
-/// Which script.
+/// A script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DelayScript {
     Send,
@@ -35,7 +35,7 @@ const ALL: [(DelayScript, &str); 11] = [
     (DelayScript::Purge, include_str!("scripts/purge.lua")),
 ];
 
-/// Their texts and hashes.
+/// The texts and hashes of the scripts.
 #[derive(Clone)]
 pub(crate) struct DelayScripts(Arc<[(String, String); ALL.len()]>);
 
@@ -48,9 +48,9 @@ impl DelayScripts {
         })))
     }
 
-    /// Begins the command: by its hash, or in full.
+    /// Returns the start of a command that calls a script by its hash, or in full.
     pub(crate) fn command(&self, which: DelayScript, in_full: bool) -> Cmd {
-        // In the order of the variants, which a test checks.
+        // The table has the order of the variants, which a test checks.
         let (text, sha) = &self.0[which as usize];
         let mut cmd = Cmd::new();
         if in_full {

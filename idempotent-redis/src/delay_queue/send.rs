@@ -1,4 +1,4 @@
-//! Sending: one message, or many by few steps.
+//! Sending of messages, in batches per slot.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use super::scripts::DelayScript;
 use super::servers::{ScriptArgs, delay_error, unexpected_reply};
 use super::slot_calls::MAX_BATCH;
 
-/// Bytes of one step, unless a single message has more: no other client waits longer than it takes.
+/// Maximum size of a batch in bytes, unless a single message is larger. Other clients wait while the server runs a
+/// script.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A message that can be sent, and where its answer belongs.
+/// An encoded message, and the index of its result.
 struct EncodedMessage {
     at: usize,
     kind: &'static str,
@@ -31,29 +32,30 @@ struct EncodedMessage {
 type IndexedResults = Vec<(usize, Result<Sent, DelayError>)>;
 
 impl DelayQueue {
-    /// Keeps a message until it is due. What has an id or a merge key may be sent again when nobody knows whether it was
-    /// kept.
+    /// Stores a message until it is due. A message with an id or a merge key can safely be resent after an ambiguous
+    /// error.
     ///
     /// # Errors
-    /// `Refused` for what cannot be: a `time_range` of 0 ms, a priority up to 16, a fixed time that is past. Others by
-    /// [`kind`](DelayError::kind).
+    /// `Refused` for an invalid message: a `time_range` of 0 ms, a priority up to 16, or a fixed time in the past.
+    /// Other errors by [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Nobody knows whether it is kept.
+    /// The message may or may not be stored.
     pub async fn send(&self, message: &DelayMessage) -> Result<Sent, DelayError> {
         let sent = self.send_all(std::slice::from_ref(message)).await.pop();
         sent.unwrap_or_else(|| Err(delay_error("sending", unexpected_reply("sending"))))
     }
 
-    /// As [`send`](Self::send), of many by few steps: up to 256 messages or 1 MiB of a slot by one, slots side by side.
-    /// Those of one slot are kept in the order in which they stand here. Answers stand in the same order.
+    /// Stores messages in batches of up to 256 messages or 1 MiB per slot. Slots are processed concurrently.
+    ///
+    /// The messages of a slot are stored in order. The results have the order of `messages`.
     ///
     /// # Errors
-    /// One for each message, as of [`send`](Self::send). What is refused by itself does not hold up the others. Behind a
-    /// step that failed no more is sent to its slot: `NotApplied`.
+    /// One result per message, as for [`send`](Self::send). An invalid message does not affect the others. After a
+    /// failed batch, no more messages are sent to the same slot; these fail with `NotApplied`.
     ///
     /// # Cancellation
-    /// Nobody knows which are kept.
+    /// Some messages may be stored.
     pub async fn send_all(&self, messages: &[DelayMessage]) -> Vec<Result<Sent, DelayError>> {
         let (mut results, mut slots) =
             (IndexedResults::with_capacity(messages.len()), BTreeMap::<u16, Vec<EncodedMessage>>::new());
@@ -69,7 +71,7 @@ impl DelayQueue {
         results.into_iter().map(|(_, sent)| sent).collect()
     }
 
-    /// One step behind the other, until one fails.
+    /// Sends the batches of a slot one after the other, until one fails.
     async fn send_to(&self, slot: u16, ready: &[EncodedMessage]) -> IndexedResults {
         let mut results = IndexedResults::with_capacity(ready.len());
         let mut failed = false;
@@ -126,7 +128,8 @@ impl EncodedMessage {
     }
 }
 
-/// No step has more than [`MAX_BATCH`] messages, nor more than [`MOST_BYTES`] where it has several.
+/// Splits messages into batches of at most [`MAX_BATCH`] messages and [`MOST_BYTES`]. A larger message is a batch of
+/// its own.
 fn steps(ready: &[EncodedMessage]) -> Vec<&[EncodedMessage]> {
     let (mut steps, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, next) in ready.iter().enumerate() {

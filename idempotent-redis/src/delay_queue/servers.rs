@@ -1,4 +1,4 @@
-//! The servers of a delay queue, and how a script is asked of them.
+//! The servers of a delay queue, and the script calls to them.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::failure::{CallFailure, FailureKind};
 use crate::topology::{RoutedCall, Topology};
 use idempotent_core::StoreErrorKind;
 
-/// What all topics of one connection share.
+/// The servers and scripts that all topics of a connection share.
 #[derive(Debug)]
 pub(crate) struct QueueServers {
     pub(crate) topology: Topology,
@@ -25,15 +25,17 @@ pub(crate) struct QueueServers {
     pub(crate) namespace: String,
 }
 
-/// For what is surely not applied and may pass in a moment: a failover, a slot that moves.
+/// Retry budget for transient failures of calls that were not applied: a failover, a slot that moves.
 const BUDGET: Duration = Duration::from_secs(2);
 
 impl QueueServers {
+    /// Calls a script.
+    ///
     /// # Errors
-    /// What the servers said, or that they did not answer.
+    /// The server's error, or an ambiguous error if there was no reply.
     ///
     /// # Cancellation
-    /// It may have been applied or not.
+    /// The call may or may not be applied.
     pub(crate) async fn call(
         &self,
         which: DelayScript,
@@ -44,11 +46,11 @@ impl QueueServers {
     }
 }
 
-/// Arguments of a script, one behind the other.
+/// The arguments of a script, concatenated.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptArgs {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each argument in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -67,7 +69,7 @@ impl ScriptArgs {
         self
     }
 
-    /// Deliveries, as what is to be kept: how many, their numbers unless each is a first delivery, the members.
+    /// Adds deliveries that remain held: their count, their numbers unless all are first deliveries, and their members.
     pub(crate) fn held(mut self, receipts: &[&DeliveryReceipt]) -> Self {
         self.push(receipts.len().to_string());
         let mut numbers = String::new();
@@ -81,11 +83,11 @@ impl ScriptArgs {
         self
     }
 
-    /// Deliveries, as what is to be ended for good: with the names that they go by still.
+    /// Adds deliveries that end, with the names of their messages.
     pub(crate) fn done(self, receipts: &[&DeliveryReceipt]) -> Self {
         let mut args = self.held(receipts);
         for receipt in receipts {
-            // What is merged goes by no name since it was taken: another one may have it by now.
+            // A merged message has no name during delivery: another message may use the name by now.
             args.push(if receipt.name.starts_with('k') { &receipt.name } else { "" });
         }
         args
@@ -132,7 +134,8 @@ impl RoutedCall for SlotCall<'_> {
 
     async fn send(&self, batcher: &CallBatcher) -> Result<Value, CallFailure> {
         match batcher.connection().send(&self.command(false)).await {
-            // The cache of scripts is each server's own, and may be emptied at any time: in full, to the same one.
+            // Each server has a script cache of its own, which may be flushed at any time. The script is resent in
+            // full.
             Err(failure) if failure.kind == FailureKind::NoScript => {
                 batcher.connection().send(&self.command(true)).await
             }
@@ -148,7 +151,7 @@ impl RoutedCall for SlotCall<'_> {
     }
 }
 
-/// What a producer may conclude. Those that went together share the error.
+/// Converts an error for producers. The messages of a batch share the error.
 pub(crate) fn delay_error(doing: &str, error: impl Into<Arc<StoreError>>) -> DelayError {
     let error = error.into();
     let kind = match error.kind() {
@@ -159,7 +162,7 @@ pub(crate) fn delay_error(doing: &str, error: impl Into<Arc<StoreError>>) -> Del
     DelayError::new(kind, format!("{doing}: {error}")).with_cause(error)
 }
 
-/// What a consumer may conclude.
+/// Converts an error for consumers.
 pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
     let kind = match error.kind() {
         StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous => SourceErrorKind::Transient,
@@ -168,7 +171,7 @@ pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
     SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
 }
 
-/// Not in the form that the script gives.
+/// Returns the error for a reply that the script never sends.
 pub(crate) fn unexpected_reply(doing: &str) -> StoreError {
     let text = format!("{doing}: unexpected script reply; is a proxy rewriting responses?");
     StoreError::new(StoreErrorKind::Ambiguous).because(text)

@@ -1,4 +1,4 @@
-//! What becomes of a delivery.
+//! Settlement of deliveries.
 use std::fmt;
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use super::received::DeliveryReceipt;
 use super::scripts::DelayScript;
 use super::servers::{source_error, unexpected_reply};
 
-/// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
+/// The handle that settles a delivery. If a tag is dropped unsettled, the message is redelivered after the visibility
+/// timeout.
 pub struct DelayTag(pub(crate) DeliveryReceipt);
 
-/// Nothing of the message.
+/// Shows nothing of the message.
 impl fmt::Debug for DelayTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayTag").field("slot", &self.0.keys.slot()).finish_non_exhaustive()
@@ -53,7 +54,7 @@ impl Settle<DelayTag> for DelaySettler {
     async fn keep_alive(&self, held: &[&DelayTag]) -> Result<(), SourceError> {
         let receipts: Vec<_> = held.iter().map(|tag| &tag.0).collect();
         let kept = self.0.settle_each(DelayScript::Keep, &receipts, Some(self.0.0.settings.visibility)).await;
-        // Those that are lost already are no error.
+        // A delivery that is already lost is not an error.
         kept.map(drop).map_err(|error| source_error("extending messages", error))
     }
 }
@@ -84,14 +85,14 @@ fn require_owned(doing: &str, reply: Result<bool, StoreError>) -> Result<(), Sou
     }
 }
 
-/// A dead letter as the scripts keep it.
+/// Encodes a dead letter for the scripts.
 fn encode_letter(letter: &DeadLetter) -> String {
     let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
     let id = id.as_deref().unwrap_or_default();
     format!("{attempts} {} {} {deaths} {}:{id}{reason}", first_at.0, last_at.0, id.len())
 }
 
-/// What [`written`] wrote, or a script that put a message aside by itself.
+/// Decodes a dead letter that [`encode_letter`] or a script has written.
 pub(crate) fn decode_letter(text: &str) -> Option<DeadLetter> {
     let mut words = text.splitn(5, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! How a queue asks its slots.
+//! Script calls to the slots of a topic.
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::reply_items::{ReplyItems, bytes};
 use super::scripts::DelayScript;
 use super::servers::{ScriptArgs, delay_error, unexpected_reply};
 
-/// What is brought by one question to a slot.
+/// The result of polling a slot.
 pub(crate) struct SlotBatch {
     pub(crate) taken: Vec<Taken>,
-    /// Of what was to be committed on the way.
+    /// Results of the commits in the same call.
     pub(crate) committed: Result<Vec<Closing>, StoreError>,
-    /// After which time it is worth asking again; nothing where only a new message makes it so.
+    /// Time until the next poll, or `None` if only a new message makes one necessary.
     pub(crate) again: Option<Duration>,
 }
 
-/// Of a reason that is kept with a message, in bytes.
+/// Maximum length of a stored reason, in bytes.
 const LONGEST_REASON: usize = 256;
 
 impl DelayQueue {
@@ -32,8 +32,8 @@ impl DelayQueue {
         0..self.0.settings.slots
     }
 
-    /// Asks one slot for what is due, and commits before that what lies there, no more than [`MAX_BATCH`]. `waits`: whether to
-    /// be told of what becomes due earlier.
+    /// Takes due messages from a slot, after committing up to [`MAX_BATCH`] deliveries of that slot. With `waits`, the
+    /// server notifies this process of messages that become due earlier.
     pub(crate) async fn take_from(
         &self,
         slot: u16,
@@ -51,7 +51,7 @@ impl DelayQueue {
             let (topic, died) = (&*self.0.topic.name, answer.died);
             tracing::warn!(target: "idempotent", topic, died, "dead-lettered messages that were not settled in time");
         }
-        // There may be more, and nobody was told that we sleep.
+        // There may be more messages, and no notification was requested.
         let again = if answer.handed.len() >= room { Some(Duration::ZERO) } else { answer.again };
         let mut taken = Vec::with_capacity(answer.handed.len());
         for handed in answer.handed {
@@ -63,7 +63,8 @@ impl DelayQueue {
         Ok(SlotBatch { taken, committed: Ok(committed), again })
     }
 
-    /// Commits these, and asks a slot for what is due: by one step where they lie there too, else side by side.
+    /// Commits deliveries and takes due messages from a slot, with one call for the deliveries of that slot. The other
+    /// commits run concurrently.
     pub(crate) async fn commit_and_take_from(
         &self,
         slot: u16,
@@ -81,7 +82,7 @@ impl DelayQueue {
         let committing = self.settle_each(DelayScript::Done, &committed_elsewhere, None);
         let (others, asked) = join(committing, self.take_from(slot, room, waits, &committed_here)).await;
         let mut batch = asked?;
-        // What was taken is told also where a commit failed.
+        // The messages are returned even if a commit failed.
         batch.committed = batch.committed.and_then(|own| Ok((own, others?))).map(|(own, others)| {
             let mut all: Vec<_> = here.into_iter().zip(own).chain(elsewhere.into_iter().zip(others)).collect();
             all.sort_by_key(|(at, _)| *at);
@@ -90,14 +91,14 @@ impl DelayQueue {
         Ok(batch)
     }
 
-    /// A newer version wrote it, or somebody else: a person has to look at it.
+    /// Dead-letters a message that another version or program has written, for an operator to inspect.
     async fn bury_undecodable(&self, handed: &RawDelivery) -> Result<(), StoreError> {
         let reason = "it is not written as this version of the library does";
         let letter = format!("1 {} {} {} 0:{reason}", handed.first_at.0, handed.first_at.0, handed.deaths + 1);
         self.bury(&handed.receipt, &letter).await.map(drop)
     }
 
-    /// Whether it was still this delivery's.
+    /// Dead-letters a message. Returns whether the delivery was still held.
     pub(crate) async fn bury(&self, receipt: &DeliveryReceipt, letter: &str) -> Result<bool, StoreError> {
         let args = ScriptArgs::new().text(&receipt.member).number(receipt.number).text(&receipt.name).text(letter);
         Ok(self.0.servers.call(DelayScript::Bury, &receipt.keys, &args).await? == Value::Int(1))
@@ -117,7 +118,7 @@ impl DelayQueue {
         self.0.servers.call(DelayScript::Back, &receipt.keys, &args).await
     }
 
-    /// One script for those of each slot, side by side.
+    /// Calls a script for deliveries, once per slot and batch, concurrently.
     pub(crate) async fn settle_each(
         &self,
         which: DelayScript,
@@ -136,7 +137,7 @@ impl DelayQueue {
             reply.map(|reply| (some, reply)).ok_or_else(|| unexpected_reply("settling"))
         });
         let mut all = vec![Closing::Lost; receipts.len()];
-        // All of them are heard: none is given up because another failed.
+        // Awaits all calls: a failed call does not cancel the others.
         for settled in join_all(steps).await {
             let (some, reply) = settled?;
             for (at, closing) in some.iter().zip(reply) {
@@ -147,7 +148,7 @@ impl DelayQueue {
     }
 
     pub(crate) fn keys(&self, slot: u16) -> &Arc<SlotKeys> {
-        // Slots are counted by the topic's own number of them, which is not 0.
+        // Slot numbers are below the number of slots, which is not 0.
         let slots = &self.0.topic.slots;
         &slots[usize::from(slot) % slots.len()]
     }
@@ -163,7 +164,7 @@ impl DelayQueue {
         reply.map_err(|error| delay_error(doing, error))
     }
 
-    /// Whether the servers tell us of what is due earlier.
+    /// Returns whether the servers notify this process of messages that become due earlier.
     pub(crate) fn is_listening(&self) -> bool {
         self.0.servers.hub.is_listening()
     }
@@ -174,15 +175,15 @@ impl DelayQueue {
     }
 }
 
-/// Messages of one step: no other client waits longer than it takes.
+/// Maximum number of messages of one call. Other clients wait while the server runs a script.
 pub(crate) const MAX_BATCH: usize = 256;
 
 pub(crate) fn micros(time: Duration) -> u64 {
-    // A part of a µs counts as a whole one: never early.
+    // Rounded up to a whole µs, so that no message is early.
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX).min(8_000_000_000_000_000)
 }
 
-/// What a take said.
+/// The parsed reply of a take.
 struct TakeReply {
     again: Option<Duration>,
     died: u64,
@@ -200,7 +201,7 @@ fn parse_take(reply: Value, slot: u16, keys: &Arc<SlotKeys>) -> Option<TakeReply
         let (mut members, mut states) = (members.split(' '), states.into_iter());
         for value in values {
             let (member, state) = (members.next()?, states.next().and_then(bytes));
-            // Its body is gone: there is nothing to hand out.
+            // The body was evicted, so there is nothing to deliver.
             if value != Value::Nil {
                 handed.push(RawDelivery::read(member, state, bytes(value)?, slot, keys, now)?);
             }
@@ -209,7 +210,7 @@ fn parse_take(reply: Value, slot: u16, keys: &Arc<SlotKeys>) -> Option<TakeReply
     Some(TakeReply { again, died, committed, handed })
 }
 
-/// One digit for each that was to be settled.
+/// Parses one digit per settled delivery.
 fn parse_closings(reply: &[u8], count: usize) -> Option<Vec<Closing>> {
     let closing = |digit: &u8| match digit {
         b'1' => Some(Closing::Done),

@@ -14,10 +14,10 @@ use super::servers::source_error;
 use super::settler::{DelaySettler, DelayTag};
 use super::slot_calls::SlotBatch;
 
-/// Messages of a [`DelayQueue`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
+/// A source of messages from a [`DelayQueue`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
 ///
-/// Attempts are what a consumer leaves on a message; deliveries that nobody settled in time count beside them, for the
-/// queue's own limit. A message that cannot be read is a dead letter before anybody sees it.
+/// The consumer counts its attempts on the message. Expired deliveries count separately, towards the limit of the
+/// queue. A message that cannot be decoded becomes a dead letter without being delivered.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,12 +32,12 @@ use super::slot_calls::SlotBatch;
 pub struct DelaySource {
     taker: Taker,
     settler: Arc<DelaySettler>,
-    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
+    /// The pending poll. It outlives a cancelled `receive`, so that its messages are not lost.
     asking: Option<(u16, JoinHandle<Result<SlotBatch, StoreError>>)>,
 }
 
 impl DelaySource {
-    /// A consumer of this queue.
+    /// Creates a source for this queue.
     #[must_use]
     pub fn new(queue: &DelayQueue) -> Self {
         Self { taker: queue.taker(), settler: Arc::new(DelaySettler(queue.clone())), asking: None }
@@ -81,7 +81,7 @@ impl Source for DelaySource {
 
     async fn receive(&mut self, room: usize) -> Result<Received<DelayTag>, SourceError> {
         let taken = match self.next(room).await {
-            // A connection that was idle for long is often found broken by the first to use it.
+            // The first call after a long idle time often finds its connection broken.
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
             taken => taken?,
         };
@@ -93,7 +93,7 @@ impl Source for DelaySource {
         let Some((_, asking)) = self.asking.take() else { return };
         if let Ok(Ok(batch)) = asking.await {
             for taken in batch.taken {
-                // What cannot be given back comes again when its time is over.
+                // A message that cannot be returned is redelivered after the visibility timeout.
                 let _ = self.settler.give_back(&taken.receipt).await;
             }
         }

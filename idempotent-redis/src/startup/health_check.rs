@@ -1,4 +1,4 @@
-//! Checks of a store that is open.
+//! Checks of an open store.
 use idempotent_core::StoreError;
 use redis::Cmd;
 
@@ -9,14 +9,14 @@ use crate::startup::server_info::ServerInfo;
 use crate::startup::{self, ServerReport};
 
 impl RedisStore {
-    /// Looks at version, eviction, persistence, replication, clock, rights and the namespace's epoch, as
-    /// [`connect`](Self::connect) did.
+    /// Checks version, eviction, persistence, replication, clock, permissions and the namespace's epoch, as
+    /// [`connect`](Self::connect) does.
     ///
     /// # Errors
-    /// Where a server cannot be asked. What is found is no error, however bad.
+    /// A server cannot be reached. Findings are never errors, however severe.
     ///
     /// # Cancellation
-    /// Nothing is left behind but, perhaps, the namespace's epoch.
+    /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
     pub async fn check(&self) -> Result<Checkup, StoreError> {
         let mut findings = Vec::new();
         for batcher in self.0.topology.batchers(true).await? {
@@ -26,14 +26,14 @@ impl RedisStore {
         Ok(Checkup::new(findings))
     }
 
-    /// Keys that the servers have evicted since this store was opened: each may have been a record, and then its key
-    /// runs again.
+    /// Returns the number of keys that the servers have evicted since this store was opened. Each of them may have been
+    /// a record, whose key then runs again.
     ///
     /// # Errors
-    /// Where a server cannot be asked.
+    /// A server cannot be reached.
     ///
     /// # Cancellation
-    /// Nothing is left behind.
+    /// Dropping the future has no effect.
     pub async fn evicted_keys(&self) -> Result<u64, StoreError> {
         let mut evicted = 0;
         for batcher in self.0.topology.batchers(true).await? {
@@ -42,18 +42,18 @@ impl RedisStore {
                 evicted += ServerInfo(text).number("evicted_keys").unwrap_or_default();
             }
         }
-        // A server that was started anew counts from 0.
+        // A restarted server counts from 0.
         Ok(evicted.checked_sub(self.0.evicted).unwrap_or(evicted))
     }
 
-    /// Fails where what was found forbids to go on.
+    /// Returns an error if the reports contain a finding that forbids using the servers.
     pub(crate) async fn judge(&self, looked: Vec<ServerReport>) -> Result<(), StoreError> {
-        // Without rights there is no epoch to be had either.
+        // Permissions first: without them the epoch cannot be read either.
         Checkup::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
         Checkup::new(self.epoch().await?).judge()
     }
 
-    /// In a cluster one node has the key, and the others say so.
+    /// Checks the epoch. In a cluster one node owns the key, and the others redirect.
     async fn epoch(&self) -> Result<Vec<Finding>, StoreError> {
         let mut moved = None;
         for batcher in self.0.topology.batchers(false).await? {

@@ -1,15 +1,15 @@
-//! What was found about a store's servers.
+//! The findings about a store's servers.
 use std::fmt;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-/// What [`RedisStore::check`](crate::RedisStore::check) found. Prints as a table.
+/// The findings of [`RedisStore::check`](crate::RedisStore::check). Displays as a table.
 #[derive(Clone, Debug, Default)]
 pub struct Checkup {
     findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug)]
 pub struct Finding {
     severity: Severity,
@@ -19,15 +19,15 @@ pub struct Finding {
     kind: StoreErrorKind,
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Works, with less than could be promised; the text says what.
+    /// Works with weaker guarantees, which the text names.
     Warn,
-    /// Does not work, or would lose records: [`RedisStore::connect`](crate::RedisStore::connect) fails.
+    /// Does not work, or would lose records. [`RedisStore::connect`](crate::RedisStore::connect) fails.
     Refuse,
 }
 
@@ -36,19 +36,19 @@ impl Checkup {
         Self { findings }
     }
 
-    /// All that was looked at, server by server.
+    /// Returns all findings, grouped by server.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The worst of all.
+    /// Returns the highest severity of all findings.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// What forbids to go on, as one error; warnings are events of `tracing`.
+    /// Returns the findings of severity `Refuse` as one error, and emits warnings as `tracing` events.
     pub(crate) fn judge(&self) -> Result<(), StoreError> {
         for finding in self.findings.iter().filter(|finding| finding.severity == Severity::Warn) {
             tracing::warn!(target: "idempotent", subject = finding.subject, server = %finding.server, "{}", finding.text);
@@ -61,32 +61,33 @@ impl Checkup {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Returns the severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// What was looked at: `version`, `eviction`, `persistence`, `replication`, `clock`, `rights` or `epoch`.
+    /// Returns the subject of the check: `version`, `eviction`, `persistence`, `replication`, `clock`, `rights` or
+    /// `epoch`.
     #[must_use]
     pub fn subject(&self) -> &'static str {
         self.subject
     }
 
-    /// Which server, without credentials.
+    /// Returns the server, without credentials.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// What was found, and what to do about it.
+    /// Returns the description of the finding, with a remedy.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Collects what is found about one server.
+/// A collector for the findings about one server.
 #[derive(Debug)]
 pub(crate) struct ServerFindings<'a> {
     pub(crate) server: &'a str,
@@ -106,7 +107,7 @@ impl ServerFindings<'_> {
         self.add(Severity::Refuse, subject, StoreErrorKind::Schema, text);
     }
 
-    /// For want of rights.
+    /// Adds a finding of severity `Refuse` for missing permissions.
     pub(crate) fn deny(&mut self, subject: &'static str, text: impl Into<String>) {
         self.add(Severity::Refuse, subject, StoreErrorKind::Denied, text);
     }

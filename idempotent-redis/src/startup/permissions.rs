@@ -1,15 +1,14 @@
-//! What the server must let us do, and how it is found out whether it does: each command once, in a form that changes
-//! nothing.
+//! Probes for the permissions of the store's user: each command once, in a form that changes nothing.
 use redis::{Cmd, Pipeline, Value};
 
 use crate::scripts::{Dialect, SETTLED};
 
-/// One command's right.
+/// A probe for the permission to use one command.
 #[derive(Debug)]
 struct PermissionProbe {
-    /// As rules name it, after `+`.
+    /// Name of the command in ACL rules, after `+`.
     name: &'static str,
-    /// `@epoch` and `@nothing` stand for keys.
+    /// A command that changes nothing. `@epoch` and `@nothing` are placeholders for keys.
     harmless: &'static [&'static str],
     needed: PermissionNeed,
 }
@@ -17,13 +16,13 @@ struct PermissionProbe {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PermissionNeed {
     Always,
-    /// Without it there is less to be had.
+    /// Optional: without the permission, some features are missing.
     Partly,
-    /// In one form of the scripts only.
+    /// Required for one dialect of the scripts only.
     In(Dialect),
 }
 
-/// Takes flags, does nothing, and runs on a replica, and with memory full.
+/// A script with flags that does nothing and runs on replicas and when memory is full.
 const FLAGGED: &str = "#!lua flags=no-writes,allow-oom\nreturn 1";
 const NO_SUCH_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
@@ -32,7 +31,7 @@ const RIGHTS: [PermissionProbe; 14] = [
     PermissionProbe { name: "evalsha", harmless: &["EVALSHA", NO_SUCH_SCRIPT, "0"], needed: PermissionNeed::Always },
     PermissionProbe { name: "time", harmless: &["TIME"], needed: PermissionNeed::Always },
     PermissionProbe { name: "get", harmless: &["GET", "@epoch"], needed: PermissionNeed::Always },
-    // Both cannot be asked for: a refusal of the form, after that of the right.
+    // `NX` with `XX` is invalid, but the server checks the permission first.
     PermissionProbe { name: "set", harmless: &["SET", "@nothing", "1", "NX", "XX"], needed: PermissionNeed::Always },
     PermissionProbe { name: "del", harmless: &["DEL", "@nothing"], needed: PermissionNeed::Always },
     PermissionProbe { name: "pttl", harmless: &["PTTL", "@nothing"], needed: PermissionNeed::Always },
@@ -49,21 +48,21 @@ const RIGHTS: [PermissionProbe; 14] = [
     PermissionProbe { name: "info", harmless: &["INFO"], needed: PermissionNeed::Partly },
 ];
 
-/// What an answer to a harmless command says of its right.
+/// Missing permissions, as ACL rules.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct MissingPermissions {
-    /// Without these nothing works.
+    /// Permissions that every operation needs.
     pub(crate) needed: Vec<String>,
-    /// Without these some does not.
+    /// Permissions that some features need.
     pub(crate) partly: Vec<String>,
 }
 
-/// Which rights are asked for together.
+/// A group of probes that are sent together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProbeSet {
-    /// Those that every server has to give.
+    /// Probes for all servers.
     First,
-    /// Those of one form of the scripts, once that is known: what is refused is in the server's log.
+    /// Probes for one dialect, sent once the dialect is known, because the server logs each refusal.
     In(Dialect),
 }
 
@@ -76,13 +75,13 @@ impl ProbeSet {
         })
     }
 
-    /// How many.
+    /// Returns the number of probes.
     pub(crate) fn count(self) -> usize {
         self.rights().count()
     }
 }
 
-/// Adds the harmless commands.
+/// Adds the probes to a pipeline.
 pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     for right in of.rights() {
         let mut cmd = Cmd::new();
@@ -97,21 +96,21 @@ pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     }
 }
 
-/// What was answered, of the first, to the harmless command of the right called so.
+/// Returns the reply to the probe with this name in the first group.
 pub(crate) fn answer<'a>(reply: &'a [Value], name: &str) -> Option<&'a Value> {
     reply.get(ProbeSet::First.rights().position(|right| right.name == name)?)
 }
 
-/// The key under which a namespace's protocol stands.
+/// Returns the key of a namespace's protocol epoch.
 pub(crate) fn epoch_key(namespace: &str) -> String {
     format!("{namespace}:epoch")
 }
 
-/// The form of scripts that the server takes, by what it said to one. Nothing where that does not tell.
+/// Returns the script dialect by the replies to the probes, or `None` if they are inconclusive.
 pub(crate) fn dialect(reply: &[Value]) -> Option<Dialect> {
     match reply.first()? {
         Value::Int(1) => Some(Dialect::Flags),
-        // It took the first line for Lua.
+        // The server parsed the first line as Lua.
         Value::ServerError(error) if error.details().is_some_and(|text| text.contains("compiling")) => {
             Some(Dialect::Plain)
         }
@@ -119,7 +118,7 @@ pub(crate) fn dialect(reply: &[Value]) -> Option<Dialect> {
     }
 }
 
-/// Adds what is not allowed, as rules write it.
+/// Adds the missing permissions, as ACL rules.
 pub(crate) fn missing(missing: &mut MissingPermissions, of: ProbeSet, reply: &[Value], namespace: &str) {
     for (right, reply) in of.rights().zip(reply) {
         let Value::ServerError(error) = reply else { continue };
@@ -147,11 +146,11 @@ fn rule_for(refusal: &str, name: &str, namespace: &str) -> String {
 
 const CHANNELS: &str = "&idempotent:*";
 
-/// What some stores need besides; [`rule`] has it as `more`.
+/// Permissions for some setups, in words. [`rule`] takes them as `more`.
 pub(crate) const EXTRA: &str = ", with Sentinel `+role`, in a cluster `+asking +cluster|info +cluster|slots`, with another \
                                 database `+select`, with a durability `+wait` or `+waitaof`";
 
-/// All that a user needs, as `ACL SETUSER` takes it.
+/// Returns the complete rule for a user, as for `ACL SETUSER`.
 pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {
     let mut names: Vec<&str> = RIGHTS
         .iter()

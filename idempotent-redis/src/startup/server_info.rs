@@ -1,9 +1,9 @@
-//! What a server says of itself.
+//! Product and version of a server.
 use std::fmt;
 
 use crate::scripts::Dialect;
 
-/// The answer to `INFO`.
+/// The reply to `INFO`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerInfo<'a>(pub(crate) &'a str);
 
@@ -17,7 +17,7 @@ impl<'a> ServerInfo<'a> {
     }
 }
 
-/// Who made it.
+/// The product.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ServerFlavour {
     Redis,
@@ -27,23 +27,23 @@ pub(crate) enum ServerFlavour {
     Garnet,
 }
 
-/// A server's version.
+/// The version of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ServerVersion {
     pub(crate) flavour: ServerFlavour,
-    /// Its own.
+    /// Version number of the product.
     number: String,
-    /// Major and minor of the Redis whose commands it has.
+    /// Major and minor version of the Redis whose commands the server supports.
     redis: (u32, u32),
 }
 
-/// The first whose commands the scripts need.
+/// First Redis version with all commands of the scripts.
 const OLDEST: (u32, u32) = (6, 2);
-/// The first that takes flags, and `SET` with both `NX` and `GET`.
+/// First Redis version with script flags, and with `SET … NX GET`.
 const FLAGS: (u32, u32) = (7, 0);
 
 impl ServerVersion {
-    /// Nothing where there is no version in it.
+    /// Returns the version in the reply to `INFO`, or `None` if there is none.
     pub(crate) fn of(info: ServerInfo<'_>) -> Option<Self> {
         let redis = info.line("redis_version")?;
         let is_keydb = info.line("mvcc_depth").is_some()
@@ -62,7 +62,7 @@ impl ServerVersion {
         Some(Self { flavour, number: number.to_owned(), redis: first_two(redis)? })
     }
 
-    /// By the answer to `HELLO`.
+    /// Returns the version in the reply to `HELLO`.
     pub(crate) fn greeted(server: &str, number: &str) -> Option<Self> {
         let flavour = match server {
             "redis" => ServerFlavour::Redis,
@@ -76,7 +76,7 @@ impl ServerVersion {
         self.redis < OLDEST
     }
 
-    /// Tests run on it.
+    /// Returns whether the tests run on this product.
     pub(crate) fn is_tested(&self) -> bool {
         matches!(self.flavour, ServerFlavour::Redis | ServerFlavour::Valkey)
     }
@@ -109,7 +109,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// The lines of each server's `INFO` by which it is known, as they came.
+    /// The identifying `INFO` lines of each server, unchanged.
     const REDIS_7: &str = "# Server\r\nredis_version:7.0.15\r\nredis_git_sha1:00000000\r\nredis_mode:standalone\r\n";
     const REDIS_6: &str = "# Server\r\nredis_version:6.2.14\r\nredis_mode:standalone\r\n";
     const REDIS_5: &str = "# Server\r\nredis_version:5.0.14\r\nredis_mode:standalone\r\n";

@@ -1,4 +1,4 @@
-//! Several requests in one trip.
+//! Several requests in one round trip.
 use std::time::Duration;
 
 use async_trait::async_trait;

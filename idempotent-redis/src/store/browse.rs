@@ -1,4 +1,4 @@
-//! Listing and removing records, by `SCAN`: no server stands still for it.
+//! Listing and purging of records with `SCAN`, which does not block the server.
 use async_trait::async_trait;
 use idempotent_core::protocol::live;
 use idempotent_core::{Browse, Entry, Key, Page, Purge, StoreError, StoreErrorKind};
@@ -12,16 +12,18 @@ use crate::store::BUDGET;
 use crate::store::replies;
 use crate::topology::Topology;
 
-/// The most entries of a page.
+/// Maximum number of entries of a page.
 const MAX_PAGE: usize = 10_000;
-/// Places that `SCAN` looks at before it answers.
+/// Number of table slots that one `SCAN` visits.
 const SCAN_COUNT: usize = 1_000;
-/// What every key of ours ends in; others may live beside them.
+/// Pattern that matches the end of every record key. Other keys may share the server.
 const KEY_PATTERN: &str = "*:{??????????????????????}";
 
-/// Where a listing stands: a server, its cursor, and from which rank on that cursor's keys are still to be given out. A count
-/// of those given would not do: one of them may be gone by the next page. The server is a number made of its address: its
-/// place among the others may be another one by the next page.
+/// Position of a listing: a server, a cursor on that server, and the first rank of the cursor's keys that is still to
+/// be listed.
+///
+/// A count of the listed keys would be wrong if one of them is deleted before the next page. The server is identified
+/// by a hash of its address, because its index may change before the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ListingCursor {
     server: u32,
@@ -30,7 +32,7 @@ struct ListingCursor {
 }
 
 impl ListingCursor {
-    /// 32 bits of server, 64 of cursor, 32 of rank.
+    /// Packs 32 bits of server, 64 bits of cursor and 32 bits of rank.
     fn pack(self) -> u128 {
         u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | u128::from(self.from)
     }
@@ -41,19 +43,20 @@ impl ListingCursor {
     }
 }
 
-/// What keys of one cursor are given out by: the first bits of their hashes.
+/// Returns the rank of a key within its cursor: the first bits of its hash.
 fn rank(key: &Key) -> u32 {
     (key.hash() >> 96) as u32
 }
 
-/// How many of these, in the order of their hashes, fit into a page without parting those of one rank.
+/// Returns how many of these keys, sorted by hash, fit into `room` without splitting a rank.
 fn whole_ranks(keys: &[Key], room: usize) -> usize {
     let Some(first_left) = keys.get(room) else { return keys.len() };
     let whole = keys[..room].iter().rposition(|key| rank(key) != rank(first_left));
     whole.map_or(room, |last| last + 1)
 }
 
-/// The keys at a place, without those given already, as few as the server gives at once where there is little room.
+/// Scans the keys at a position, without the listed ones. With little room, scans as few keys as the server returns at
+/// once.
 async fn fitting(batcher: &CallBatcher, place: &ListingCursor, room: usize) -> Result<(u64, Vec<Key>), CallFailure> {
     let mut count = SCAN_COUNT.min(room);
     loop {
@@ -96,14 +99,14 @@ impl Browse for RedisStore {
             let (cursor, keys) = fitting(batcher, &place, room).await?;
             let fits = keys.len() <= room;
             if !fits && !entries.is_empty() {
-                // Not in part: another process may make the table grow before the next page.
+                // A cursor is not split across pages unless necessary, because the table may grow before the next page.
                 break;
             }
             let given = &keys[..whole_ranks(&keys, room)];
             let (own, others): (Vec<&Key>, Vec<&Key>) = given.iter().partition(|key| self.is_own(key));
             entries.extend(self.entries(&own).await?);
             match self.entries(&others).await {
-                // Those of other namespaces may be none of this user's business.
+                // The user may have no permission for the keys of other namespaces.
                 Err(error) if error.kind() == StoreErrorKind::Denied => {}
                 listed => entries.extend(listed?),
             }
@@ -120,21 +123,21 @@ impl Browse for RedisStore {
     }
 }
 
-/// The server of a place, or where that one is gone, or was the last, the next one from its beginning.
+/// Returns the server of a position. If that server is gone, returns the start of the next one.
 fn resume_at<T>(servers: &[(u32, T)], place: ListingCursor) -> Option<(&T, ListingCursor)> {
     let (server, batcher) = servers.iter().find(|(server, _)| *server >= place.server)?;
     let begins = ListingCursor { server: *server, ..ListingCursor::default() };
     Some((batcher, if *server == place.server { place } else { begins }))
 }
 
-/// In the order of their numbers, which are those of the same names whoever else is there.
+/// Sorts servers by number. A name has the same number regardless of the other servers.
 fn numbered<T>(servers: impl IntoIterator<Item = (String, T)>, number: fn(&str) -> u32) -> Vec<(u32, T)> {
     let mut all: Vec<(u32, String, T)> =
         servers.into_iter().map(|(name, server)| (number(&name), name, server)).collect();
     all.sort_unstable_by(|(one, name, _), (other, its, _)| (one, name).cmp(&(other, its)));
     let mut least = 0;
     let apart = all.into_iter().map(|(number, _, server)| {
-        // Two of the same number follow each other.
+        // Servers with equal numbers get consecutive ones.
         let number = number.max(least);
         least = number.saturating_add(1);
         (number, server)
@@ -142,27 +145,27 @@ fn numbered<T>(servers: impl IntoIterator<Item = (String, T)>, number: fn(&str) 
     apart.collect()
 }
 
-/// FNV-1a: the same in each process and release.
+/// Hashes with FNV-1a, which gives the same result in every process and release.
 fn hashed(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl RedisStore {
-    /// Those that hold keys, each with its number.
+    /// Returns the servers that hold keys, with their numbers.
     async fn servers(&self, refresh: bool) -> Result<Vec<(u32, CallBatcher)>, StoreError> {
         let batchers = self.0.topology.batchers(refresh).await?;
         Ok(match &self.0.topology {
             Topology::Cluster(_) => {
                 numbered(batchers.into_iter().map(|batcher| (batcher.connection().name(), batcher)), hashed)
             }
-            // Whoever it is: there is no other.
+            // There is only one server, whichever it is.
             Topology::Single(_) | Topology::Sentinel(_) => batchers.into_iter().map(|batcher| (0, batcher)).collect(),
         })
     }
 
-    /// Whether it is of this store's namespace.
+    /// Returns whether a key belongs to this store's namespace.
     fn is_own(&self, key: &Key) -> bool {
-        // As keys show it.
+        // The namespace as it is encoded in keys.
         let namespace = Key::from_parts(&self.0.checks.namespace, 0);
         key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
@@ -177,7 +180,7 @@ impl RedisStore {
                     entries.push(Entry { key: (*key).clone(), record });
                 }
                 Ok(_) => {}
-                // Left alone, and no reason to hide the others.
+                // Unreadable values are skipped, so that they do not hide other records.
                 Err(error) if is_unreadable(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -226,7 +229,7 @@ mod tests {
         numbered(names.iter().map(|name| ((*name).to_owned(), (*name).to_owned())), hashed)
     }
 
-    /// Whom a listing visits that goes on among others after its first server.
+    /// Returns the servers that a listing visits if the servers change after the first one.
     fn visited(before: &[&str], after: &[&str]) -> Vec<String> {
         let (before, after) = (all(before), all(after));
         let (first, place) = resume_at(&before, ListingCursor::default()).unwrap();

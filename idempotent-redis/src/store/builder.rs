@@ -1,4 +1,4 @@
-//! How a store is set up.
+//! Builder of a [`RedisStore`].
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
 use crate::topology::single::SingleServer;
 
-/// Changes a script's text.
+/// A function that edits the text of a script.
 type ScriptEdit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Sets up a [`RedisStore`].
+/// A builder for a [`RedisStore`].
 #[derive(Clone)]
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -64,7 +64,8 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// How many consumed keys this process keeps in mind, so that a duplicate of one costs no command; `None` for none.
+    /// Sets how many consumed keys this process caches, so that their duplicates cost no command. `None` disables the
+    /// cache.
     ///
     /// # Default
     /// [`CacheOptions::default`]
@@ -73,7 +74,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What ages of cached keys are measured with. Records' times are the server's, whatever this says.
+    /// Sets the clock that measures the age of cached keys. Record times always use the server's clock.
     ///
     /// # Default
     /// [`SystemClock`]
@@ -82,7 +83,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long to wait for a connection.
+    /// Sets the timeout for opening a connection.
     ///
     /// # Default
     /// 2 s
@@ -91,7 +92,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long to wait for an answer before the connection is given up and the call is ambiguous.
+    /// Sets how long to wait for a reply. After this time the connection is closed and the call fails as ambiguous.
     ///
     /// # Default
     /// 2 s
@@ -100,12 +101,14 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What a claim and a completion wait for besides the primary's own answer.
+    /// Sets the replication that claims and completions wait for, besides the primary's own acknowledgement.
     ///
-    /// A claim that too few replicas have in time is given back and refused as not applied. A completion stands
-    /// whatever the replicas say, since the handler has run: it is counted ([`RedisStore::counts`]) and warned of.
-    /// Renewals and releases do not wait. The wait holds up the connection, and with it all calls for the same server:
-    /// up to twice the `timeout`, since two trips are under way at most, where replicas are slow. Keep it well below a tenth of the leases.
+    /// If too few replicas acknowledge a claim in time, the claim is released and fails as not applied. A completion
+    /// always stands, because the handler has run: the store counts it ([`RedisStore::counts`]) and logs a warning.
+    /// Renewals and releases do not wait.
+    ///
+    /// Waiting blocks the connection, and with it all calls to the same server, for up to twice the `timeout`: at most
+    /// two batches wait at a time. Keep the timeout well below a tenth of the leases.
     ///
     /// # Default
     /// [`Durability::Primary`]
@@ -114,16 +117,18 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Who we are to the sentinels of `redis+sentinel://`; the user and the password in the URL are for the servers.
+    /// Sets the credentials used to authenticate with the sentinels of `redis+sentinel://`. The user and password in
+    /// the URL are used for the servers.
     ///
     /// # Default
-    /// Nobody in particular
+    /// No authentication
     pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
         self.sentinel_login = Credentials { user: user.map(str::to_owned), password: Some(password.to_owned()) };
         self
     }
 
-    /// The executor's namespace: whose epoch is checked, and which the server must let us write to.
+    /// Sets the executor's namespace. The store checks the epoch of this namespace and requires write access to its
+    /// keys.
     ///
     /// # Default
     /// `idempotent`
@@ -132,8 +137,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Whether to use a server that evicts keys when its memory is full. It then loses leases first, and a key whose
-    /// record is gone runs again: no level is promised.
+    /// Sets whether the store may use a server that evicts keys when its memory is full.
+    ///
+    /// Such a server evicts leases first, and a key whose record was evicted runs again: no guarantee level holds.
     ///
     /// # Default
     /// `false`: [`connect`](Self::connect) fails
@@ -142,29 +148,31 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// For tests of the scripts' guards only.
+    /// Sets a function that edits the scripts. For tests of the scripts' guards only.
     #[doc(hidden)]
     pub fn edit_scripts(mut self, edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.edit = Some(Arc::new(edit));
         self
     }
 
-    /// For tests of the form of the scripts that Redis 6.2 takes.
+    /// Uses the scripts for Redis 6.2. For tests only.
     #[doc(hidden)]
     pub fn plain_scripts(mut self) -> Self {
         self.plain = true;
         self
     }
 
-    /// Connects, and checks the servers as [`RedisStore::check`] does; what is only worth a warning is an event of
-    /// `tracing`.
+    /// Connects and checks the servers as [`RedisStore::check`] does. Warnings are emitted as `tracing` events.
     ///
     /// # Errors
-    /// `NotApplied` if the server cannot be reached, `Denied` if it does not let us in or lacks a right, `Schema` for
-    /// a URL that cannot be or a server that must not be used. The text says what to do, and shows no password.
+    /// - `NotApplied`: a server cannot be reached.
+    /// - `Denied`: a server rejects the credentials, or the user lacks a permission.
+    /// - `Schema`: the URL is invalid, or a server must not be used.
+    ///
+    /// The error text names the remedy and contains no password.
     ///
     /// # Cancellation
-    /// Nothing is left behind but, perhaps, the namespace's epoch.
+    /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
     pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
         let reopen = self.clone();
         let url = RedisUrl::parse(&self.url)?;
@@ -198,7 +206,7 @@ impl RedisStoreBuilder {
                         access: access.clone(),
                     }))
                 });
-                // Keys of one node lie in several slots, which no script may name together.
+                // The keys of a node are in several slots, and a script must not use keys of more than one slot.
                 let options = self.options(startup::dialect(seeds, &checks).await?, false);
                 let factory = NodeFactory { access, timeouts, hub: hub.clone(), options };
                 let cluster = Arc::new(ClusterRouter::connect(factory, nodes, counters.clone()).await?);
@@ -209,7 +217,7 @@ impl RedisStoreBuilder {
             }
         };
         for batcher in topology.batchers(false).await? {
-            // What cannot be done at all is not found out by the first claim.
+            // Fails now instead of at the first claim if the server cannot wait for its disk.
             if let Some(wait) = self.durability.disk_probe() {
                 let why = "Durability::Disk requires Redis 7.2 and an append-only file; set `appendonly yes`";
                 batcher.connection().send(&wait).await.map_err(|failure| failure.because(why))?;
@@ -245,11 +253,11 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Certificates.
+/// TLS certificates.
 #[cfg(feature = "tls")]
 impl RedisStoreBuilder {
-    /// The authority, in PEM, that signed the servers' certificates; instead of those that the system trusts.
-    /// Certificates are always verified.
+    /// Sets the PEM file with the certificate authority that signed the servers' certificates. The file replaces the
+    /// system's trusted authorities. Certificates are always verified.
     ///
     /// # Default
     /// The system's authorities
@@ -258,17 +266,16 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// As [`ca_file`](Self::ca_file), without a file.
+    /// Sets the certificate authority from PEM bytes instead of a file; see [`ca_file`](Self::ca_file).
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(PemSource::Text(pem.into()));
         self
     }
 
-    /// What to show to servers that ask clients for a certificate: the files of the certificate, with its chain, and
-    /// of its key, both in PEM.
+    /// Sets the client certificate for servers that require one: the PEM files of the certificate chain and of its key.
     ///
     /// # Default
-    /// None
+    /// No client certificate
     pub fn client_certificate(
         mut self,
         certificate: impl Into<std::path::PathBuf>,

@@ -1,7 +1,7 @@
-//! The steps of runs, in a key beside the record's, in its slot.
+//! The steps of runs. The steps have a key of their own in the slot of the record.
 //!
 //! ```text
-//! version 0x81 | 'J' | when the record began, 7 bytes | entries, the later ones over the earlier ones of a name:
+//! version 0x81 | 'J' | when the record began, 7 bytes | entries, where later ones override earlier ones of the same name:
 //!     state | place u32 | length of the name u16 | name | length of the value u32, all ones for none | value
 //! ```
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Journal for RedisStore {
     }
 }
 
-/// What a record means that a script left alone. It would not have left one that is held.
+/// Returns the protocol's answer for a record that the script did not change. The script always changes a held record.
 fn protocol_answer(found: Option<&Record>, held: &Held, now: Micros) -> (Settled, Write) {
     match protocol::begun(found, held, now) {
         Ok(_) => (Settled::Done, Write::Delete),
@@ -63,7 +63,7 @@ fn encode(step: &StepRecord) -> Vec<u8> {
         StepState::Undoing => b'U',
     }];
     out.extend(step.place.to_be_bytes());
-    // Names are shorter than that, by far.
+    // Step names are far shorter than this limit.
     out.extend(u16::try_from(step.name.len()).unwrap_or(u16::MAX).to_be_bytes());
     out.extend(step.name.as_bytes());
     let length = step.value.as_ref().map_or(NONE, |value| u32::try_from(value.len()).unwrap_or(NONE - 1));
@@ -72,7 +72,7 @@ fn encode(step: &StepRecord) -> Vec<u8> {
     out
 }
 
-/// Read strictly, as a record is.
+/// Decodes strictly, as for records.
 fn decode(mut bytes: &[u8]) -> Result<Vec<StepRecord>, StoreError> {
     let mut steps = Vec::new();
     while !bytes.is_empty() {

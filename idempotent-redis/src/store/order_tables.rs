@@ -1,4 +1,4 @@
-//! The order tables of streams: one value each, under a key of its own. They end by themselves.
+//! The order tables of streams. Each table is one value with a key of its own, and expires by itself.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! What follows where a write has not got as far as it should.
+//! Handling of writes that are less durable than requested.
 use std::time::Duration;
 
 use idempotent_core::{
@@ -13,7 +13,7 @@ use crate::store::BUDGET;
 use crate::store::replies;
 
 impl RedisStore {
-    /// The answer to a claim: one that too few replicas have is none.
+    /// Returns the result of a claim, which fails if too few replicas acknowledged it.
     pub(crate) async fn granted(
         &self,
         reply: ScriptReply,
@@ -29,7 +29,8 @@ impl RedisStore {
         }
         let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
         let unconfirmed = match unconfirmed {
-            // Its first copy wrote, over a connection that is gone perhaps: this one has nothing to wait for yet.
+            // The first attempt wrote the claim, possibly over a closed connection. This attempt wrote nothing to wait
+            // for.
             None if repeated => self.confirmed(&held, grant.lease).await?,
             unconfirmed => unconfirmed,
         };
@@ -39,7 +40,7 @@ impl RedisStore {
         }
     }
 
-    /// How far a claim that stands has got. Whatever comes between does not undo it.
+    /// Renews a recorded claim to wait for its replication. A failure does not undo the claim.
     async fn confirmed(&self, held: &Held, lease: Duration) -> Result<Option<UnconfirmedReplicas>, StoreError> {
         let (reply, settled) = match self.0.topology.call(&ScriptCall::confirm(held, lease), BUDGET).await {
             Ok(reply) => {
@@ -56,7 +57,8 @@ impl RedisStore {
         }
     }
 
-    /// By its own token, as if it had never been; where that fails, it stands until the lease ends it.
+    /// Releases the claim with its own token, as if the claim had never been made. If the release fails, the claim
+    /// expires with its lease.
     async fn give_back(
         &self,
         held: &Held,
@@ -66,7 +68,7 @@ impl RedisStore {
     ) -> StoreError {
         count(&self.0.counters.claims);
         let error = "given back: too few replicas had it".into();
-        // What the one before left is counted in either case.
+        // The takeover of a crashed attempt stays counted in both cases.
         let verdict =
             if request.max_attempts > 0 || grant.taken_over.is_some() { Verdict::Refund } else { Verdict::Delete };
         let release = Release { verdict, delay: Duration::ZERO, memory: request.memory, error };
@@ -83,7 +85,8 @@ impl RedisStore {
         StoreError::new(kind).because(format!("claim is not durable: {unconfirmed}; {left}"))
     }
 
-    /// The answer to a completion. One that too few replicas have stands all the same: the handler has run.
+    /// Returns the result of a completion. A completion that too few replicas acknowledged stands, because the handler
+    /// has run.
     pub(crate) fn completed(
         &self,
         held: &Held,
@@ -95,7 +98,8 @@ impl RedisStore {
         let settled = replies::settled(answer, |found, now| protocol::complete(found, held, completion, now))?;
         let lacks = match (&answer.body, answer.unconfirmed) {
             (ReplyBody::Empty, Some(unconfirmed)) => unconfirmed.to_string(),
-            // Its first copy wrote, over a connection that is gone perhaps: this one had nothing to wait for.
+            // The first attempt wrote the completion, possibly over a closed connection. This attempt had nothing to
+            // wait for.
             (ReplyBody::Tagged(_), _) if settled == Settled::Done && self.0.durability != Durability::Primary => {
                 "the call was repeated, and the replication of the first attempt is unknown".to_owned()
             }

@@ -1,5 +1,7 @@
-//! What a script's answer means. All that a script does not write itself is decided here, by the protocol's own
-//! functions over the record that the script left as it was.
+//! Interpretation of script replies.
+//!
+//! A script performs the writes of the protocol. For every other case the script returns the unchanged record, and the
+//! protocol's own functions decide here.
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
@@ -11,7 +13,7 @@ use crate::batching::call::{ReplyBody, ScriptReply};
 use crate::cache::{CacheGeneration, ConsumedCache, PayloadKnowledge};
 use crate::record::decode;
 
-/// The answer to a claim; what it says of a consumed key is kept.
+/// Returns the result of a claim, and caches a consumed key.
 pub(crate) fn claim(
     answer: ScriptReply,
     request: &ClaimRequest,
@@ -20,7 +22,7 @@ pub(crate) fn claim(
 ) -> Result<Claim, StoreError> {
     let now = Micros(answer.now);
     let ReplyBody::Tagged(reply) = answer.body else {
-        // Nobody had it: the number is the time.
+        // The key was free: the fencing number is the server time.
         let fencing = Fencing(answer.now);
         return Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
     };
@@ -49,7 +51,7 @@ pub(crate) fn claim(
     }
 }
 
-/// Taken over 7, fencing 16 digits, attempt 10 digits.
+/// Parses a grant: taken-over number (7 bytes), fencing number (16 digits) and attempt (10 digits).
 fn grant(granted: &[u8], request: &ClaimRequest) -> Result<Claim, StoreError> {
     let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
     let (Some((over, counts)), lease) = (granted.split_first_chunk::<7>(), request.lease) else {
@@ -63,7 +65,7 @@ fn grant(granted: &[u8], request: &ClaimRequest) -> Result<Claim, StoreError> {
     Ok(Claim::Acquired(Grant { fencing, attempt, lease, taken_over: Some(over).filter(|over| over.0 > 0) }))
 }
 
-/// The answer to a later step.
+/// Returns the result of a renewal, completion or release.
 pub(crate) fn settled(
     answer: &ScriptReply,
     decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write),
@@ -77,7 +79,7 @@ pub(crate) fn settled(
     }
 }
 
-/// What lies under a key, past its time or not, and the time now.
+/// Returns the value of a key, even if it has expired, and the server time.
 pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Micros)>, StoreError> {
     let now = Micros(answer.now);
     let ReplyBody::Value(Some(reply), ends) = answer.body else { return Ok(None) };
@@ -88,7 +90,7 @@ pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Micros)>, Stor
     }
 }
 
-/// What the script left alone the protocol leaves alone too.
+/// Checks that the protocol agrees with a script that wrote nothing.
 fn kept<T>((answer, write): (T, Write)) -> Result<T, StoreError> {
     if write == Write::Keep { Ok(answer) } else { Err(disagrees()) }
 }

@@ -1,4 +1,4 @@
-//! Redis as the fast tier over a durable store.
+//! Redis as the fast tier of a durable store.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use crate::RedisStore;
 use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
 use crate::record::{VERSION, foreign};
 
-/// Keeps what is consumed for a [`TieredStore`](idempotent_core::TieredStore) whose records lie elsewhere: a duplicate
-/// costs one command here and none there, and all that is lost with this server is speed. Made by
-/// [`RedisStore::fast_tier`]. Cheap to clone: clones share the connections.
+/// The fast tier of a [`TieredStore`](idempotent_core::TieredStore) whose records are in another store.
 ///
-/// Facts lie under the keys that records would have. Do not use one database for both with the same namespace.
+/// A duplicate costs one command on this server and none in the other store. Losing this server costs only speed.
+/// Create a tier with [`RedisStore::fast_tier`]. A clone is cheap and shares the connections of the original.
+///
+/// The tier uses the keys that records would have. Do not use one database with the same namespace for both.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), idempotent_core::StoreError> {
@@ -32,11 +33,11 @@ pub struct RedisTier(RedisStore);
 
 const SEEN: u8 = 1;
 const VALUED: u8 = 2;
-/// No one waits longer for what is only to be faster.
+/// No retries, because the tier must not be slower than the store.
 const BUDGET: Duration = Duration::ZERO;
 
 impl RedisStore {
-    /// This server as the fast tier over another store.
+    /// Returns this server as the fast tier of another store.
     #[must_use]
     pub fn fast_tier(&self) -> RedisTier {
         RedisTier(self.clone())
@@ -74,7 +75,7 @@ impl FastTier for RedisTier {
     }
 }
 
-/// Flags, fencing number, until (8 bytes each, big-endian), fingerprint, value.
+/// Encodes flags, fencing number, expiry (8 bytes each, big-endian), fingerprint and value.
 fn encode(fact: &Fact) -> Vec<u8> {
     let mut out = vec![VERSION, b'T'];
     let seen = if fact.fingerprint.is_some() { SEEN } else { 0 };

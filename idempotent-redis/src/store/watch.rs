@@ -1,4 +1,4 @@
-//! Waiting for a run to end, told by the server.
+//! Waiting for the end of a run, by notifications of the server.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::RedisStore;
 use crate::batching::call::{ReplyBody, ScriptCall};
 use crate::store::StoreInner;
 
-/// Asked again this often while nothing can be heard, doubling.
+/// First and last poll interval without notifications. The interval doubles with each poll.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// And this often while it can: a word may get lost.
+/// Poll interval with notifications, because a notification may be lost.
 const BACKSTOP: Duration = Duration::from_secs(5);
 
 impl Watch for RedisStore {
     fn watch(&self, key: &Key) -> Watching {
         let registration = self.0.hub.register(key.as_str());
-        // Counted from here on, though it is polled later.
+        // Registered now, although the future is polled later.
         let notified = registration.notify.clone().notified_owned();
         let (inner, key) = (self.0.clone(), key.clone());
         Box::pin(async move {
@@ -29,7 +29,7 @@ impl Watch for RedisStore {
     }
 }
 
-/// Asks for word, and whether the run has ended already.
+/// Requests a notification for the key, and returns when the run has ended.
 async fn poll_until_settled(inner: &Arc<StoreInner>, key: &Key) {
     let mut pause = POLL.0;
     loop {

@@ -1,8 +1,8 @@
-//! A Redis Cluster: which node has a slot, and what becomes of a call when that changes.
+//! Routing within a Redis Cluster: slots, nodes and redirections.
 //!
-//! The client library has a cluster client of its own. It sends a pipeline of keys that lie in several slots of one node
-//! as so many requests, repeats on its own what may have been applied, and does not say what it has sent. So each node
-//! has a lane here, as a single server has, and this says which.
+//! The client library has a cluster client of its own. That client splits a pipeline for several slots of one node into
+//! separate requests, retries calls that may have been applied, and does not report which calls it sent. Therefore this
+//! module routes the calls itself: each node has a batcher, as a single server has.
 mod slot_map;
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ use crate::topology::RoutedCall;
 use crate::topology::single::SingleServer;
 use crate::topology::staggered;
 
-/// All its nodes that have been heard of.
+/// A router for the calls to a cluster, with all known nodes.
 pub(crate) struct ClusterRouter {
     factory: NodeFactory,
     seeds: Vec<ServerAddress>,
@@ -37,7 +37,7 @@ pub(crate) struct ClusterRouter {
     counters: Arc<Counters>,
 }
 
-/// What a lane for a node is made of.
+/// A factory for the batchers of nodes.
 pub(crate) struct NodeFactory {
     pub(crate) access: ClientFactory,
     pub(crate) timeouts: ConnectionTimeouts,
@@ -54,8 +54,10 @@ impl NodeFactory {
 }
 
 impl ClusterRouter {
+    /// Connects to the cluster.
+    ///
     /// # Errors
-    /// That of the last seed, where none says which node has which slot.
+    /// The error of the last seed, if no seed returns the slots.
     pub(crate) async fn connect(
         factory: NodeFactory,
         seeds: Vec<ServerAddress>,
@@ -67,13 +69,13 @@ impl ClusterRouter {
         Ok(cluster)
     }
 
-    /// Sends a call to the node that has its slot, as far as is known.
+    /// Sends a call to the known owner of its slot.
     pub(crate) async fn call<T: RoutedCall>(&self, call: &T) -> Result<T::Reply, CallFailure> {
         let node = self.node_of(call.key())?;
         call.send(&node.batcher).await.map_err(|failure| failure.with_default_host(&node.address))
     }
 
-    /// Sends calls in their order, those of one node in one pipeline, those of different nodes side by side.
+    /// Sends calls in order, with one pipeline per node. The nodes are called concurrently.
     pub(crate) async fn call_all(&self, calls: &[&ScriptCall]) -> Vec<Result<ScriptReply, CallFailure>> {
         let map = self.map();
         let mut groups: HashMap<&ServerAddress, (&Arc<ClusterNode>, Vec<usize>)> = HashMap::new();
@@ -95,12 +97,12 @@ impl ClusterRouter {
         answers
     }
 
-    /// Rises whenever it is asked anew who has which slot.
+    /// Returns the version of the slot map, which rises with each refresh.
     pub(crate) fn version(&self) -> u64 {
         self.map().number
     }
 
-    /// The try that follows one which was surely not applied, by the view `seen`.
+    /// Makes the attempt after one that was not applied and used the version `seen`.
     pub(crate) async fn retry_once<T: RoutedCall>(
         &self,
         failure: &CallFailure,
@@ -120,14 +122,14 @@ impl ClusterRouter {
                 call.send(&node.batcher).await.map_err(|failure| failure.with_default_host(&node.address))
             }
             _ => {
-                // Who has failed may have been replaced. Where nobody can say, the next try finds out.
+                // A failed node may have been replaced. If the refresh fails, the next attempt shows the error.
                 let _ = self.refresh(seen).await;
                 self.call(call).await
             }
         }
     }
 
-    /// Nodes that have slots, `refresh` as they say now.
+    /// Returns the batchers of nodes that own slots. With `refresh`, the slots are fetched first.
     pub(crate) async fn batchers(&self, refresh: bool) -> Result<Vec<CallBatcher>, CallFailure> {
         if refresh {
             self.refresh(self.map().number).await?;
@@ -146,7 +148,7 @@ impl ClusterRouter {
             return Ok(node.clone());
         }
         let mut map = self.lock();
-        // Another may have been first.
+        // Another call may have added the node.
         if let Some(node) = map.node_at(&address) {
             return Ok(node.clone());
         }
@@ -155,13 +157,13 @@ impl ClusterRouter {
         Ok(node)
     }
 
-    /// The slot is that node's. The others are asked for by and by, as calls are redirected or the map is fetched anew.
+    /// Sets the owner of one slot. The other slots are updated by later redirections or by a refresh.
     fn set_owner(&self, slot: u16, to: &Arc<ClusterNode>) {
         let mut map = self.lock();
         *map = Arc::new(map.with_owner(slot, to));
     }
 
-    /// Fetches who has which slot, unless somebody has since `seen`.
+    /// Fetches the slot map, unless it has changed since the version `seen`.
     async fn refresh(&self, seen: u64) -> Result<(), CallFailure> {
         let fresh = || (self.map().number != seen).then_some(());
         self.refreshing.share(fresh, self.fetch()).await
@@ -170,7 +172,7 @@ impl ClusterRouter {
     async fn fetch(&self) -> Result<(), CallFailure> {
         let old = self.map();
         let seeds = self.seeds.iter().filter(|seed| old.node_at(seed).is_none()).map(|seed| self.factory.node(seed));
-        // Another one each time: who has failed, or has not heard of it yet, is not asked first again.
+        // Starts with another node each time, so that a failed or outdated node is not always the first.
         let mut nodes: Vec<Arc<ClusterNode>> = old.nodes().cloned().chain(seeds).collect();
         let first = usize::try_from(old.number).unwrap_or_default() % nodes.len().max(1);
         nodes.rotate_left(first);
@@ -189,7 +191,7 @@ impl ClusterRouter {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Arc<SlotMap>> {
-        // A map is put there whole.
+        // The map is replaced as a whole, so it is consistent even if the lock is poisoned.
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

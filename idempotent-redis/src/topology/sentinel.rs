@@ -1,8 +1,8 @@
-//! The primary that sentinels name. They are asked before each connection, and tell when they have made another.
+//! The primary that sentinels report. Sentinels are queried before each connection and announce failovers.
 //!
-//! A server that they have replaced is not written to any more once a sentinel has said so, though it may not know of
-//! it yet and would take the writes. Where neither it nor a sentinel can be heard, nobody can tell: what it takes then is
-//! lost with it.
+//! Once a sentinel has announced a new primary, the store stops writing to the old one, even if the old one does not
+//! know yet and would accept writes. If the store can reach neither a sentinel nor the new primary, it cannot notice
+//! the failover, and writes to the old primary are lost.
 mod query;
 
 use std::fmt;
@@ -21,17 +21,17 @@ use crate::connection::{ConnectTarget, ConnectionCloser};
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::staggered;
 
-/// Between two rounds of asking sentinels that do not answer, while nobody waits for it.
+/// Pause between queries while no sentinel answers and no call waits for the result.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Who names a server that has been replaced no longer ago has not heard of it: sentinels tell each other every two
-/// seconds. After that they may have been set up anew, and count from nothing again.
+/// Time after a failover during which a report of the old primary counts as outdated. Sentinels inform each other every
+/// two seconds. After this time, lower epochs mean that the sentinels were set up again and count from zero.
 const PROPAGATION: Duration = Duration::from_secs(60);
 
-/// Who knows the primary.
+/// A connection target that follows the primary reported by sentinels.
 pub(crate) struct SentinelTarget(Arc<SentinelInner>);
 
 struct SentinelInner {
-    /// Of the primary.
+    /// Name of the primary.
     name: String,
     sentinels: ClientFactory,
     servers: ClientFactory,
@@ -40,23 +40,23 @@ struct SentinelInner {
 }
 
 struct SentinelState {
-    /// The one that answered last comes first.
+    /// Known sentinels. The one that answered last is first.
     known: Vec<ServerAddress>,
-    /// The one that has been told: a sentinel that tells less has not heard of the last failover.
+    /// Highest reported epoch. A sentinel with a lower epoch has not heard of the last failover.
     epoch: u64,
-    /// The connection over which a sentinel tells of a failover, and its number.
+    /// Connection on which a sentinel announces failovers, and its number.
     subscription: Option<(u64, MultiplexedConnection)>,
     subscriptions: u64,
-    /// Whom we are connected to, and the end of that.
+    /// Address of the connected server, and the handle that closes the connection.
     connected: Option<(ServerAddress, ConnectionCloser)>,
-    /// Whom the sentinels named last.
+    /// Primary that the sentinels reported last.
     named: Option<ServerAddress>,
-    /// Whom that one took the place of, and when we heard of it.
+    /// Primary that the current one replaced, and when the replacement was announced.
     replaced: Option<(ServerAddress, Instant)>,
 }
 
 impl SentinelState {
-    /// This is the primary, of a higher epoch.
+    /// Sets the primary of a higher epoch.
     fn replace(&mut self, primary: ServerAddress) {
         if let Some(old) = self.named.replace(primary.clone()).filter(|old| *old != primary) {
             self.replaced = Some((old, Instant::now()));
@@ -90,7 +90,7 @@ impl ConnectTarget for SentinelTarget {
         self.0.servers.client(&primary)
     }
 
-    /// A server says itself whether it is a primary: the sentinels may be ahead of it, or behind.
+    /// Checks the role of a new connection. Only the server knows its role: the sentinels may be ahead or outdated.
     async fn accept(
         &self,
         client: &redis::Client,
@@ -108,7 +108,7 @@ impl ConnectTarget for SentinelTarget {
         }
         let mut state = self.0.lock();
         let connected = address(client).filter(|connected| state.named.as_ref() == Some(connected));
-        // From here on a switch closes it.
+        // From now on, a failover closes the connection.
         let connected =
             connected.ok_or_else(|| CallFailure::transient("the sentinels have reported another primary"))?;
         state.connected = Some((connected, closer));
@@ -123,7 +123,7 @@ impl ConnectTarget for SentinelTarget {
     }
 }
 
-/// Where it connects to.
+/// Returns the address that a client connects to.
 fn address(client: &redis::Client) -> Option<ServerAddress> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -134,7 +134,7 @@ fn address(client: &redis::Client) -> Option<ServerAddress> {
 }
 
 impl SentinelInner {
-    /// Asks the sentinels, and listens to the one that answered.
+    /// Requests the primary from the sentinels and subscribes to the one that answered.
     async fn primary(self: &Arc<Self>) -> Result<ServerAddress, CallFailure> {
         let (known, epoch, number) = {
             let mut state = self.lock();
@@ -166,9 +166,9 @@ impl SentinelInner {
         state.subscription = named.subscription.map(|subscription| (number, subscription));
         let is_behind = named.epoch < state.epoch;
         match state.named.clone().filter(|_| is_behind && state.was_replaced(&named.primary)) {
-            // Whom we were told of stands.
+            // The announced primary takes precedence over an outdated report.
             Some(known) => return known,
-            // Nobody tells more: they count from nothing again.
+            // No sentinel reports more: they count from zero again.
             None if is_behind => state.named = Some(named.primary.clone()),
             None => state.replace(named.primary.clone()),
         }
@@ -176,12 +176,12 @@ impl SentinelInner {
         named.primary
     }
 
-    /// A sentinel tells it.
+    /// Handles a failover that a sentinel announced.
     fn on_switch(&self, switch: PrimarySwitch) {
         {
             let mut state = self.lock();
             if state.named.as_ref() == Some(&switch.old) && switch.old != switch.new {
-                // With each switch it rises: who tells less than that has not heard of this one.
+                // Each failover raises the epoch. A sentinel with a lower one has not heard of this failover.
                 state.epoch += 1;
                 state.replace(switch.new.clone());
             }
@@ -189,7 +189,7 @@ impl SentinelInner {
         self.set_primary(&switch.new);
     }
 
-    /// Somebody said that this is the primary now.
+    /// Sets the primary, and closes a connection to another server.
     fn set_primary(&self, primary: &ServerAddress) {
         let mut state = self.lock();
         state.named = Some(primary.clone());
@@ -198,7 +198,7 @@ impl SentinelInner {
         }
     }
 
-    /// Nobody tells any more. Another is listened to as soon as one answers, and what was missed is asked for.
+    /// Handles the loss of the subscription. A task subscribes to the next sentinel that answers and catches up.
     fn subscription_lost(self: &Arc<Self>, number: u64) {
         if self.lock().subscription.take_if(|(subscription, _)| *subscription == number).is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -208,7 +208,7 @@ impl SentinelInner {
     }
 
     fn lock(&self) -> MutexGuard<'_, SentinelState> {
-        // Nothing under this lock panics halfway.
+        // The code under this lock does not panic, so the state is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +217,7 @@ async fn resubscribe(inner: Weak<SentinelInner>) {
     loop {
         tokio::time::sleep(RETRY_PAUSE).await;
         let Some(inner) = inner.upgrade() else { return };
-        // A new connection to a primary has asked meanwhile.
+        // A new connection has subscribed in the meantime.
         if inner.lock().subscription.is_some() {
             return;
         }

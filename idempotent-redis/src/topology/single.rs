@@ -1,4 +1,4 @@
-//! A server that is reached by its address.
+//! A connection target with a fixed address.
 use async_trait::async_trait;
 
 use crate::connection::ConnectTarget;
@@ -6,7 +6,7 @@ use crate::connection::client::ClientFactory;
 use crate::connection::url::ServerEndpoint;
 use crate::failure::CallFailure;
 
-/// One server, by its address.
+/// A server with a fixed address.
 #[derive(Debug)]
 pub(crate) struct SingleServer {
     pub(crate) server: ServerEndpoint,

@@ -1,28 +1,29 @@
-//! Asks several that should know the same, one after the other, without waiting long for any.
+//! Staggered queries to several equivalent servers.
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use crate::failure::CallFailure;
 
-/// Who has not answered by now is not waited for alone: the next is asked as well.
+/// Delay after which the next server is queried as well.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The first answer that is good; else the best one, by `better`, once all have answered, or `timeouts` is over and one
-/// has: one that never answers may not keep the others from being believed.
+/// Returns the first reply that is `good`. Otherwise returns the best reply according to `better`, once all servers
+/// have replied, or once `timeout` has passed and a reply is there. A server that never replies does not block the
+/// others.
 ///
 /// # Errors
-/// The last one's, where none answered.
+/// The last error, if no server replied.
 ///
 /// # Cancellation
-/// Those under way are given up.
+/// Pending queries are dropped.
 pub(crate) async fn first<T: Send + 'static>(
     tries: impl IntoIterator<Item = impl Future<Output = Result<T, CallFailure>> + Send + 'static>,
     good: impl Fn(&T) -> bool,
     better: impl Fn(&T, &T) -> bool,
-    timeouts: Duration,
+    timeout: Duration,
 ) -> Result<T, CallFailure> {
-    let over = tokio::time::sleep(timeouts);
+    let over = tokio::time::sleep(timeout);
     tokio::pin!(over);
     let mut left = tries.into_iter();
     let mut under_way = JoinSet::new();
@@ -50,7 +51,7 @@ pub(crate) async fn first<T: Send + 'static>(
                 }
             }
             Some(Ok(Err(why))) => failure = why,
-            // It was given up with its runtime.
+            // The query ended with its runtime.
             Some(Err(_)) => {}
             None => return best.ok_or(failure),
         }

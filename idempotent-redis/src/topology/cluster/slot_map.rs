@@ -1,4 +1,4 @@
-//! Who has which slot.
+//! The map from slots to nodes.
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::failure::CallFailure;
 
 pub(super) const SLOTS: u16 = 16_384;
 
-/// Of a key: its part in braces, if that is not empty, counts alone.
+/// Returns the slot of a key. Only a non-empty part in braces is hashed.
 pub(super) fn slot_of(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
@@ -24,13 +24,13 @@ pub(super) struct ClusterNode {
     pub(super) batcher: CallBatcher,
 }
 
-/// The slots and the nodes at one time.
+/// The slots and nodes at one point in time.
 pub(super) struct SlotMap {
-    /// Of the fetch it comes from.
+    /// Number of the refresh.
     pub(super) number: u64,
-    /// The cluster's at that time; it rises with each change of roles.
+    /// Cluster epoch, which rises with each change of roles.
     pub(super) epoch: u64,
-    /// Places in `nodes`.
+    /// Indices into `nodes`.
     slots: Box<[u16]>,
     nodes: Vec<Arc<ClusterNode>>,
 }
@@ -54,7 +54,7 @@ impl SlotMap {
         self.nodes.iter()
     }
 
-    /// Those that have slots, in their order.
+    /// Returns the nodes that own slots, in slot order.
     pub(super) fn owners(&self) -> impl Iterator<Item = &Arc<ClusterNode>> {
         let mut places = Vec::new();
         for place in &self.slots {
@@ -65,13 +65,13 @@ impl SlotMap {
         places.into_iter().filter_map(|place| self.nodes.get(usize::from(place)))
     }
 
-    /// One node more.
+    /// Returns a copy with one more node.
     pub(super) fn with_node(&self, node: Arc<ClusterNode>) -> Self {
         let nodes = self.nodes.iter().cloned().chain([node]).collect();
         Self { slots: self.slots.clone(), nodes, ..*self }
     }
 
-    /// The same nodes, of which this one has the slot.
+    /// Returns a copy in which this node owns the slot.
     pub(super) fn with_owner(&self, slot: u16, owner: &Arc<ClusterNode>) -> Self {
         let mut next = if self.node_at(&owner.address).is_some() { self.copy() } else { self.with_node(owner.clone()) };
         let place = next.nodes.iter().position(|node| node.address == owner.address);
@@ -81,7 +81,7 @@ impl SlotMap {
         next
     }
 
-    /// What nodes say now. Those known already keep their connections; those nobody names any more are dropped.
+    /// Returns a map for the current view. Known nodes keep their connections, and nodes outside the view are dropped.
     pub(super) fn updated(&self, view: ClusterView, make: impl Fn(&ServerAddress) -> Arc<ClusterNode>) -> Self {
         let mut next = Self { number: self.number + 1, epoch: view.epoch, ..Self::empty() };
         for SlotRange { first, last, owner } in view.ranges {
@@ -109,7 +109,7 @@ impl fmt::Debug for SlotMap {
     }
 }
 
-/// Slots that follow each other and have one owner.
+/// Consecutive slots with one owner.
 #[derive(Debug, PartialEq)]
 pub(super) struct SlotRange {
     first: u16,
@@ -117,10 +117,10 @@ pub(super) struct SlotRange {
     owner: ServerAddress,
 }
 
-/// What one node says.
+/// The cluster as one node sees it.
 #[derive(Debug, PartialEq)]
 pub(super) struct ClusterView {
-    /// It takes part in the majority.
+    /// True if the node is part of the majority.
     pub(super) is_ok: bool,
     pub(super) epoch: u64,
     ranges: Vec<SlotRange>,
@@ -147,18 +147,18 @@ impl ClusterView {
     }
 }
 
-/// First slot, last slot, its owner, its owner's replicas.
+/// Parses an entry: first slot, last slot, owner, replicas of the owner.
 fn range(entry: &Value, by: &ServerAddress) -> Option<SlotRange> {
     let Value::Array(parts) = entry else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = &parts[..] else { return None };
     let [host, Value::Int(port), rest @ ..] = &owner[..] else { return None };
-    // "?": it should announce a name and has none.
+    // "?" means that the node should announce a host name but has none.
     let host = text(host).filter(|host| host != "?").or_else(|| ip(rest)).unwrap_or_default();
     let owner = ServerAddress::new(host, u16::try_from(*port).ok()?).with_default_host(by);
     Some(SlotRange { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, owner })
 }
 
-/// From what a node says of itself besides the endpoint: "ip" and its value.
+/// Returns the value of "ip" in a node's additional endpoints.
 fn ip(rest: &[Value]) -> Option<String> {
     match rest.get(1)? {
         Value::Array(pairs) => {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn only_the_part_in_braces_counts() {
-        // As in the specification of the cluster.
+        // The example of the cluster specification.
         assert_eq!(slot_of("123456789"), 0x31c3);
         assert_eq!(slot_of("{user1000}.following"), slot_of("{user1000}.followers"));
         assert_eq!(slot_of("foo{{bar}}zap"), slot_of("{bar"));

@@ -1,4 +1,4 @@
-//! One sentinel: what it says, and what it tells later.
+//! Queries to one sentinel, and its announcements.
 use std::sync::{Arc, Weak};
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
@@ -10,17 +10,17 @@ use crate::failure::CallFailure;
 
 const SWITCH: &str = "+switch-master";
 
-/// What a sentinel says.
+/// The primary and the other sentinels, as one sentinel reports them.
 pub(super) struct PrimaryReport {
     pub(super) by: ServerAddress,
     pub(super) primary: ServerAddress,
     pub(super) epoch: u64,
     pub(super) others: Vec<ServerAddress>,
-    /// Where it tells of the next failover, if it can.
+    /// Connection on which the sentinel announces failovers, if it allows subscriptions.
     pub(super) subscription: Option<MultiplexedConnection>,
 }
 
-/// `number` is the new connection's.
+/// Returns the report of a sentinel. `number` identifies the new connection.
 pub(super) async fn ask(
     inner: &Arc<SentinelInner>,
     number: u64,
@@ -49,7 +49,7 @@ async fn query_sentinel(
     let client = inner.sentinels.client(sentinel)?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     let mut subscription = connection.map_err(|error| why(&error))?;
-    // First, so that nothing happens unheard between the question and the listening.
+    // Subscribes first, so that no failover between the query and the subscription is missed.
     let listens = subscription.subscribe(SWITCH).await.is_ok();
     let mut questions = Pipeline::new();
     for question in ["get-master-addr-by-name", "master", "sentinels"] {
@@ -77,7 +77,7 @@ fn sentinel_address(sentinel: &Value) -> Option<ServerAddress> {
     Some(ServerAddress::new(field(sentinel, "ip")?, field(sentinel, "port")?.parse().ok().filter(|port| *port > 0)?))
 }
 
-/// Of what a sentinel lists by name.
+/// Returns a named field of a sentinel's reply.
 fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
     match reply {
         Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value)),
@@ -96,7 +96,7 @@ pub(super) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// What it tells of its own accord.
+/// A listener for the sentinel's announcements.
 struct SwitchListener {
     inner: Weak<SentinelInner>,
     number: u64,
@@ -118,7 +118,7 @@ impl AsyncPushSender for SwitchListener {
     }
 }
 
-/// Where the primary was, and where it is.
+/// The address of the primary before and after a failover.
 #[derive(Debug, PartialEq)]
 pub(super) struct PrimarySwitch {
     pub(super) old: ServerAddress,
@@ -126,7 +126,7 @@ pub(super) struct PrimarySwitch {
 }
 
 impl PrimarySwitch {
-    /// "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", if it is of that name.
+    /// Parses "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" if the name matches.
     fn read(message: &str, name: &str) -> Option<Self> {
         let mut parts = message.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
         let mut next = || Some(ServerAddress::new(parts.next()?, parts.next()?.parse().ok()?));
