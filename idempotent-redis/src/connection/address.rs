@@ -14,7 +14,7 @@ impl ServerAddress {
         Self { host: host.into(), port }
     }
 
-    /// Parses "host:port" or "[v6]:port". Addresses announced by cluster nodes have no brackets. Returns `None` without
+    /// Parses `host:port` or `[v6]:port`. Addresses announced by cluster nodes have no brackets. Returns `None` without
     /// a port.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
