@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_than_asked_for_or_no_number_is_missing() {
+    fn too_few_replicas_or_an_invalid_reply_count_as_unconfirmed() {
         let wait = Durability::wait(2, Duration::from_millis(5));
         assert_eq!(wait.unconfirmed(&Value::Int(2)), None);
         assert_eq!(wait.unconfirmed(&Value::Int(3)), None);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn on_disk_means_the_primary_s_too() {
+    fn disk_durability_includes_the_primary() {
         let wait = Durability::wait_for_disk(1, Duration::ZERO);
         let reply = |primary, replicas| Value::Array(vec![Value::Int(primary), Value::Int(replicas)]);
         assert_eq!(wait.unconfirmed(&reply(1, 1)), None);

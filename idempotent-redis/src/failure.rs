@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_while_connecting_is_worth_another_try_unless_it_is_for_good() {
+    fn a_refusal_while_connecting_is_retryable_unless_it_is_permanent() {
         let refused = |text: &str| {
             let error =
                 RedisError::from((ErrorKind::Server(ServerErrorKind::ResponseError), "refused", text.to_owned()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_inside_a_script_was_told_means_the_same_behind_the_place_it_was_told_at() {
+    fn an_error_inside_a_script_is_parsed_with_and_without_its_position() {
         for reply in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
             let placed = CallFailure::from_script(&format!("@user_script: 67: -{reply}"));
             assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_without_a_host_is_to_the_host_that_sent_it() {
+    fn a_redirection_without_a_host_refers_to_its_sender() {
         let node = ServerAddress::new("10.0.0.1", 6379);
         for (text, to) in
             [("7 :6380", "10.0.0.1:6380"), ("7 10.0.0.2:6380", "10.0.0.2:6380"), ("7 ::1:6380", "[::1]:6380")]

@@ -133,14 +133,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_script_stands_at_its_own_place() {
+    fn each_script_is_at_the_index_of_its_variant() {
         for (index, (script, _)) in ALL.iter().enumerate() {
             assert_eq!(*script as usize, index);
         }
     }
 
     #[test]
-    fn a_plain_script_declares_nothing_and_asks_for_no_value_of_a_conditional_set() {
+    fn a_plain_script_has_no_flags_and_no_conditional_set_with_get() {
         for (_, text) in ALL {
             let plain = in_dialect(text, Dialect::Plain);
             assert!(!plain.contains("#!lua") && !plain.contains("'NX', 'GET'"), "{plain}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_write_of_a_plain_script_that_full_memory_must_not_stop_is_let_through() {
+    fn every_write_of_a_settling_plain_script_passes_when_memory_is_full() {
         let must = ALL.iter().filter(|(_, text)| text.starts_with("#!lua flags=allow-oom"));
         let mut seen = 0;
         for (script, text) in must {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_run_is_let_through_when_memory_is_full_and_a_claim_is_not() {
+    fn scripts_that_end_runs_are_allowed_when_memory_is_full_and_claims_are_not() {
         let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
         assert_eq!([Script::Claim, Script::Redraw].map(first), ["#!lua"; 2]);
         for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget, Script::Shrink] {

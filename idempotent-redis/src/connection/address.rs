@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_have_six_or_no_host_and_has_a_port() {
+    fn an_address_may_have_an_ipv6_or_empty_host_and_must_have_a_port() {
         for (text, host, port) in
             [("a:1", "a", 1), ("[::1]:7", "::1", 7), ("fe80::2:6379", "fe80::2", 6379), (":6379", "", 6379)]
         {

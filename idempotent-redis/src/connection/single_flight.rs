@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_that_came_during_a_failed_try_share_its_end_and_those_after_it_try_again() {
+    async fn callers_during_a_failed_attempt_share_its_error_and_later_ones_retry() {
         let (flight, tries) = (SingleFlight::default(), AtomicUsize::new(0));
         let ask = || {
             flight.share(|| None::<()>, async {

@@ -20,7 +20,7 @@ impl ConnectTarget for To {
 }
 
 #[tokio::test]
-async fn of_some_that_failed_over_one_connection_only_the_first_closes_it() {
+async fn only_the_first_of_several_failures_closes_a_connection() {
     let server = RedisServer::start();
     let hub =
         NotificationHub::new(crate::cache::ConsumedCache::new(None, Arc::new(idempotent_core::SystemClock::new())));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_waits_too_long_is_given_up_and_not_before_its_time() {
+    fn a_pending_call_times_out_and_not_before_its_time() {
         runtime().block_on(async {
             let watchdog = Arc::new(ResponseWatchdog::default());
             tokio::spawn(watchdog.clone().watch(PATIENCE, || async { true }, || ()));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_answered_or_dropped_in_time_are_let_be_and_an_ended_connection_is_left() {
+    fn replies_or_drops_in_time_keep_the_connection_open() {
         runtime().block_on(async {
             let watchdog = Arc::new(ResponseWatchdog::default());
             let watching = tokio::spawn(watchdog.clone().watch(
@@ -170,7 +170,7 @@ mod tests {
         });
     }
     #[test]
-    fn a_connection_on_which_callers_give_up_is_asked_whether_it_lives() {
+    fn a_connection_whose_callers_give_up_is_pinged() {
         runtime().block_on(async {
             for (lives, ended) in [(true, false), (false, true)] {
                 let watchdog = Arc::new(ResponseWatchdog::default());

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn m6d_all_keys_of_a_slot_share_a_cluster_slot_whatever_the_topic_is_called() {
+    fn all_keys_of_a_slot_share_a_cluster_slot_for_any_topic_name() {
         for topic in ["orders_3", "a{b}", "{}", "}{", "{", "a}b", "größe", "a:b", "%7B", " ", "a\nb", "\0"] {
             for index in [0, 3, 1_023] {
                 let keys = SlotKeys::new("idempotent", topic, index);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_10_different_topics_have_different_keys() {
+    fn different_topics_have_different_keys() {
         let names = ["a", "a:0", "a%3A0", "A", "a{", "a}", "ä"];
         let keys: std::collections::BTreeSet<_> =
             names.iter().map(|name| SlotKeys::new("n", name, 0).0[0].clone()).collect();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_1_a_basis_has_its_slot_by_crc32_and_keeps_it() {
+    fn a_slot_basis_always_maps_to_the_same_slot_by_crc32() {
         // The check value of CRC-32/ISO-HDLC.
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let topic = TopicLayout::new("n", "orders", 16).unwrap();

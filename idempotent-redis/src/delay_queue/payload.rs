@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn any_payload_is_read_as_it_was_written() {
+    fn every_payload_decodes_as_encoded() {
         let empty_key = StoredPayload { business_key: Some(String::new()), ..StoredPayload::default() };
         for payload in [sample(), StoredPayload::default(), empty_key] {
             assert_eq!(StoredPayload::decode(&bytes(&payload)).unwrap(), payload);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn n143_what_is_cut_short_or_of_another_version_is_refused_and_nothing_panics() {
+    fn truncated_payloads_and_other_versions_are_rejected_without_a_panic() {
         let whole = bytes(&sample());
         let head = whole.len() - 256;
         for size in 0..head {

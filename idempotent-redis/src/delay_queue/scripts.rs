@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_script_stands_at_its_own_place() {
+    fn each_script_is_at_the_index_of_its_variant() {
         for (index, (which, _)) in ALL.iter().enumerate() {
             assert_eq!(*which as usize, index);
         }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_256_messages_or_1_mib_and_a_message_that_is_larger_is_a_step_of_its_own() {
+    fn a_batch_has_256_messages_or_1_mib_and_a_larger_message_is_sent_alone() {
         let mib = 1 << 20;
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[1]), [1]);

@@ -113,7 +113,7 @@ mod tests {
     use idempotent_core::Micros;
 
     #[test]
-    fn any_dead_letter_is_read_as_it_was_written() {
+    fn every_dead_letter_decodes_as_encoded() {
         let mut letter = DeadLetter::because("no such customer: größe 1 2 3:4", Micros(9));
         assert_eq!(decode_letter(&encode_letter(&letter)).unwrap(), letter);
         (letter.id, letter.attempts, letter.deaths) = (Some("a:b-17 ".to_owned()), 17, 3);

@@ -97,7 +97,7 @@ fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_claim_sends_is_written_down() {
+fn the_arguments_of_a_claim_have_the_documented_form() {
     let mut request = ClaimRequest {
         key: key(),
         owner: OWNER,
@@ -129,14 +129,14 @@ fn what_a_claim_sends_is_written_down() {
 }
 
 #[test]
-fn a_number_has_sixteen_digits_whatever_it_is() {
+fn every_fencing_number_has_sixteen_digits() {
     assert_eq!(&digits(Fencing(0)), b"0000000000000000");
     assert_eq!(&digits(Fencing(7)), b"0000000000000007");
     assert_eq!(&digits(Fencing((1 << 53) - 1)), b"9007199254740991");
 }
 
 #[test]
-fn spans_are_rounded_up_and_have_an_end() {
+fn durations_are_rounded_up_and_bounded() {
     assert_eq!(
         [micros(Duration::ZERO), micros(Duration::from_nanos(1)), micros(Duration::from_nanos(1_001))],
         [0, 1, 2]
@@ -153,7 +153,7 @@ fn spans_are_rounded_up_and_have_an_end() {
 }
 
 #[test]
-fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() {
+fn a_truncated_record_is_rejected_and_the_field_is_named() {
     let whole =
         sample(b'P', SEEN | SHOWN, &[&Fingerprint::of_bytes("payload").to_bytes()[..], &[0, 0, 0, 1, b'o']].concat());
     decode(&whole, Micros::FOREVER).unwrap();
@@ -166,7 +166,7 @@ fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() 
 }
 
 #[test]
-fn what_any_version_has_written_is_read_for_ever() {
+fn records_of_every_version_remain_readable() {
     for (form, reply) in FORMS.iter().zip(reply()) {
         assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), reply, "{form}");
     }
@@ -191,7 +191,7 @@ impl Noise {
 /// Decodes 20,000 strings that resemble records and as many that do not. Each is decoded to its end or rejected with
 /// the name of a field.
 #[test]
-fn n100_n101_no_bytes_are_a_panic() {
+fn no_bytes_make_decoding_panic() {
     let mut noise = Noise(0x1dea_11ce);
     let mut read = 0;
     for _ in 0..20_000 {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_read_in_the_words_of_each_version() {
+    fn refusals_of_all_server_versions_are_recognized() {
         for (text, right) in [
             ("this user has no permissions to run the 'get' command", "+get"),
             ("User monkey has no permissions to run the 'get' command", "+get"),

@@ -121,7 +121,7 @@ mod tests {
     const OLD_DRAGONFLY: &str = "# Server\r\nredis_version:6.2.11\r\ndragonfly_version:df-v1.14.2\r\n";
 
     #[test]
-    fn n75_each_server_is_known_by_its_own_name_and_version() {
+    fn each_product_is_recognized_with_its_version() {
         for (info, shown, dialect) in [
             (REDIS_7, "Redis 7.0.15", Dialect::Flags),
             (REDIS_6, "Redis 6.2.14", Dialect::Plain),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn n75_what_is_older_than_the_commands_we_need_is_too_old() {
+    fn versions_without_the_required_commands_are_too_old() {
         assert!(ServerVersion::of(ServerInfo(REDIS_5)).unwrap().is_too_old());
         assert!(ServerVersion::of(ServerInfo("redis_version:6.1.240\r\n")).unwrap().is_too_old());
         assert_eq!(ServerVersion::of(ServerInfo("# Server\r\nredis_version:unknown\r\n")), None);

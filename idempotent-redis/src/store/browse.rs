@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_rank_are_not_parted() {
+    fn keys_of_one_rank_are_not_split_across_pages() {
         let key = |rank: u128, rest: u128| Key::from_parts("n", rank << 96 | rest);
         let keys = [key(1, 0), key(2, 0), key(2, 1), key(2, 2), key(3, 0)];
         let fits: Vec<usize> = (1..=6).map(|room| whole_ranks(&keys, room)).collect();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_server_is_left_out_of_a_listing_because_slots_moved_meanwhile() {
+    fn a_listing_visits_every_server_even_if_slots_move() {
         let whole = ["10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"];
         for after in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
             assert_eq!(visited(&whole, &after.map(|at| whole[at])), whole, "{after:?}");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_a_server_that_is_gone_is_the_next_one_s_beginning() {
+    fn a_cursor_of_a_removed_server_resumes_at_the_next_one() {
         let servers = [(3, 'a'), (9, 'b')];
         let place = ListingCursor { server: 3, cursor: 70, from: 5 };
         assert_eq!(resume_at(&servers, place), Some((&'a', place)));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_one_number_are_told_apart() {
+    fn servers_with_equal_hashes_get_different_numbers() {
         let same = numbered(["b", "a"].map(|name| (name.to_owned(), name)), |_| 7);
         assert_eq!(same, [(7, "a"), (8, "b")]);
     }

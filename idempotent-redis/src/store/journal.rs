@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_come_back_as_they_were_and_no_part_of_them_does() {
+    fn steps_decode_as_encoded_and_truncated_ones_do_not() {
         let step = |name: &str, state, value: Option<&[u8]>| StepRecord {
             name: name.into(),
             place: 7,

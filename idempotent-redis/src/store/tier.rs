@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fact_comes_back_as_it_was_and_no_part_of_it_does() {
+    fn a_fact_decodes_as_encoded_and_a_truncated_one_does_not() {
         let fingerprint = Fingerprint::of_bytes("payload");
         for fingerprint in [None, Some(fingerprint)] {
             for value in [None, Some(b"".as_slice()), Some(b"\0\xff".as_slice())] {

@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_hangs_or_fails_does_not_keep_the_next_from_being_asked() {
+    async fn a_hanging_or_failing_server_does_not_block_the_next_query() {
         let hangs = Box::pin(std::future::pending());
         let fails = Box::pin(async { Err(CallFailure::unreachable("gone")) });
         assert_eq!(ask(vec![hangs, fails, Box::pin(async { Ok(10) })]).await.unwrap(), 10);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_hangs_does_not_keep_the_best_of_the_others_from_standing_in_the_end() {
+    async fn a_hanging_server_does_not_block_the_best_of_the_other_replies() {
         let late = || {
             Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(2)).await;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_none_is_good_the_best_stands_and_without_an_answer_the_failure() {
+    async fn without_a_good_reply_the_best_one_or_the_last_failure_is_returned() {
         let reply =
             |number: u32| Box::pin(async move { Ok(number) }) as std::pin::Pin<Box<dyn Future<Output = Asked> + Send>>;
         assert_eq!(ask(vec![reply(2), reply(7), reply(4)]).await.unwrap(), 7);

@@ -1,4 +1,4 @@
-//! Calls that are joined: nobody waits for nothing, nobody takes another's answer.
+//! Batched calls: no caller waits without a reason, and each gets its own reply.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::support::{ask, calls, done, granted, hold, open_without_cache, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_side_by_side_share_script_calls_and_each_has_its_own_answer() {
+async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let before = calls(&server, "evalsha");
@@ -34,7 +34,7 @@ async fn calls_side_by_side_share_script_calls_and_each_has_its_own_answer() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_alone_is_a_script_call_of_its_own() {
+async fn a_single_call_is_sent_as_its_own_script_call() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     hold(&store, "warm", 1).await;
@@ -45,7 +45,7 @@ async fn a_call_that_comes_alone_is_a_script_call_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_is_dropped_harms_nobody() {
+async fn a_dropped_caller_does_not_affect_others() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let mut tasks = JoinSet::new();
@@ -55,11 +55,11 @@ async fn a_caller_that_is_dropped_harms_nobody() {
             let part = format!("k{task}");
             let request = ask(&part, task + 1);
             if task % 3 == 0 {
-                // At any point: not sent yet, under way, answered.
+                // Cancels at any point: before sending, in flight, or after the reply.
                 let patience = Duration::from_micros((task * 7 % 400) as u64);
                 let _ = tokio::time::timeout(patience, store.claim(&request)).await;
             }
-            // By the same token: whatever became of the first copy, this is its grant.
+            // The same token gets the grant of the first attempt, whatever became of that attempt.
             let grant = granted(store.claim(&request).await.unwrap());
             assert_eq!(grant.attempt, 1, "{part}");
             grant.fencing
@@ -70,12 +70,12 @@ async fn a_caller_that_is_dropped_harms_nobody() {
 }
 
 #[tokio::test]
-async fn those_that_wait_behind_a_dropped_caller_are_served() {
+async fn calls_queued_after_a_dropped_caller_are_sent() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     hold(&store, "warm", 1).await;
     server.pause();
-    // The first sends by itself, the second in a turn, the third waits for either.
+    // The first call is sent directly, the second in a batch, and the third waits for either.
     let racing: Vec<_> = (1..=3_u128)
         .map(|owner| {
             let store = store.clone();
@@ -92,7 +92,7 @@ async fn those_that_wait_behind_a_dropped_caller_are_served() {
 }
 
 #[test]
-fn a_runtime_that_ends_takes_no_other_one_with_it() {
+fn a_runtime_that_shuts_down_does_not_affect_others() {
     let server = RedisServer::start();
     let lasting = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = lasting.block_on(open_without_cache(&server));
@@ -111,7 +111,7 @@ fn a_runtime_that_ends_takes_no_other_one_with_it() {
         passing.shutdown_background();
         lasting.block_on(async {
             for other in others {
-                // It may have been in a turn of the runtime that ended: then it says so, and can be asked again.
+                // A call in a batch of the other runtime may fail with an error and can be repeated.
                 let told = tokio::time::timeout(Duration::from_secs(30), other).await.expect("an answer").unwrap();
                 assert!(matches!(told, Ok(Claim::Acquired(_)) | Err(_)));
             }
@@ -122,7 +122,7 @@ fn a_runtime_that_ends_takes_no_other_one_with_it() {
 }
 
 #[tokio::test]
-async fn more_calls_than_one_command_takes_are_all_answered() {
+async fn more_calls_than_fit_into_one_command_all_get_replies() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let requests: Vec<_> = (0..1_000).map(|number| ask(&format!("k{number}"), 1 + number)).collect();
@@ -134,7 +134,7 @@ async fn more_calls_than_one_command_takes_are_all_answered() {
 }
 
 #[tokio::test]
-async fn calls_of_a_batch_are_done_in_the_order_asked_also_where_the_script_was_not_known() {
+async fn calls_of_a_batch_run_in_order_even_if_the_script_is_not_cached() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let short = idempotent_core::ClaimRequest { lease: Duration::from_secs(10), ..ask("k", 1) };

@@ -1,4 +1,4 @@
-//! The laws of a store against a real server.
+//! The conformance laws of stores against a real server.
 pub(crate) mod damaged_values;
 mod lost_calls;
 mod server_groups;
@@ -16,7 +16,7 @@ use self::damaged_values::Values;
 use self::lost_calls::Lossy;
 use self::skewed_clock::Wrong;
 
-/// A machine that is busy may let a server stand still for seconds: no law is broken by that.
+/// Uses long timeouts, because a server on a busy machine may pause for seconds without breaking a law.
 fn builder(url: String) -> RedisStoreBuilder {
     RedisStore::builder(url).response_timeout(Duration::from_secs(20)).connect_timeout(Duration::from_secs(20))
 }
@@ -36,9 +36,9 @@ async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subjec
         .guarded_by(server)
 }
 
-// Through a proxy, and with the clients' clocks wrong. The server's clock is not the test's.
+// Through a proxy and with wrong client clocks. The tests do not control the server's clock.
 conformance!(by_the_servers_clock, subject(|builder| builder), without: [clock]);
-// Values are damaged above; here it is about time.
+// Damage is covered above; here the laws are about time.
 conformance!(
     by_the_tests_clock,
     virtual_clock::subject(Arc::new(RedisServer::start()), true, str::to_owned),

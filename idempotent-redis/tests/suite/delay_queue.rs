@@ -1,4 +1,4 @@
-//! The delay queue on real servers: each case on one server, and all of them on a cluster.
+//! The delay queue on real servers: each case on one server, and all cases on a cluster.
 mod broker_laws;
 pub(crate) mod cases;
 mod commit_and_take;
@@ -34,7 +34,7 @@ macro_rules! tests {
 each_case!(tests);
 
 #[test]
-fn s4_10_every_case_holds_on_a_cluster_of_three_nodes() {
+fn every_case_holds_on_a_cluster_of_three_nodes() {
     let place = Arc::new(Place::Cluster(RedisCluster::start(3)));
     for (name, case) in CASES {
         println!("{name}");

@@ -1,5 +1,5 @@
-//! Outcomes of runs over a real server. Simulated worlds go through the same cases with exact times (the facade's
-//! `tests/integration/suite/behaviour`); here it is the scripts, the connection and the server's own clock.
+//! Runs through executors on a real server. The facade's `tests/integration/suite/behaviour` covers the same cases with
+//! exact times in simulated worlds; these tests cover the scripts, the connection and the server's own clock.
 mod concurrent_claims;
 mod leases;
 mod ordering;

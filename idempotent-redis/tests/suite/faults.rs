@@ -1,4 +1,4 @@
-//! Connections, memory, processes and clocks that fail under runs on a real server.
+//! Failing connections, memory, processes and clocks during runs on a real server.
 mod clock_changes;
 mod connections;
 mod full_memory;

@@ -6,7 +6,7 @@ use idempotent_testkit::servers::RedisServer;
 use crate::support::ask_number;
 
 #[tokio::test]
-async fn a_listing_is_not_refused_for_what_lies_in_another_namespace() {
+async fn a_listing_succeeds_without_permissions_for_other_namespaces() {
     let server = RedisServer::start();
     let all = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
     let theirs = ClaimRequest { key: Key::from_parts("other:mq:a", 7), ..ask_number(7, 1) };

@@ -1,5 +1,4 @@
-//! Tests against real servers, one module for each subject, in one binary: it is linked once, and what is generic is
-//! compiled once.
+//! Tests against real servers, one module per subject, in one binary, so that linking and generic code cost only once.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 #[macro_use]
 mod delay_queue;

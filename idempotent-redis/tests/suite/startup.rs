@@ -1,4 +1,4 @@
-//! Addresses, certificates, rights, and what a server may be like: as real servers say it.
+//! Addresses, certificates, permissions, and checks of real servers.
 mod access;
 mod health_check;
 mod permissions;

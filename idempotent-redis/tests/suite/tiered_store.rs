@@ -1,4 +1,4 @@
-//! Redis as the fast tier over SQLite: [S3.4-S3.7 B26] without the outbox.
+//! Redis as the fast tier over SQLite.
 use crate::support;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn tiers(server: &RedisServer) -> (tempfile::TempDir, SqliteStore, RedisSt
 }
 
 #[tokio::test]
-async fn b26_a_hit_in_redis_asks_the_database_nothing_and_a_miss_repairs_redis() {
+async fn a_hit_in_redis_skips_the_database_and_a_miss_repairs_redis() {
     let server = RedisServer::start();
     let (_folder, _durable, _redis, store) = tiers(&server).await;
     consume(&store, "k", Some(b"result")).await;
@@ -34,7 +34,7 @@ async fn b26_a_hit_in_redis_asks_the_database_nothing_and_a_miss_repairs_redis()
 }
 
 #[tokio::test]
-async fn b26_a_flush_of_redis_under_a_running_handler_lets_nobody_else_run() {
+async fn flushing_redis_during_a_run_does_not_start_a_second_run() {
     let server = RedisServer::start();
     let (_folder, _durable, _redis, store) = tiers(&server).await;
     let held = hold(&store, "k", 1).await;
@@ -45,7 +45,7 @@ async fn b26_a_flush_of_redis_under_a_running_handler_lets_nobody_else_run() {
 }
 
 #[tokio::test]
-async fn b26_a_redis_that_is_gone_costs_speed_only() {
+async fn losing_redis_costs_only_speed() {
     let server = RedisServer::start();
     let (_folder, _durable, _redis, store) = tiers(&server).await;
     let held = hold(&store, "k", 1).await;
@@ -79,7 +79,7 @@ async fn a_fact_replaces_neither_a_fact_nor_a_bar() {
     tier.bar(&key("k"), Duration::from_secs(60)).await.unwrap();
     assert_eq!(tier.recall(&key("k")).await.unwrap(), None);
     assert!(!tier.remember(&key("k"), &fact(3), HOUR).await.unwrap());
-    // As records they are somebody else's.
+    // As records, these values are foreign.
     let error = redis.claim(&ask("k", 1)).await.unwrap_err();
     assert!(error.to_string().contains("the fact of a tiered store"), "{error}");
     assert!(redis.forget(&key("k"), Fencing(1), true, HOUR).await.is_err());

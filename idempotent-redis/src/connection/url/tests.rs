@@ -6,7 +6,7 @@ fn tcp(host: &str, port: u16) -> ServerAddress {
 }
 
 #[test]
-fn each_scheme_names_its_place() {
+fn each_scheme_leads_to_its_kind_of_servers() {
     let single = |url: &str, host, port, db, tls| {
         let found = RedisUrl::parse(url).unwrap();
         assert_eq!(found.location, ServerLocation::Single { server: ServerEndpoint::Tcp(tcp(host, port)) }, "{url}");
@@ -45,7 +45,7 @@ fn refused(url: &str, part: &str) {
 }
 
 #[test]
-fn n48_what_is_missing_is_named() {
+fn missing_parts_of_a_url_are_named() {
     refused("redis//x", "a colon is missing");
     refused("redis:x", "`//` is missing after `redis:`");
     refused("redis://", "a host is missing");
@@ -56,33 +56,33 @@ fn n48_what_is_missing_is_named() {
 }
 
 #[test]
-fn n49_an_unknown_scheme_lists_what_there_is() {
+fn an_unknown_scheme_lists_the_known_ones() {
     refused("etcd://x", "the scheme `etcd` is not one of `redis`, `rediss`");
 }
 
 #[test]
-fn n49_a_misspelt_scheme_is_told_what_was_meant() {
+fn a_misspelt_scheme_gets_a_suggestion() {
     refused("reddis://u:hunter2@h", "did you mean `redis`?");
     refused("redis+sentinal://h/m", "did you mean `redis+sentinel`?");
     refused("rediss+clustr://h", "did you mean `rediss+cluster`?");
 }
 
 #[test]
-fn n50_nothing_is_not_a_url() {
+fn an_empty_url_is_rejected() {
     refused("", "it is empty");
     refused(" ", "it is empty");
     refused("redis://h\n", "a control character");
 }
 
 #[test]
-fn n51_a_port_there_cannot_be_is_named() {
+fn an_invalid_port_is_named() {
     refused("redis://u:hunter2@h:99999", "port 99999 is not between 1 and 65535");
     refused("redis+sentinel://u:hunter2@a:1,b:0/m", "port 0 ");
     refused("redis://[::1]:70000", "port 70000 ");
 }
 
 #[test]
-fn n52_a_password_that_is_not_encoded_is_told_how() {
+fn an_unencoded_password_gets_a_remedy() {
     for url in
         ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis://u:hunter2/x@h", "redis+cluster://u:100%hunter2@h"]
     {
@@ -91,7 +91,7 @@ fn n52_a_password_that_is_not_encoded_is_told_how() {
 }
 
 #[test]
-fn what_else_cannot_be_is_told_what_is_right() {
+fn other_invalid_urls_get_a_remedy() {
     refused("redis://hunter2@h", "a user and no password");
     refused("redis://u:@h", "the password is empty");
     refused("redis://a,b", "redis+sentinel://");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_part_in_braces_counts() {
+    fn only_the_part_in_braces_is_hashed() {
         // The example of the cluster specification.
         assert_eq!(slot_of("123456789"), 0x31c3);
         assert_eq!(slot_of("{user1000}.following"), slot_of("{user1000}.followers"));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_host_is_where_the_one_that_named_it_is() {
+    fn a_node_without_a_host_has_the_host_of_the_node_that_named_it() {
         let ip = Value::Array(vec![bulk("ip"), bulk("10.0.0.1")]);
         for (host, rest, owner) in [
             (bulk("10.0.0.9"), vec![], "10.0.0.9"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_to_cluster_slots_is_none() {
+    fn malformed_cluster_slots_replies_are_rejected() {
         for entry in
             [Value::Nil, Value::Array(vec![]), entry(-1, 5, bulk("a"), vec![]), entry(0, 70_000, bulk("a"), vec![])]
         {

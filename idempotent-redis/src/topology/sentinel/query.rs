@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_switch_is_the_named_primary_s_only() {
+    fn only_switches_of_the_named_primary_are_parsed() {
         let (old, new) = (ServerAddress::new("10.0.0.1", 6379), ServerAddress::new("10.0.0.2", 6380));
         assert_eq!(PrimarySwitch::read("main 10.0.0.1 6379 10.0.0.2 6380", "main"), Some(PrimarySwitch { old, new }));
         for message in ["mainly 10.0.0.1 6379 10.0.0.2 6380", "other 1 2 3 4", "main 10.0.0.1", "main", ""] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_by_name_is_found_in_either_form() {
+    fn a_named_field_is_found_in_maps_and_flat_lists() {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let flat = Value::Array(vec![bulk("ip"), bulk("a"), bulk("port"), bulk("7")]);
         let map = Value::Map(vec![(bulk("ip"), bulk("a")), (bulk("port"), bulk("7"))]);

@@ -1,14 +1,14 @@
-//! Values damaged behind the store's back.
+//! Values damaged by another client.
 use std::sync::Arc;
 
 use idempotent_core::Key;
 use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{Damage, Plant};
 
-/// A client of somebody else.
+/// Another client of the servers.
 pub(crate) struct Values<B>(pub(crate) Arc<B>);
 
-/// Servers among which a key's is known.
+/// Servers that know which of them holds a key.
 pub(crate) trait Behind {
     fn of(&self, key: &Key) -> &RedisServer;
 }
@@ -19,7 +19,7 @@ impl Behind for RedisServer {
     }
 }
 
-/// Held by owner 1 since just now, and remembered for long.
+/// Returns a record that owner 1 holds since just now, with a long retention.
 fn sample(until: u64, fencing: &[u8; 16]) -> Vec<u8> {
     let now: u64 = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
     let mut out = b"\x81P".to_vec();

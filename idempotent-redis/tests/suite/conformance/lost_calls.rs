@@ -1,4 +1,4 @@
-//! A store whose connection goes through a proxy, and calls that get lost there.
+//! A store behind a proxy that loses calls.
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{Lose, Loses, Verb};
 
-/// The real store, and where its next call gets lost.
+/// The real store, and the point at which its next call is lost.
 #[derive(Clone)]
 pub(crate) struct Lossy(Arc<Inner>);
 
@@ -31,7 +31,7 @@ impl Lossy {
         Self(Arc::new(Inner { store, proxy, next: Mutex::default() }))
     }
 
-    /// The call that is to get lost does, by what the network does to it; all others pass.
+    /// Loses the selected call in the network; all other calls pass.
     async fn sent<T>(&self, verb: Verb, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let Inner { store, proxy, next } = &*self.0;
         let at = next.lock().unwrap().take_if(|(wanted, _)| *wanted == verb).map(|(_, at)| at);
@@ -40,7 +40,7 @@ impl Lossy {
             Some(Lose::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
             Some(Lose::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
             Some(Lose::Connection) => {
-                // Until the store has noticed: a call that it sends on a connection just cut is another case.
+                // Waits until the store has noticed: a call on a connection that was just cut is another case.
                 proxy.refuse();
                 proxy.cut_all();
                 answers(store, false).await;
@@ -65,7 +65,7 @@ impl Loses for Lossy {
     }
 }
 
-/// Waits until the store can ask, or cannot.
+/// Waits until the store can reach the server, or cannot.
 async fn answers(store: &RedisStore, wanted: bool) {
     while store.peek(&key()).await.is_ok() != wanted {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -76,7 +76,7 @@ fn key() -> Key {
     Identity::new(Scene::Mq, "losing", "k").key("losing").unwrap()
 }
 
-/// A digest that the server does not know is refused, and is not the call that is to get lost.
+/// Loads the scripts: a rejected unknown digest must not be the lost call.
 async fn know_the_scripts(store: &RedisStore) {
     let lease = Duration::from_secs(30);
     let held = Held::unanswered(key(), OwnerToken(1));

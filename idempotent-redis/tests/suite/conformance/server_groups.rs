@@ -1,4 +1,4 @@
-//! Servers behind sentinels, and clusters: too slow to start for each law, so a law takes a set that is free.
+//! Sentinel groups and clusters. Starting them takes too long for each law, so a law takes an idle group from a pool.
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idempotent_core::Key;
@@ -8,19 +8,19 @@ use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 
 use crate::conformance::damaged_values::{Behind, Values};
 
-/// Sets that no law uses. They end with this process.
+/// Groups that no law uses. They stop with this process.
 pub(crate) struct Pool<T: 'static>(Mutex<Vec<Arc<T>>>);
 
-/// A set of servers that all laws can use, one after the other.
+/// A group of servers that the laws use one after the other.
 pub(crate) trait Group: Behind + Send + Sync + Sized + 'static {
     fn start() -> Self;
     fn pool() -> &'static Pool<Self>;
     fn url(&self) -> String;
-    /// Without a key of the law before.
+    /// Removes the keys of the last law.
     fn empty(&self);
 }
 
-/// In use.
+/// A group in use.
 struct Taken<T: Group>(Arc<T>);
 
 impl<T: Group> Drop for Taken<T> {

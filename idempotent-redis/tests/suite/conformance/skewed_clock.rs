@@ -1,4 +1,4 @@
-//! A clock that goes right and shows the wrong time.
+//! A clock that runs at the right speed and shows the wrong time.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

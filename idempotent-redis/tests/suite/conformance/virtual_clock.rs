@@ -1,7 +1,7 @@
-//! The scripts by the test's own clock: their arithmetic to the µs, and each end to the ms.
+//! The scripts with a virtual clock: arithmetic to the µs, and expiry to the ms.
 //!
-//! Simulated: a few lines of Lua before each script give it a time that the test sets, and let keys end by it. All else
-//! is the real script on a real server.
+//! The clock is simulated by a few lines of Lua before each script, which set the time and expire keys. The rest is the
+//! real script on a real server.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use idempotent_testkit::{Subject, VirtualClock};
 
 const TIMED: &str = include_str!("virtual_clock.lua");
 
-/// Tells the server what time it is before each call.
+/// A store that sets the server's time before each call.
 struct OnClock {
     store: RedisStore,
     clock: VirtualClock,
@@ -28,7 +28,7 @@ struct OnClock {
 impl OnClock {
     async fn open(server: &Arc<RedisServer>, clock: &VirtualClock, cached: bool, edit: impl Edit) -> Self {
         let timed = move |script: &str| match edit(script).split_once('\n') {
-            // Looking lets a key end, too.
+            // Reading a key expires it, too.
             Some((first, rest)) if first.starts_with("#!") => {
                 format!("{}\n{TIMED}\n{rest}", first.replace("no-writes", "allow-oom"))
             }
@@ -46,11 +46,11 @@ impl OnClock {
     }
 }
 
-/// What is done to each script before it gets its time.
+/// An edit of each script, applied before the script gets its clock.
 pub(crate) trait Edit: Fn(&str) -> String + Clone + Send + Sync + 'static {}
 impl<E: Fn(&str) -> String + Clone + Send + Sync + 'static> Edit for E {}
 
-/// On an empty server.
+/// Creates the subject on an empty server.
 pub(crate) async fn subject(server: Arc<RedisServer>, cached: bool, edit: impl Edit) -> Subject {
     let clock = VirtualClock::new();
     let store = OnClock::open(&server, &clock, cached, edit.clone()).await;

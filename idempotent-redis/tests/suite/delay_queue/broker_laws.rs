@@ -1,4 +1,4 @@
-//! The laws of adapters, on one server and on a cluster.
+//! The conformance laws of broker adapters, on one server and on a cluster.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,12 +12,12 @@ use idempotent_testkit::servers::{RedisCluster, RedisServer};
 
 use crate::delay_queue::world::{Place, TOPIC};
 
-/// What is held by hand is not kept alive: a busy machine must not take it away.
+/// Long enough that a delivery without keep-alive does not expire on a busy machine.
 const VISIBILITY: Duration = Duration::from_secs(3);
 
 pub(crate) struct Queue {
     place: Place,
-    /// In front of the only server; a cluster's nodes name themselves.
+    /// In front of a single server; cluster nodes announce their own addresses.
     between: Option<Proxy>,
     producer: DelayQueue,
 }
@@ -48,7 +48,7 @@ impl Broker for Queue {
     fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         (limits.held_for, limits.stays_held) = (Some(VISIBILITY), true);
-        // Two clocks that tick apart: ours measures, the server's decides.
+        // The clocks of test and server tick independently: the test measures, the server decides.
         limits.early = Duration::from_millis(2);
         limits
     }
@@ -66,7 +66,7 @@ impl Broker for Queue {
         for (name, value) in message.headers.iter() {
             sent = sent.header(name, value);
         }
-        // A slot drops a copy of what it has by itself: two copies are in the queue where they lie in two slots.
+        // A slot merges copies of a message. Two copies are in the queue if they are in two slots.
         let [one, other] = ["a", "d"].map(|basis| sent.clone().slot_basis(basis));
         if !self.producer.send(&one).await.unwrap().is_new {
             assert!(self.producer.send(&other).await.unwrap().is_new);

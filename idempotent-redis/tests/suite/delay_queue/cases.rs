@@ -1,4 +1,4 @@
-//! The list of cases, and how one is played.
+//! The list of cases, and the function that runs one.
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,68 +17,68 @@ pub(crate) fn play(case: Case, place: &Arc<Place>, edit: impl Fn(&str) -> String
     });
 }
 
-/// The slow ones last.
+/// Lists all cases, slow ones last.
 macro_rules! each_case {
     ($then:ident) => {
         $then! {
-            message_kinds::b30_s4_2_a_duplicate_within_the_interval_merges_and_keeps_the_first_time
-            message_kinds::b30_m6a_one_sent_while_the_first_is_in_flight_is_a_delivery_of_its_own
-            message_kinds::b31_s4_3_larger_priorities_come_first_and_equal_ones_in_the_order_they_were_sent
-            message_kinds::b31_s4_12_the_same_body_twice_is_two_messages
-            message_kinds::s4_11_of_one_time_the_first_sent_comes_first
-            message_kinds::b31_those_that_come_back_rank_behind_all_new_ones
-            message_kinds::b32_s4_4_a_fixed_time_is_due_only_when_it_is_past
-            message_kinds::b31_b32_s4_what_cannot_be_is_refused_by_name_with_the_rule_and_the_remedy
-            message_kinds::a_delay_is_counted_from_when_the_server_has_it
-            message_kinds::work_is_scheduled_once_by_its_key_until_it_is_settled_or_called_off
-            message_kinds::a_delay_that_was_scheduled_tells_its_time_whatever_kind_holds_its_key
-            message_kinds::a_message_is_called_off_by_the_id_it_was_given_by_the_server
-            redelivery::s4_6_what_is_taken_is_held_until_it_is_committed
-            redelivery::b33_m6c_s4_7_s4_8_what_nobody_settles_comes_again_at_the_timeout_and_not_before
-            redelivery::s4_8_who_lost_a_message_can_do_nothing_to_its_next_delivery
-            redelivery::s4_8_a_message_that_was_put_back_cannot_be_settled_by_who_put_it_back
-            redelivery::a_sources_retry_leaves_its_marks_and_ranks_behind_new_ones
-            redelivery::n142_a_retry_may_be_put_off_for_any_time
-            redelivery::s4_8_a_source_that_lost_a_message_cannot_bury_it
-            redelivery::what_is_late_and_nobody_elses_is_still_its_takers
-            redelivery::what_is_extended_is_held_from_then_on
-            redelivery::d8_a_rollback_has_a_real_backoff
-            redelivery::s4_9_d8_in_the_compatible_mode_a_retry_ranks_by_the_retries_that_are_left
-            redelivery::b33_d7_sixteen_retries_are_seventeen_deliveries_and_then_it_is_dead
-            redelivery::b33_s4_8_deliveries_that_nobody_settles_are_counted_and_end_among_the_dead
-            redelivery::b33_m6b_sending_again_does_not_reset_the_counter
-            redelivery::a_batch_is_committed_in_one_step_and_each_has_its_own_answer
-            redelivery::one_whose_body_is_gone_is_passed_over
-            redelivery::n143_what_cannot_be_read_is_put_aside_with_its_bytes
-            dead_letters::dead_letters_are_listed_oldest_first_and_put_back_as_first_attempts_that_have_died
-            dead_letters::dead_letters_are_told_in_the_order_they_died_and_cannot_be_called_off
-            dead_letters::what_dies_again_has_died_twice
-            dead_letters::a_message_that_was_buried_frees_its_id_and_keeps_another_ones
-            dead_letters::dead_letters_are_removed_oldest_first_and_no_more_than_asked_for
-            dead_letters::counts_say_what_is_ready_waiting_in_flight_and_dead_and_for_how_long
-            dead_letters::of_several_priorities_and_times_the_oldest_is_told
-            dead_letters::a_topic_is_purged_whole_and_its_numbers_go_on
-            dead_letters::no_number_is_given_twice_when_the_clock_stands_still_or_goes_back
-            commit_and_take::s4_6_what_is_done_is_committed_and_the_next_is_taken_by_one_step
-            commit_and_take::s4_8_a_commit_that_comes_too_late_is_lost_and_the_next_are_taken_all_the_same
-            commit_and_take::what_is_late_and_nobody_elses_is_committed_before_it_is_handed_out_again
-            commit_and_take::what_is_named_twice_is_done_once
-            commit_and_take::a_late_delivery_whose_state_redis_has_lost_is_lost_and_comes_again
-            commit_and_take::what_was_prolonged_leaves_nothing_behind
-            commit_and_take::a_duplicate_of_a_priority_is_due_now
-            commit_and_take::s4_10_commits_of_all_slots_go_with_a_take_of_one
-            commit_and_take::s4_11_many_are_sent_taken_and_committed_in_their_order_by_few_steps
-            commit_and_take::of_many_that_are_sent_each_has_its_own_answer
-            commit_and_take::many_that_come_back_and_new_ones_are_taken_together
-            commit_and_take::what_has_lost_when_it_was_first_delivered_has_it_from_its_next_delivery
-            commit_and_take::s4_8_a_name_that_another_message_has_by_now_stays_its_own
-            commit_and_take::when_it_was_first_delivered_is_known_whatever_time_its_taker_had
-            waiting::a_waiting_taker_is_woken_by_what_is_due_earlier_and_asks_nothing_meanwhile
-            waiting::a_waiting_taker_is_woken_by_what_comes_back_and_by_what_is_put_back
-            waiting::who_does_not_wait_is_not_told
-            waiting::a_taker_is_told_when_to_ask_again
-            commit_and_take::commits_do_not_wait_for_what_is_due_later
-            commit_and_take::a_waiting_taker_is_woken_once_by_the_earliest_of_many
+            message_kinds::a_duplicate_within_the_interval_is_merged_and_keeps_the_first_time
+            message_kinds::a_message_sent_while_the_first_is_in_delivery_is_not_merged
+            message_kinds::higher_priorities_come_first_and_equal_ones_in_the_order_of_sending
+            message_kinds::the_same_body_sent_twice_is_two_messages
+            message_kinds::messages_of_equal_time_are_delivered_in_the_order_of_sending
+            message_kinds::retries_rank_after_all_new_messages
+            message_kinds::a_fixed_time_is_due_only_once_it_has_passed
+            message_kinds::invalid_messages_are_refused_with_the_rule_and_the_remedy
+            message_kinds::a_delay_starts_when_the_server_accepts_the_message
+            message_kinds::a_task_is_scheduled_once_per_key_until_it_is_settled_or_cancelled
+            message_kinds::scheduling_returns_the_time_of_any_message_with_the_key
+            message_kinds::a_message_is_cancelled_by_its_server_assigned_id
+            redelivery::a_taken_message_is_held_until_it_is_committed
+            redelivery::an_unsettled_message_is_redelivered_at_the_timeout_and_not_before
+            redelivery::an_expired_delivery_cannot_affect_the_next_one
+            redelivery::a_rolled_back_delivery_can_no_longer_be_settled
+            redelivery::a_retry_by_a_source_keeps_its_counters_and_ranks_after_new_messages
+            redelivery::a_retry_may_be_delayed_by_any_time
+            redelivery::a_source_that_lost_a_message_cannot_dead_letter_it
+            redelivery::an_expired_delivery_can_be_settled_until_it_is_redelivered
+            redelivery::an_extended_delivery_is_held_from_the_extension_on
+            redelivery::a_rollback_delays_the_message_by_its_backoff
+            redelivery::an_immediate_retry_ranks_by_its_remaining_retries
+            redelivery::a_message_is_dead_after_16_retries_and_17_deliveries
+            redelivery::expired_deliveries_are_counted_and_end_as_dead_letters
+            redelivery::resending_a_message_does_not_reset_its_retries
+            redelivery::a_batch_is_committed_by_one_call_with_a_result_per_delivery
+            redelivery::a_message_without_a_body_is_skipped
+            redelivery::an_undecodable_message_is_dead_lettered_with_its_bytes
+            dead_letters::dead_letters_are_listed_oldest_first_and_redriven_as_first_attempts
+            dead_letters::dead_letters_are_listed_in_order_of_death_and_cannot_be_cancelled
+            dead_letters::a_message_that_dies_again_has_two_deaths
+            dead_letters::a_dead_letter_frees_its_id_and_not_the_id_of_another_message
+            dead_letters::dead_letters_are_removed_oldest_first_up_to_the_limit
+            dead_letters::counts_report_ready_waiting_in_flight_and_dead_messages_and_the_oldest_age
+            dead_letters::counts_report_the_oldest_of_several_priorities_and_times
+            dead_letters::purging_a_topic_removes_everything_but_its_number_sequence
+            dead_letters::numbers_are_unique_even_if_the_clock_stands_still_or_goes_back
+            commit_and_take::one_call_commits_deliveries_and_takes_the_next
+            commit_and_take::a_late_commit_is_lost_and_the_next_messages_are_taken
+            commit_and_take::an_expired_delivery_is_committed_before_its_redelivery
+            commit_and_take::a_delivery_named_twice_is_committed_once
+            commit_and_take::an_expired_delivery_with_lost_state_is_lost_and_redelivered
+            commit_and_take::a_committed_extended_delivery_leaves_nothing_on_the_server
+            commit_and_take::a_duplicate_with_a_priority_is_due_now
+            commit_and_take::commits_for_all_slots_are_sent_with_a_take_from_one
+            commit_and_take::many_messages_are_sent_taken_and_committed_in_order_with_few_calls
+            commit_and_take::each_of_many_sent_messages_has_its_own_result
+            commit_and_take::retries_and_new_messages_are_taken_together
+            commit_and_take::a_lost_first_delivery_time_is_replaced_by_the_next_delivery
+            commit_and_take::a_late_commit_keeps_a_name_that_another_message_uses
+            commit_and_take::the_first_delivery_time_is_known_for_any_visibility_timeout
+            waiting::a_waiting_receiver_is_woken_by_an_earlier_message_and_sends_no_commands
+            waiting::a_waiting_receiver_is_woken_by_retries_and_redrives
+            waiting::no_notification_is_sent_without_a_waiting_receiver
+            waiting::a_receiver_learns_when_to_poll_again
+            commit_and_take::commits_do_not_wait_for_later_messages
+            commit_and_take::a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages
         }
     };
 }

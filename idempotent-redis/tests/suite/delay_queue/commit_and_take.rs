@@ -1,4 +1,4 @@
-//! Committing and taking by one step, and settling many at once.
+//! Committing and taking in one call, and settling many deliveries at once.
 use idempotent_mq::{DeadLetter, Received, Redrive, Settlement, Source};
 use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use tokio::time::timeout;
@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use crate::delay_queue::world::{World, bodies, due, ms, new, only, time};
 use crate::support::until;
 
-/// So many that are due.
+/// Sends `count` messages that are due.
 async fn some(queue: &DelayQueue, count: usize) {
     let message = |number: usize| DelayMessage::after(ms(0), number.to_string()).id(format!("id-{number}"));
     let messages: Vec<_> = (0..count).map(message).collect();
@@ -15,7 +15,7 @@ async fn some(queue: &DelayQueue, count: usize) {
     }
 }
 
-pub(crate) async fn s4_6_what_is_done_is_committed_and_the_next_is_taken_by_one_step(world: &World) {
+pub(crate) async fn one_call_commits_deliveries_and_takes_the_next(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 5).await;
@@ -34,7 +34,7 @@ pub(crate) async fn s4_6_what_is_done_is_committed_and_the_next_is_taken_by_one_
     }
 }
 
-pub(crate) async fn s4_8_a_commit_that_comes_too_late_is_lost_and_the_next_are_taken_all_the_same(world: &World) {
+pub(crate) async fn a_late_commit_is_lost_and_the_next_messages_are_taken(world: &World) {
     let queue = world.queue().await;
     let (mut taker, mut other) = (queue.taker(), queue.taker());
     some(&queue, 3).await;
@@ -52,7 +52,7 @@ pub(crate) async fn s4_8_a_commit_that_comes_too_late_is_lost_and_the_next_are_t
     assert_eq!(queue.counts().await.unwrap().in_flight, 1, "the one that was taken last");
 }
 
-pub(crate) async fn what_is_late_and_nobody_elses_is_committed_before_it_is_handed_out_again(world: &World) {
+pub(crate) async fn an_expired_delivery_is_committed_before_its_redelivery(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 1).await;
@@ -62,7 +62,7 @@ pub(crate) async fn what_is_late_and_nobody_elses_is_committed_before_it_is_hand
     assert_eq!((next.committed.unwrap(), next.taken.len()), (vec![Closing::Done], 0));
 }
 
-pub(crate) async fn a_late_delivery_whose_state_redis_has_lost_is_lost_and_comes_again(world: &World) {
+pub(crate) async fn an_expired_delivery_with_lost_state_is_lost_and_redelivered(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 1).await;
@@ -74,7 +74,7 @@ pub(crate) async fn a_late_delivery_whose_state_redis_has_lost_is_lost_and_comes
     assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["0"]);
 }
 
-pub(crate) async fn what_was_prolonged_leaves_nothing_behind(world: &World) {
+pub(crate) async fn a_committed_extended_delivery_leaves_nothing_on_the_server(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 1).await;
@@ -84,7 +84,7 @@ pub(crate) async fn what_was_prolonged_leaves_nothing_behind(world: &World) {
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
 }
 
-pub(crate) async fn a_duplicate_of_a_priority_is_due_now(world: &World) {
+pub(crate) async fn a_duplicate_with_a_priority_is_due_now(world: &World) {
     let queue = world.queue().await;
     world.at(5);
     let urgent = DelayMessage::priority(100, "x").id("urgent");
@@ -94,7 +94,7 @@ pub(crate) async fn a_duplicate_of_a_priority_is_due_now(world: &World) {
     assert_eq!((again.is_new, again.at), (false, time(9)));
 }
 
-pub(crate) async fn commits_do_not_wait_for_what_is_due_later(world: &World) {
+pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for round in ["the slot is asked", "it is known that nothing is due"] {
@@ -116,13 +116,13 @@ pub(crate) async fn commits_do_not_wait_for_what_is_due_later(world: &World) {
         assert_eq!((next.committed.unwrap(), bodies(&next.taken)), (vec![Closing::Done], vec![round.to_owned()]));
         queue.commit_all(&next.taken).await.unwrap();
     }
-    // Given up while it waits, it takes nothing.
+    // A cancelled call takes nothing.
     assert!(timeout(ms(100), taker.commit_and_take(&[], 1)).await.is_err());
     some(&queue, 1).await;
     assert_eq!(due(&mut taker).await, ["0"]);
 }
 
-pub(crate) async fn what_is_named_twice_is_done_once(world: &World) {
+pub(crate) async fn a_delivery_named_twice_is_committed_once(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 2).await;
@@ -134,7 +134,7 @@ pub(crate) async fn what_is_named_twice_is_done_once(world: &World) {
     assert_eq!(next.committed.unwrap(), [Closing::Done, Closing::Lost, Closing::Lost]);
 }
 
-pub(crate) async fn s4_10_commits_of_all_slots_go_with_a_take_of_one(world: &World) {
+pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let mut taker = queue.taker();
     some(&queue, 40).await;
@@ -155,7 +155,7 @@ pub(crate) async fn s4_10_commits_of_all_slots_go_with_a_take_of_one(world: &Wor
     assert_eq!((counts.ready, counts.in_flight), (0, 0));
 }
 
-pub(crate) async fn s4_11_many_are_sent_taken_and_committed_in_their_order_by_few_steps(world: &World) {
+pub(crate) async fn many_messages_are_sent_taken_and_committed_in_order_with_few_calls(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let steps = world.place.calls("evalsha");
@@ -174,7 +174,7 @@ pub(crate) async fn s4_11_many_are_sent_taken_and_committed_in_their_order_by_fe
     assert!(queue.send_all(&[]).await.is_empty() && queue.commit_all(&[]).await.unwrap().is_empty());
 }
 
-pub(crate) async fn of_many_that_are_sent_each_has_its_own_answer(world: &World) {
+pub(crate) async fn each_of_many_sent_messages_has_its_own_result(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let timed = |body: &str, id: &str| DelayMessage::at(time(500), body).id(id).slot_basis("b");
     let messages = [
@@ -206,7 +206,7 @@ pub(crate) async fn of_many_that_are_sent_each_has_its_own_answer(world: &World)
     assert_eq!(all, ["first", "merged", "past will do", "ranked"]);
 }
 
-pub(crate) async fn a_waiting_taker_is_woken_once_by_the_earliest_of_many(world: &World) {
+pub(crate) async fn a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let mut take = Box::pin(taker.take(10));
@@ -219,7 +219,7 @@ pub(crate) async fn a_waiting_taker_is_woken_once_by_the_earliest_of_many(world:
     assert_eq!(world.place.calls("publish"), told + 1);
 }
 
-pub(crate) async fn many_that_come_back_and_new_ones_are_taken_together(world: &World) {
+pub(crate) async fn retries_and_new_messages_are_taken_together(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::priority(99, "urgent")).await.unwrap());
@@ -241,17 +241,17 @@ pub(crate) async fn many_that_come_back_and_new_ones_are_taken_together(world: &
     let seen: Vec<_> = taken.iter().map(|one| (one.attempt, one.delivered, one.first_at)).collect();
     let (again, first) = ((2, 2, time(0)), (1, 1, time(6)));
     assert_eq!(seen, [again, again, first, first, again]);
-    // The merged one frees its key when it is handed out, and nothing else does.
+    // Only the delivery of the merged message frees its key.
     new(queue.send(&DelayMessage::merged("k", ms(1), "next")).await.unwrap());
     let same = queue.send(&DelayMessage::after(ms(0), "0").id("id-0")).await.unwrap();
     assert!(!same.is_new, "{same:?}");
-    // Nor does it free what has its key by now, when all of them are committed.
+    // Committing all of them does not free a key that another message uses by now.
     assert_eq!(queue.commit_all(&taken).await.unwrap(), [Closing::Done; 5]);
     let into = queue.send(&DelayMessage::merged("k", ms(1), "into it")).await.unwrap();
     assert!(!into.is_new, "{into:?}");
 }
 
-pub(crate) async fn what_has_lost_when_it_was_first_delivered_has_it_from_its_next_delivery(world: &World) {
+pub(crate) async fn a_lost_first_delivery_time_is_replaced_by_the_next_delivery(world: &World) {
     let queue = world.queue().await;
     let mut source = DelaySource::new(&queue);
     some(&queue, 1).await;
@@ -266,7 +266,7 @@ pub(crate) async fn what_has_lost_when_it_was_first_delivered_has_it_from_its_ne
     assert_eq!(only(queue.taker().take_now(1).await.unwrap()).first_at, time(7));
 }
 
-pub(crate) async fn s4_8_a_name_that_another_message_has_by_now_stays_its_own(world: &World) {
+pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: &World) {
     let queue = world.queue_with(|builder| builder.max_retries(0)).await;
     let mut taker = queue.taker();
     some(&queue, 1).await;
@@ -280,7 +280,7 @@ pub(crate) async fn s4_8_a_name_that_another_message_has_by_now_stays_its_own(wo
     assert_eq!(queue.commit(&back).await.unwrap(), Closing::Done);
     assert!(!queue.send(&again).await.unwrap().is_new, "the second one goes by it still");
     queue.purge().await.unwrap();
-    // Its body was lost while somebody had it, and another one was sent.
+    // The body was lost during delivery, and another message was sent.
     let queue = world.queue().await;
     new(queue.send(&DelayMessage::after(ms(0), "lost").id("l")).await.unwrap());
     let lost = only(taker.take_now(1).await.unwrap());
@@ -292,7 +292,7 @@ pub(crate) async fn s4_8_a_name_that_another_message_has_by_now_stays_its_own(wo
     assert!(!queue.send(&again).await.unwrap().is_new);
 }
 
-pub(crate) async fn when_it_was_first_delivered_is_known_whatever_time_its_taker_had(world: &World) {
+pub(crate) async fn the_first_delivery_time_is_known_for_any_visibility_timeout(world: &World) {
     let queue = world.queue().await;
     let hurried = world.queue_with(|builder| builder.visibility(ms(2_000))).await;
     let (mut taker, mut other) = (queue.taker(), hurried.taker());
@@ -313,7 +313,7 @@ pub(crate) async fn when_it_was_first_delivered_is_known_whatever_time_its_taker
         (vec!["1".into(), "2".into(), "0".into()], [20, 30, 10].map(|at| (time(at), 2)).to_vec())
     );
     queue.commit_all(&again).await.unwrap();
-    // Nobody holds anything: the other time is the one of all from now on.
+    // No message is in delivery, so the new timeout applies to all from now on.
     some(&queue, 1).await;
     world.at(60_050);
     other.take_now(1).await.unwrap();

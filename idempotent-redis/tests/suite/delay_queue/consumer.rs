@@ -1,4 +1,4 @@
-//! The consumer runtime on this queue, by the server's own clock.
+//! The consumer runtime with this queue, on the server's own clock.
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::delay_queue::world::{MINUTE, letters, ms, new};
 use crate::support::until;
 
-/// What ran, in order.
+/// Handled bodies, in order.
 type Runs = Arc<Mutex<Vec<String>>>;
 
 struct Running {
@@ -40,14 +40,14 @@ impl Running {
         tokio::time::timeout(MINUTE, self.task).await.unwrap().unwrap().unwrap()
     }
 
-    /// Dies: settles nothing.
+    /// Kills the consumer without settling anything.
     async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
     }
 }
 
-/// Notes the body, and answers by how often it was noted.
+/// Records the body, and returns the verdict for its number of records.
 fn noting(runs: &Runs, answer: fn(usize) -> Verdict) -> Handling {
     let runs = runs.clone();
     Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
@@ -80,7 +80,7 @@ async fn settled(queue: &DelayQueue) {
 }
 
 #[tokio::test]
-async fn k57_k59_a_message_is_held_while_its_handler_runs_and_comes_again_when_that_fails() {
+async fn a_message_is_held_while_its_handler_runs_and_redelivered_after_a_failure() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let runs = Runs::default();
@@ -109,7 +109,7 @@ async fn k57_k59_a_message_is_held_while_its_handler_runs_and_comes_again_when_t
 }
 
 #[tokio::test]
-async fn k58_nothing_is_left_behind_of_what_was_settled() {
+async fn settled_messages_leave_nothing_on_the_server() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let runs = Runs::default();
@@ -129,7 +129,7 @@ async fn k58_nothing_is_left_behind_of_what_was_settled() {
 }
 
 #[tokio::test]
-async fn b33_s4_5_what_a_consumer_that_died_had_comes_to_another_and_a_slow_one_keeps_its_own() {
+async fn messages_of_a_dead_consumer_are_redelivered_and_a_slow_consumer_keeps_its_own() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
@@ -150,10 +150,10 @@ async fn b33_s4_5_what_a_consumer_that_died_had_comes_to_another_and_a_slow_one_
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     until("it runs", async || began() == 1).await;
     first.kill().await;
-    // Of another process: it knows nothing of the first run.
+    // A consumer of another process, which knows nothing of the first run.
     let second = Running::start(&queue, &executor(), handling());
     until("it runs again", async || began() == 2).await;
-    // Beyond its visibility timeout, and a third one waits for it to be over.
+    // Runs beyond the visibility timeout, while a third consumer waits for its end.
     let third = Running::start(&queue, &executor(), handling());
     tokio::time::sleep(ms(3_500)).await;
     assert_eq!(began(), 2, "what is kept alive was taken away");
@@ -164,7 +164,7 @@ async fn b33_s4_5_what_a_consumer_that_died_had_comes_to_another_and_a_slow_one_
 }
 
 #[tokio::test]
-async fn what_a_handler_gives_up_is_a_dead_letter_with_all_it_came_with() {
+async fn a_rejected_message_becomes_a_dead_letter_with_all_its_data() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let runs = Runs::default();
@@ -181,7 +181,7 @@ async fn what_a_handler_gives_up_is_a_dead_letter_with_all_it_came_with() {
 }
 
 #[tokio::test]
-async fn a_producer_sends_to_the_topic_a_message_names_and_keeps_the_order_of_an_aggregate() {
+async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggregate() {
     let cluster = RedisCluster::start(3);
     let queue = DelayQueue::builder(cluster.url(), "orders").slots(8).connect().await.unwrap();
     let producer = DelayProducer::new(&queue);
@@ -205,7 +205,7 @@ async fn a_producer_sends_to_the_topic_a_message_names_and_keeps_the_order_of_an
             Err(error) => assert_eq!((error.kind(), of_the_chain && at > 10), (PublishErrorKind::Unsent, true)),
         }
     }
-    // Under the same ids: what is there stays as it is.
+    // The same ids: existing messages stay unchanged.
     messages.remove(10);
     assert!(producer.publish(&messages).await.iter().all(Result::is_ok));
     let bills = queue.beside("bills{x}").unwrap();
@@ -228,7 +228,7 @@ async fn a_producer_sends_to_the_topic_a_message_names_and_keeps_the_order_of_an
 }
 
 #[tokio::test]
-async fn b35_s0_32_s0_35_an_unpaid_order_is_cancelled_once_and_not_before_its_time_and_a_paid_one_is_not() {
+async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let runs = Runs::default();
@@ -241,7 +241,7 @@ async fn b35_s0_32_s0_35_an_unpaid_order_is_cancelled_once_and_not_before_its_ti
         assert_eq!(queue.schedule(order, at + MINUTE, b"").await.unwrap(), Scheduled::Already { at });
     }
     assert_eq!(Delay::cancel(&queue, "paid").await.unwrap(), idempotent_mq::Cancelled::Done);
-    // What is due while nobody is there is delivered when somebody is.
+    // A message that became due without a consumer is delivered to the next one.
     assert_eq!(queue.schedule("missed", now, b"missed").await.unwrap(), Scheduled::New);
     let executor = executor();
     let running = Running::start(&queue, &executor, noting(&runs, |_| Verdict::Done));
@@ -249,7 +249,7 @@ async fn b35_s0_32_s0_35_an_unpaid_order_is_cancelled_once_and_not_before_its_ti
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     assert!(ended >= u128::from(at.0), "not before its time");
     assert_eq!(*runs.lock().unwrap(), ["missed", "unpaid"]);
-    // A second cancellation of the same order, once the first is settled, is a duplicate for its consumers.
+    // Once the first cancellation is settled, a second one for the same order is a duplicate for its consumers.
     assert_eq!(queue.schedule("unpaid", at, b"unpaid").await.unwrap(), Scheduled::New);
     settled(&queue).await;
     until("both are acknowledged", async || running.counters.counts().acked == 3).await;

@@ -1,4 +1,4 @@
-//! What a message costs the server: its time by what it says of itself, and its memory.
+//! The cost of a message: server time, as reported by the server, and memory.
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,11 +9,11 @@ use crate::delay_queue::world::MINUTE;
 
 const BODY: usize = 100;
 
-/// So many that lie waiting.
+/// Sends waiting messages with the given numbers.
 async fn fill(queue: &DelayQueue, from: u32, to: u32, named: bool) {
     for some in (from..to).collect::<Vec<_>>().chunks(500) {
         let sent = join_all(some.iter().map(async |number| {
-            // Spread, so that what is sent next lies between them.
+            // Due times are spread, so that later messages are inserted between them.
             let later = Duration::from_secs(3_600 + u64::from(number.wrapping_mul(7_919) % 100_000));
             let message = DelayMessage::after(later, vec![b'x'; BODY]);
             let id = format!("order-{number:010}");
@@ -23,7 +23,7 @@ async fn fill(queue: &DelayQueue, from: u32, to: u32, named: bool) {
     }
 }
 
-/// µs of the server's for each script call of what is done meanwhile.
+/// Returns the server time per script call during `work`, in µs.
 async fn spent(server: &RedisServer, work: impl AsyncFnOnce()) -> f64 {
     server.command(&["CONFIG", "RESETSTAT"]);
     work().await;
@@ -54,7 +54,7 @@ async fn send_and_take(server: &RedisServer, queue: &DelayQueue) -> (f64, f64) {
 }
 
 #[tokio::test]
-async fn what_is_sent_and_taken_costs_the_same_however_many_wait_and_a_message_has_its_bytes() {
+async fn the_cost_of_a_message_does_not_depend_on_the_queue_length() {
     let server = RedisServer::start();
     let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
     let memory = || server.info("used_memory").parse::<u64>().unwrap();
@@ -65,24 +65,24 @@ async fn what_is_sent_and_taken_costs_the_same_however_many_wait_and_a_message_h
     let each = (memory() - before) / 100_000;
     let (sent_later, took_later) = send_and_take(&server, &queue).await;
     let before = memory();
-    // As many as a hash table of 2^14 holds when it is as full as one of 2^17 with 100,000.
+    // As many as fill a hash table of 2^14 to the same degree as 100,000 fill one of 2^17.
     fill(&queue.beside("named").unwrap(), 0, 12_500, true).await;
     let named = (memory() - before) / 12_500;
     println!("10,000 wait: {sent:.1} µs to send, {took:.1} µs to take; 100,000: {sent_later:.1} and {took_later:.1}");
     println!("{each} bytes for each of 100,000 messages with a body of {BODY}, {named} with an id of 16 bytes");
-    // Ten times as many are three or four comparisons more. What grows with their number would take ten times as long.
+    // Ten times as many messages need three or four more comparisons. A linear cost would be ten times as high.
     assert!(sent_later < 3.0 * sent && took_later < 3.0 * took, "the cost grows with the queue");
     let most = (BODY as u64 + 200) * 13 / 10;
     assert!(each <= most, "{each} bytes are more than {most}");
-    // An id lies there twice, once to be found by.
+    // An id is stored twice, once as an index.
     let most = most + 2 * 16 + 64;
     assert!(named <= most, "{named} bytes are more than {most}");
 }
 
-/// `cargo xtask soak delivery`
+/// Run by `cargo xtask soak delivery`.
 #[tokio::test]
 #[ignore = "takes minutes"]
-async fn what_is_sent_and_taken_costs_the_same_among_a_million_and_a_message_has_its_bytes() {
+async fn the_cost_of_a_message_is_the_same_among_a_million() {
     let server = RedisServer::start();
     let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
     let memory = || server.info("used_memory").parse::<u64>().unwrap();

@@ -1,4 +1,4 @@
-//! Dead letters, counts, and the end of a topic.
+//! Dead letters, counts, and purging of a topic.
 use idempotent_mq::{Cancelled, DeadLetters, Redrive};
 use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder};
 
@@ -14,7 +14,7 @@ async fn die(queue: &DelayQueue, message: &DelayMessage) {
     queue.rollback(&taken, Back::Immediate, "no stock").await.unwrap();
 }
 
-pub(crate) async fn dead_letters_are_listed_oldest_first_and_put_back_as_first_attempts_that_have_died(world: &World) {
+pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_attempts(world: &World) {
     let queue = world.queue_with(no_retries).await;
     for (at, message) in [
         DelayMessage::after(ms(0), "first").id("a").header("h", "v"),
@@ -24,7 +24,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_put_back_as_first_a
     .iter()
     .enumerate()
     {
-        // The second and the third die in one instant.
+        // The second and the third message die at the same time.
         world.at([0, 5, 5][at]);
         die(&queue, message).await;
     }
@@ -44,7 +44,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_put_back_as_first_a
     assert_eq!((back.attempt, back.delivered, back.deaths, back.first_at), (1, 2, 1, time(0)));
     assert_eq!(back.last_error, None);
     assert_eq!(queue.commit(&back).await.unwrap(), Closing::Done);
-    // What was put back by somebody else is passed over, and told.
+    // A letter that was redriven elsewhere is reported and skipped.
     let mut one = DelayDeadLetters::new(&queue);
     one.next().await.unwrap().unwrap();
     let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
@@ -55,7 +55,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_put_back_as_first_a
     assert!(letters(&queue).await.is_empty());
 }
 
-pub(crate) async fn dead_letters_are_told_in_the_order_they_died_and_cannot_be_called_off(world: &World) {
+pub(crate) async fn dead_letters_are_listed_in_order_of_death_and_cannot_be_cancelled(world: &World) {
     let queue = world.queue_with(no_retries).await;
     let older = new(queue.send(&DelayMessage::after(ms(100), "older")).await.unwrap());
     let younger = new(queue.send(&DelayMessage::after(ms(50), "younger")).await.unwrap());
@@ -71,7 +71,7 @@ pub(crate) async fn dead_letters_are_told_in_the_order_they_died_and_cannot_be_c
     assert_eq!(bodies, [&b"younger"[..], b"older"]);
 }
 
-pub(crate) async fn what_dies_again_has_died_twice(world: &World) {
+pub(crate) async fn a_message_that_dies_again_has_two_deaths(world: &World) {
     let queue = world.queue_with(no_retries).await;
     die(&queue, &DelayMessage::priority(20, "b")).await;
     let _ = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
@@ -82,7 +82,7 @@ pub(crate) async fn what_dies_again_has_died_twice(world: &World) {
     assert_eq!(letter.reason, "all retries are used up: still no stock");
 }
 
-pub(crate) async fn a_message_that_was_buried_frees_its_id_and_keeps_another_ones(world: &World) {
+pub(crate) async fn a_dead_letter_frees_its_id_and_not_the_id_of_another_message(world: &World) {
     let queue = world.queue_with(no_retries).await;
     let merged = |body: &str| DelayMessage::merged("k", ms(1), body);
     new(queue.send(&merged("first")).await.unwrap());
@@ -93,7 +93,7 @@ pub(crate) async fn a_message_that_was_buried_frees_its_id_and_keeps_another_one
     assert_eq!(queue.send(&merged("third")).await.unwrap().id, second.id, "the second's key is still its own");
 }
 
-pub(crate) async fn dead_letters_are_removed_oldest_first_and_no_more_than_asked_for(world: &World) {
+pub(crate) async fn dead_letters_are_removed_oldest_first_up_to_the_limit(world: &World) {
     let queue = world.queue_with(no_retries).await;
     for at in 0..5 {
         world.at(at);
@@ -110,7 +110,7 @@ pub(crate) async fn dead_letters_are_removed_oldest_first_and_no_more_than_asked
     assert_eq!(queue.counts().await.unwrap().waiting, 1);
 }
 
-pub(crate) async fn counts_say_what_is_ready_waiting_in_flight_and_dead_and_for_how_long(world: &World) {
+pub(crate) async fn counts_report_ready_waiting_in_flight_and_dead_messages_and_the_oldest_age(world: &World) {
     let queue = world.queue_with(|builder| builder.max_retries(0).visibility(ms(1_000)).slots(4)).await;
     let mut taker = queue.taker();
     assert_eq!(queue.counts().await.unwrap().oldest, None);
@@ -132,7 +132,7 @@ pub(crate) async fn counts_say_what_is_ready_waiting_in_flight_and_dead_and_for_
     assert_eq!((counts.ready, counts.waiting, counts.in_flight, counts.oldest), (5, 0, 0, Some(ms(1_300))));
 }
 
-pub(crate) async fn of_several_priorities_and_times_the_oldest_is_told(world: &World) {
+pub(crate) async fn counts_report_the_oldest_of_several_priorities_and_times(world: &World) {
     let queue = world.queue().await;
     for (at, priority) in [(20, 20), (50, 30), (70, 90)] {
         world.at(at);
@@ -142,11 +142,11 @@ pub(crate) async fn of_several_priorities_and_times_the_oldest_is_told(world: &W
     assert_eq!(queue.counts().await.unwrap().oldest, Some(ms(80)));
     new(queue.send(&DelayMessage::due(time(10), "")).await.unwrap());
     new(queue.send(&DelayMessage::due(time(15), "")).await.unwrap());
-    // Due from that time on: since then, to the µs.
+    // The age is counted from the due time, to the µs.
     assert_eq!(queue.counts().await.unwrap().oldest.unwrap().as_millis(), 90);
 }
 
-pub(crate) async fn a_topic_is_purged_whole_and_its_numbers_go_on(world: &World) {
+pub(crate) async fn purging_a_topic_removes_everything_but_its_number_sequence(world: &World) {
     let queue = world.queue_with(no_retries).await;
     let mut taker = queue.taker();
     die(&queue, &DelayMessage::after(ms(0), "dead")).await;
@@ -162,7 +162,7 @@ pub(crate) async fn a_topic_is_purged_whole_and_its_numbers_go_on(world: &World)
     assert!(next.id > last.id, "no id is given twice");
 }
 
-pub(crate) async fn no_number_is_given_twice_when_the_clock_stands_still_or_goes_back(world: &World) {
+pub(crate) async fn numbers_are_unique_even_if_the_clock_stands_still_or_goes_back(world: &World) {
     let queue = world.queue().await;
     world.at(10);
     let mut ids = Vec::new();

@@ -1,11 +1,11 @@
-//! The three kinds of messages: when each is due, and in which order.
+//! The kinds of messages: due times and order.
 use idempotent_core::Micros;
 use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Scheduled};
 use idempotent_redis::{Back, Closing, DelayMessage};
 
 use crate::delay_queue::world::{BEGIN, World, bodies, due, ms, new, only, time};
 
-pub(crate) async fn b30_s4_2_a_duplicate_within_the_interval_merges_and_keeps_the_first_time(world: &World) {
+pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_first_time(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let first = new(queue.send(&DelayMessage::merged("17", ms(5_000), "first")).await.unwrap());
@@ -22,18 +22,18 @@ pub(crate) async fn b30_s4_2_a_duplicate_within_the_interval_merges_and_keeps_th
     assert_eq!(due(&mut taker).await, ["another"], "what was merged is not delivered");
 }
 
-pub(crate) async fn b30_m6a_one_sent_while_the_first_is_in_flight_is_a_delivery_of_its_own(world: &World) {
+pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let merged = |body: &str| DelayMessage::merged("17", ms(5_000), body);
     new(queue.send(&merged("same")).await.unwrap());
     world.at(5_000);
     let first = only(taker.take_now(10).await.unwrap());
-    // The same body while the first is held.
+    // The same body while the first message is in delivery.
     let second = new(queue.send(&merged("same")).await.unwrap());
     assert_ne!(first.id, second.id);
     assert_eq!(queue.commit(&first).await.unwrap(), Closing::Done);
-    // The record of the second has survived: a third merges into it, and it is delivered.
+    // The entry of the second message is kept: a third one merges into it, and it is delivered.
     let third = queue.send(&merged("third")).await.unwrap();
     assert_eq!((third.is_new, &third.id), (false, &second.id));
     world.at(10_000);
@@ -43,7 +43,7 @@ pub(crate) async fn b30_m6a_one_sent_while_the_first_is_in_flight_is_a_delivery_
     assert_eq!(queue.counts().await.unwrap().ready, 0);
 }
 
-pub(crate) async fn b31_s4_3_larger_priorities_come_first_and_equal_ones_in_the_order_they_were_sent(world: &World) {
+pub(crate) async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_sending(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for (priority, body) in [(17, "17"), (100, "100a"), (50, "50"), (100, "100b"), (u32::MAX, "max"), (100, "100c")] {
@@ -55,7 +55,7 @@ pub(crate) async fn b31_s4_3_larger_priorities_come_first_and_equal_ones_in_the_
     assert_eq!(due(&mut taker).await, ["100c", "50", "17"]);
 }
 
-pub(crate) async fn b31_s4_12_the_same_body_twice_is_two_messages(world: &World) {
+pub(crate) async fn the_same_body_sent_twice_is_two_messages(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for _ in 0..2 {
@@ -67,7 +67,7 @@ pub(crate) async fn b31_s4_12_the_same_body_twice_is_two_messages(world: &World)
     assert_eq!(due(&mut taker).await, ["timed", "timed"]);
 }
 
-pub(crate) async fn s4_11_of_one_time_the_first_sent_comes_first(world: &World) {
+pub(crate) async fn messages_of_equal_time_are_delivered_in_the_order_of_sending(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for number in 0..30 {
@@ -78,7 +78,7 @@ pub(crate) async fn s4_11_of_one_time_the_first_sent_comes_first(world: &World) 
     assert_eq!(due(&mut taker).await, expected);
 }
 
-pub(crate) async fn b31_those_that_come_back_rank_behind_all_new_ones(world: &World) {
+pub(crate) async fn retries_rank_after_all_new_messages(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for body in ["back at once", "back later"] {
@@ -97,7 +97,7 @@ pub(crate) async fn b31_those_that_come_back_rank_behind_all_new_ones(world: &Wo
     assert_eq!(back, ["back at once", "back later", "left alone"]);
 }
 
-pub(crate) async fn b32_s4_4_a_fixed_time_is_due_only_when_it_is_past(world: &World) {
+pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     world.at(1_000);
@@ -115,7 +115,7 @@ pub(crate) async fn b32_s4_4_a_fixed_time_is_due_only_when_it_is_past(world: &Wo
     assert_eq!(due(&mut taker).await, ["timed"], "one tick after it");
 }
 
-pub(crate) async fn b31_b32_s4_what_cannot_be_is_refused_by_name_with_the_rule_and_the_remedy(world: &World) {
+pub(crate) async fn invalid_messages_are_refused_with_the_rule_and_the_remedy(world: &World) {
     let queue = world.queue().await;
     let long = "x".repeat(1_025);
     let year = Micros(9_000_000_000_000_001);
@@ -142,7 +142,7 @@ pub(crate) async fn b31_b32_s4_what_cannot_be_is_refused_by_name_with_the_rule_a
     new(queue.send(&DelayMessage::priority(17, "")).await.unwrap());
 }
 
-pub(crate) async fn a_delay_is_counted_from_when_the_server_has_it(world: &World) {
+pub(crate) async fn a_delay_starts_when_the_server_accepts_the_message(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     world.at(100);
@@ -156,7 +156,7 @@ pub(crate) async fn a_delay_is_counted_from_when_the_server_has_it(world: &World
     assert_eq!(due(&mut taker).await, ["later"]);
 }
 
-pub(crate) async fn work_is_scheduled_once_by_its_key_until_it_is_settled_or_called_off(world: &World) {
+pub(crate) async fn a_task_is_scheduled_once_per_key_until_it_is_settled_or_cancelled(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let (delay, mut taker): (&dyn Delay, _) = (&queue, queue.taker());
     let at = Micros(BEGIN + 30_000_001);
@@ -170,7 +170,7 @@ pub(crate) async fn work_is_scheduled_once_by_its_key_until_it_is_settled_or_cal
     assert_eq!((&*taken.id, &*taken.body), ("order-17", &b"cancel"[..]));
     assert_eq!(delay.schedule("order-17", at, b"").await.unwrap(), Scheduled::Already { at }, "it is with a consumer");
     assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Done);
-    // It is settled. A time that is past is due at once.
+    // The task is settled. A time in the past is due at once.
     assert_eq!(delay.schedule("order-17", time(0), b"late").await.unwrap(), Scheduled::New);
     assert_eq!(due(&mut taker).await, ["late"]);
     assert_eq!(delay.schedule("order-18", time(40_000), b"").await.unwrap(), Scheduled::New);
@@ -182,14 +182,14 @@ pub(crate) async fn work_is_scheduled_once_by_its_key_until_it_is_settled_or_cal
     assert!(due(&mut taker).await.is_empty());
 }
 
-pub(crate) async fn a_delay_that_was_scheduled_tells_its_time_whatever_kind_holds_its_key(world: &World) {
+pub(crate) async fn scheduling_returns_the_time_of_any_message_with_the_key(world: &World) {
     let queue = world.queue().await;
     let sent = new(queue.send(&DelayMessage::after(ms(700), "").id("a")).await.unwrap());
     assert_eq!(queue.send(&DelayMessage::after(ms(900), "").id("a")).await.unwrap().at, sent.at);
     assert_eq!(sent.at, time(700));
 }
 
-pub(crate) async fn a_message_is_called_off_by_the_id_it_was_given_by_the_server(world: &World) {
+pub(crate) async fn a_message_is_cancelled_by_its_server_assigned_id(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let mut taker = queue.taker();
     let mut ids = Vec::new();
@@ -209,7 +209,7 @@ pub(crate) async fn a_message_is_called_off_by_the_id_it_was_given_by_the_server
     }
     world.at(20);
     assert!(due(&mut taker).await.is_empty());
-    // Its key is free again.
+    // The key is free again.
     new(queue.send(&DelayMessage::merged("k", ms(10), "")).await.unwrap());
     new(queue.send(&DelayMessage::after(ms(1), "").id("i").slot_basis("b")).await.unwrap());
     assert_eq!(queue.cancel_in("b", "i").await.unwrap(), Cancelled::Done);

@@ -1,4 +1,4 @@
-//! Each guard of each script of the delay queue is there for a reason: without it a case fails.
+//! Mutants of the delay queue's scripts: without a guard, a case fails.
 use std::sync::Arc;
 
 use idempotent_testkit::servers::RedisServer;
@@ -15,7 +15,7 @@ macro_rules! scripts {
 }
 scripts!("common" "send" "take" "done" "back" "keep" "bury" "cancel" "count" "letters" "redrive" "purge");
 
-/// Guards without which a script answers the same: the script, what they are called, and why.
+/// Guards whose removal does not change the result: script, description and reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("common", "`redis.replicate_commands` always", "for Redis 6.2; newer ones have it and do nothing"),
     ("common", "`names[nth] ~= ''` always true", "no message goes by no name; it saves a command"),
@@ -35,13 +35,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("take", "`string.find(table.concat(ready, ' '), 'p', 1, true)` always true", "none ranks then; likewise"),
 ];
 
-/// Edits the script that the mutant is of, or all of them where it is what they have in common.
+/// Edits the mutated script, or all scripts if the mutant is in their common part.
 fn edits(mutant: &Mutant) -> impl Fn(&str) -> String + Send + Sync + 'static + use<> {
     let (whole, edited) = (mutant.whole, mutant.edit.text.clone());
     move |text: &str| text.replacen(whole, &edited, 1)
 }
 
-/// The first case that it fails.
+/// Returns the first case that fails with the mutant.
 fn noticed(mutant: &Mutant, place: &Arc<Place>) -> Option<&'static str> {
     let case = CASES.iter().find(|(_, case)| quietly(|| play(*case, place, edits(mutant))).is_some());
     case.map(|(name, _)| *name)

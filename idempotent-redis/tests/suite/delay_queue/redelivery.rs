@@ -1,4 +1,4 @@
-//! Two-phase taking: what becomes of a message that somebody has.
+//! Redelivery of messages: rollbacks, expired deliveries and retries.
 use idempotent_mq::{Cancelled, DeadLetter, Delivery, Received, Retry, Settlement, Source, SourceErrorKind};
 use idempotent_redis::{Back, Closing, DelayMessage, DelaySource, RolledBack, Taken, Taker};
 
@@ -8,7 +8,7 @@ async fn one(taker: &mut Taker) -> Taken {
     only(taker.take_now(10).await.unwrap())
 }
 
-pub(crate) async fn s4_6_what_is_taken_is_held_until_it_is_committed(world: &World) {
+pub(crate) async fn a_taken_message_is_held_until_it_is_committed(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let message =
@@ -30,12 +30,12 @@ pub(crate) async fn s4_6_what_is_taken_is_held_until_it_is_committed(world: &Wor
     }
 }
 
-pub(crate) async fn b33_m6c_s4_7_s4_8_what_nobody_settles_comes_again_at_the_timeout_and_not_before(world: &World) {
+pub(crate) async fn an_unsettled_message_is_redelivered_at_the_timeout_and_not_before(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "timed")).await.unwrap());
     new(queue.send(&DelayMessage::priority(99, "ranked")).await.unwrap());
-    // Late in a second: a timeout that is rounded to seconds would be over after 59.001 s.
+    // Late in a second: a timeout rounded to seconds would expire after 59.001 s.
     world.at(999);
     let first = taker.take_now(10).await.unwrap();
     assert_eq!(first.len(), 2);
@@ -52,7 +52,7 @@ pub(crate) async fn b33_m6c_s4_7_s4_8_what_nobody_settles_comes_again_at_the_tim
     }
 }
 
-pub(crate) async fn s4_8_who_lost_a_message_can_do_nothing_to_its_next_delivery(world: &World) {
+pub(crate) async fn an_expired_delivery_cannot_affect_the_next_one(world: &World) {
     let queue = world.queue().await;
     let (mut taker, mut other) = (queue.taker(), queue.taker());
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -72,7 +72,7 @@ pub(crate) async fn s4_8_who_lost_a_message_can_do_nothing_to_its_next_delivery(
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(0), "nothing is held for nobody");
 }
 
-pub(crate) async fn s4_8_a_message_that_was_put_back_cannot_be_settled_by_who_put_it_back(world: &World) {
+pub(crate) async fn a_rolled_back_delivery_can_no_longer_be_settled(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -85,7 +85,7 @@ pub(crate) async fn s4_8_a_message_that_was_put_back_cannot_be_settled_by_who_pu
     assert_eq!(one(&mut taker).await.attempt, 2, "one retry, and not two");
 }
 
-/// A source's delivery that is due now.
+/// Receives a due delivery of the source.
 async fn received(source: &mut DelaySource) -> (Delivery, <DelaySource as Source>::Tag) {
     match source.receive(1).await.unwrap() {
         Received::Deliveries(some) => only(some),
@@ -93,7 +93,7 @@ async fn received(source: &mut DelaySource) -> (Delivery, <DelaySource as Source
     }
 }
 
-pub(crate) async fn a_sources_retry_leaves_its_marks_and_ranks_behind_new_ones(world: &World) {
+pub(crate) async fn a_retry_by_a_source_keeps_its_counters_and_ranks_after_new_messages(world: &World) {
     let queue = world.queue().await;
     let mut source = DelaySource::new(&queue);
     let settler = source.settler();
@@ -112,13 +112,13 @@ pub(crate) async fn a_sources_retry_leaves_its_marks_and_ranks_behind_new_ones(w
     let (delivery, tag) = received(&mut source).await;
     let marks = (delivery.attempt, delivery.first_at, delivery.delivered);
     assert_eq!((&*delivery.body, marks), (&b"old"[..], (Some(3), Some(time(7)), Some(2))));
-    // Its own retries were not counted here: the first rollback is the first.
+    // Retries of the source are not counted here: the first rollback counts as one.
     settler.settle(&delivery, &tag, &Settlement::GiveBack).await.unwrap();
     let taken = one(&mut queue.taker()).await;
     assert_eq!((taken.attempt, taken.last_error.is_some()), (1, true));
 }
 
-pub(crate) async fn n142_a_retry_may_be_put_off_for_any_time(world: &World) {
+pub(crate) async fn a_retry_may_be_delayed_by_any_time(world: &World) {
     let queue = world.queue().await;
     let mut source = DelaySource::new(&queue);
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -132,7 +132,7 @@ pub(crate) async fn n142_a_retry_may_be_put_off_for_any_time(world: &World) {
     assert_eq!(due(&mut queue.taker()).await, ["m"]);
 }
 
-pub(crate) async fn s4_8_a_source_that_lost_a_message_cannot_bury_it(world: &World) {
+pub(crate) async fn a_source_that_lost_a_message_cannot_dead_letter_it(world: &World) {
     let queue = world.queue().await;
     let (mut source, mut taker) = (DelaySource::new(&queue), queue.taker());
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -153,7 +153,7 @@ pub(crate) async fn s4_8_a_source_that_lost_a_message_cannot_bury_it(world: &Wor
     assert_eq!(queue.commit(&now).await.unwrap(), Closing::Done);
 }
 
-pub(crate) async fn what_is_late_and_nobody_elses_is_still_its_takers(world: &World) {
+pub(crate) async fn an_expired_delivery_can_be_settled_until_it_is_redelivered(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -164,7 +164,7 @@ pub(crate) async fn what_is_late_and_nobody_elses_is_still_its_takers(world: &Wo
     assert!(due(&mut taker).await.is_empty());
 }
 
-pub(crate) async fn what_is_extended_is_held_from_then_on(world: &World) {
+pub(crate) async fn an_extended_delivery_is_held_from_the_extension_on(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -179,7 +179,7 @@ pub(crate) async fn what_is_extended_is_held_from_then_on(world: &World) {
     assert!(queue.extend_by(&taken, ms(0)).await.unwrap_err().to_string().contains("1 ms to 7 days"));
 }
 
-pub(crate) async fn d8_a_rollback_has_a_real_backoff(world: &World) {
+pub(crate) async fn a_rollback_delays_the_message_by_its_backoff(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::priority(99, "ranked")).await.unwrap());
@@ -199,7 +199,7 @@ pub(crate) async fn d8_a_rollback_has_a_real_backoff(world: &World) {
     }
 }
 
-pub(crate) async fn s4_9_d8_in_the_compatible_mode_a_retry_ranks_by_the_retries_that_are_left(world: &World) {
+pub(crate) async fn an_immediate_retry_ranks_by_its_remaining_retries(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::at(time(1), "timed")).await.unwrap());
@@ -216,7 +216,7 @@ pub(crate) async fn s4_9_d8_in_the_compatible_mode_a_retry_ranks_by_the_retries_
     assert_eq!(due(&mut taker).await, ["timed", "new", "ranked"], "due at once, before what has a time");
 }
 
-pub(crate) async fn b33_d7_sixteen_retries_are_seventeen_deliveries_and_then_it_is_dead(world: &World) {
+pub(crate) async fn a_message_is_dead_after_16_retries_and_17_deliveries(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for (message, back) in [
@@ -237,13 +237,13 @@ pub(crate) async fn b33_d7_sixteen_retries_are_seventeen_deliveries_and_then_it_
         assert_eq!((letter.attempts, letter.deaths, letter.first_at), (17, 1, time(0)));
         assert_eq!(letter.reason, "all retries are used up: no stock");
         assert_eq!(queue.cancel("i").await.unwrap(), Cancelled::Unknown, "a dead letter is nothing that waits");
-        // Its id is free.
+        // The id is free.
         assert!(new(queue.send(&DelayMessage::after(ms(1), "").id("i")).await.unwrap()).is_new);
         queue.purge().await.unwrap();
     }
 }
 
-pub(crate) async fn b33_s4_8_deliveries_that_nobody_settles_are_counted_and_end_among_the_dead(world: &World) {
+pub(crate) async fn expired_deliveries_are_counted_and_end_as_dead_letters(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::priority(20, "crashes").id("c")).await.unwrap());
@@ -262,7 +262,7 @@ pub(crate) async fn b33_s4_8_deliveries_that_nobody_settles_are_counted_and_end_
     assert_eq!((counts.dead, counts.in_flight, counts.ready), (2, 0, 0));
 }
 
-pub(crate) async fn b33_m6b_sending_again_does_not_reset_the_counter(world: &World) {
+pub(crate) async fn resending_a_message_does_not_reset_its_retries(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     let message = DelayMessage::due(time(0), "poison").id("p");
@@ -280,7 +280,7 @@ pub(crate) async fn b33_m6b_sending_again_does_not_reset_the_counter(world: &Wor
     assert!(due(&mut taker).await.is_empty());
 }
 
-pub(crate) async fn a_batch_is_committed_in_one_step_and_each_has_its_own_answer(world: &World) {
+pub(crate) async fn a_batch_is_committed_by_one_call_with_a_result_per_delivery(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let mut taker = queue.taker();
     for number in 0..40 {
@@ -298,7 +298,7 @@ pub(crate) async fn a_batch_is_committed_in_one_step_and_each_has_its_own_answer
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
 }
 
-pub(crate) async fn one_whose_body_is_gone_is_passed_over(world: &World) {
+pub(crate) async fn a_message_without_a_body_is_skipped(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for body in ["gone", "there"] {
@@ -309,7 +309,7 @@ pub(crate) async fn one_whose_body_is_gone_is_passed_over(world: &World) {
     assert_eq!(due(&mut taker).await, ["there"]);
     assert_eq!(world.look("ZCARD", "due", &[]).integer(), Some(0));
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(1));
-    // One that had come back leaves no state behind.
+    // A redelivered message leaves no state.
     new(queue.send(&DelayMessage::after(ms(0), "back")).await.unwrap());
     queue.rollback(&one(&mut taker).await, Back::Immediate, "").await.unwrap();
     world.look("DEL", "msg", &[]);
@@ -317,7 +317,7 @@ pub(crate) async fn one_whose_body_is_gone_is_passed_over(world: &World) {
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
 }
 
-pub(crate) async fn n143_what_cannot_be_read_is_put_aside_with_its_bytes(world: &World) {
+pub(crate) async fn an_undecodable_message_is_dead_lettered_with_its_bytes(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "body").id("i")).await.unwrap());

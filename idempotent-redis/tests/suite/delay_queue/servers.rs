@@ -1,4 +1,4 @@
-//! What servers do to a queue: sentinels, rights, clocks, caches, settings that cannot be.
+//! Effects of servers on a queue: sentinels, permissions, clocks, script caches and invalid settings.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 use crate::delay_queue::world::{MINUTE, Place, World, bodies, due, letters, ms, new, time};
 use crate::support::until;
 
-/// Everything that a queue can be asked.
+/// Uses every operation of a queue.
 async fn goes_round(queue: &DelayQueue) {
     let mut taker = queue.taker();
     for message in [DelayMessage::after(ms(1), "a").id("i"), DelayMessage::priority(20, "b")] {
@@ -43,7 +43,7 @@ async fn mortal(url: String) -> DelayQueue {
 }
 
 #[tokio::test]
-async fn a_user_with_the_rights_that_the_docs_name_can_do_everything() {
+async fn a_user_with_the_documented_permissions_can_use_every_operation() {
     let server = RedisServer::start();
     let docs = include_str!("../../../src/delay_queue/queue.rs");
     let rule: String = docs.split("An ACL user needs `").nth(1).unwrap().split('`').next().unwrap().replace("///", " ");
@@ -63,9 +63,9 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Consumers go on, so that the queue drains; the server refuses producers only.
+/// The queue drains, because consumers are unaffected; the server rejects only producers.
 #[tokio::test]
-async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
+async fn a_queue_on_a_full_server_drains_and_rejects_new_messages() {
     let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
     let world = World::new(Arc::new(Place::Single(server)), str::to_owned);
     let queue = world.queue_with(|builder| builder.visibility(MINUTE).max_retries(1).slots(1)).await;
@@ -80,7 +80,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     for name in all {
         new(queue.send(&DelayMessage::priority(100, name).id(name)).await.unwrap());
     }
-    // In hand before the memory is full, and after: by the one that commits on the way, and by one that does not.
+    // Deliveries taken before and after memory is full, settled by a committing take and by a plain commit.
     let mut taker = queue.taker();
     let early = taker.take_now(2).await.unwrap();
     memory("1");
@@ -102,7 +102,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
     source.settler().settle(delivery, tag, &Settlement::DeadLetter(letter)).await.unwrap();
     assert_eq!(letters(&queue).await.len(), 1);
 
-    // Some come again, and some have used up their retries.
+    // Some messages are redelivered, and some have no retries left.
     at(70_000);
     let again = taker.take_now(100).await.unwrap();
     let names: BTreeSet<_> = bodies(&again).into_iter().collect();
@@ -118,7 +118,7 @@ async fn n64_a_queue_whose_server_is_full_drains_and_refuses_what_is_sent() {
 }
 
 #[tokio::test]
-async fn scripts_that_a_server_has_forgotten_are_sent_again() {
+async fn flushed_scripts_are_resent() {
     let server = RedisServer::start();
     let queue = mortal(server.url()).await;
     goes_round(&queue).await;
@@ -127,7 +127,7 @@ async fn scripts_that_a_server_has_forgotten_are_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_sent_over_sentinels_outlasts_a_primary_that_dies() {
+async fn messages_sent_through_sentinels_survive_a_failover() {
     let group = RedisSentinels::start();
     let queue = mortal(group.url()).await;
     goes_round(&queue).await;
@@ -152,7 +152,7 @@ async fn what_is_sent_over_sentinels_outlasts_a_primary_that_dies() {
 }
 
 #[tokio::test]
-async fn b33_a_servers_clock_that_is_set_forward_is_noticed_by_who_waits() {
+async fn a_waiting_receiver_notices_a_server_clock_that_is_set_forward() {
     let server = RedisServer::builder().faketime().start();
     let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE).connect().await.unwrap();
     let mut taker = queue.taker();
@@ -162,7 +162,7 @@ async fn b33_a_servers_clock_that_is_set_forward_is_noticed_by_who_waits() {
     server.shift_clock(3_601.0);
     let taken = tokio::time::timeout(MINUTE, take).await.expect("nobody looked").unwrap();
     assert_eq!(bodies(&taken), ["m"]);
-    // Held by the server's clock: a minute of it, and not a second less.
+    // Held by the server's clock for a full minute.
     let mut other = queue.taker();
     server.shift_clock(3_601.0 + 50.0);
     assert!(other.take_now(1).await.unwrap().is_empty());
@@ -171,7 +171,7 @@ async fn b33_a_servers_clock_that_is_set_forward_is_noticed_by_who_waits() {
 }
 
 #[tokio::test]
-async fn a_waiting_taker_outlasts_a_server_that_is_restarted() {
+async fn a_waiting_receiver_survives_a_server_restart() {
     let server = RedisServer::builder().aof().start();
     let queue = DelayQueue::connect(server.url(), "orders").await.unwrap();
     new(queue.send(&DelayMessage::after(ms(1), "m")).await.unwrap());
@@ -190,7 +190,7 @@ async fn a_waiting_taker_outlasts_a_server_that_is_restarted() {
 }
 
 #[tokio::test]
-async fn s4_7_of_a_step_whose_reply_is_lost_the_commits_are_done_and_what_was_taken_comes_again() {
+async fn a_lost_reply_keeps_the_commits_and_redelivers_the_messages() {
     let server = RedisServer::start();
     for (fault, is_applied) in [(Fault::CutBeforeSend, false), (Fault::CutAfterApply, true), (Fault::CutMidReply, true)]
     {
@@ -217,7 +217,7 @@ async fn s4_7_of_a_step_whose_reply_is_lost_the_commits_are_done_and_what_was_ta
 }
 
 #[tokio::test]
-async fn s4_11_behind_a_step_that_failed_no_more_is_sent_to_its_slot() {
+async fn no_messages_are_sent_to_a_slot_after_a_failed_batch() {
     let server = RedisServer::start();
     let between = Proxy::start(&server.address()).await;
     let queue = DelayQueue::builder(between.url(), "orders").connect().await.unwrap();
@@ -231,7 +231,7 @@ async fn s4_11_behind_a_step_that_failed_no_more_is_sent_to_its_slot() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_and_servers_that_evict_are_refused_with_the_remedy() {
+async fn invalid_settings_and_evicting_servers_are_refused_with_a_remedy() {
     let server = RedisServer::start();
     let refused = async |topic: &str, set: fn(DelayQueueBuilder) -> DelayQueueBuilder| {
         let refused = set(DelayQueue::builder(server.url(), topic)).connect().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Waiting for messages: who is woken, by what, and what it costs.
+//! Waiting for messages: who is woken, by which event, and the cost of waiting.
 use idempotent_mq::Redrive;
 use idempotent_redis::{Back, DelayDeadLetters, DelayMessage};
 use tokio::time::timeout;
@@ -11,7 +11,7 @@ async fn asleep(world: &World) {
         .await;
 }
 
-pub(crate) async fn a_waiting_taker_is_woken_by_what_is_due_earlier_and_asks_nothing_meanwhile(world: &World) {
+pub(crate) async fn a_waiting_receiver_is_woken_by_an_earlier_message_and_sends_no_commands(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(3_600_000), "far")).await.unwrap());
@@ -37,7 +37,7 @@ pub(crate) async fn a_waiting_taker_is_woken_by_what_is_due_earlier_and_asks_not
     assert_eq!(world.place.calls("publish"), told + 2, "whose hands are full does not wait");
 }
 
-pub(crate) async fn a_waiting_taker_is_woken_by_what_comes_back_and_by_what_is_put_back(world: &World) {
+pub(crate) async fn a_waiting_receiver_is_woken_by_retries_and_redrives(world: &World) {
     let queue = world.queue_with(|builder| builder.max_retries(1)).await;
     let (mut taker, mut other) = (queue.taker(), queue.taker());
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
@@ -56,13 +56,13 @@ pub(crate) async fn a_waiting_taker_is_woken_by_what_comes_back_and_by_what_is_p
     timeout(ms(4_000), take).await.expect("it was not woken by a redrive").unwrap();
 }
 
-pub(crate) async fn who_does_not_wait_is_not_told(world: &World) {
+pub(crate) async fn no_notification_is_sent_without_a_waiting_receiver(world: &World) {
     let queue = world.queue().await;
     assert!(queue.taker().take_now(10).await.unwrap().is_empty());
     assert_eq!(world.look("HEXISTS", "meta", &["waits"]).integer(), Some(0));
 }
 
-pub(crate) async fn a_taker_is_told_when_to_ask_again(world: &World) {
+pub(crate) async fn a_receiver_learns_when_to_poll_again(world: &World) {
     let queue = world.queue_with(|builder| builder.visibility(ms(60_000))).await;
     let mut taker = queue.taker();
     let waits = async |taker: &mut idempotent_redis::Taker| {

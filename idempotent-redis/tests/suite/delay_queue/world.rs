@@ -1,4 +1,4 @@
-//! Servers whose clock the tests set, and queues on them.
+//! Servers with a clock that the tests set, and queues on them.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::calls;
 
 pub(crate) type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// One server, or a cluster.
+/// One server or a cluster.
 pub(crate) enum Place {
     Single(RedisServer),
     Cluster(RedisCluster),
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// To the node that has this key.
+    /// Sends a command to the node of this key.
     pub(crate) fn command(&self, key: &str, arguments: &[&str]) -> Value {
         let said = match self {
             Self::Single(server) => server.command(arguments),
@@ -42,25 +42,25 @@ impl Place {
         said
     }
 
-    /// How often a command was called, by scripts too, on all nodes.
+    /// Returns the number of calls of a command on all nodes, including calls by scripts.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         self.nodes().iter().map(|server| calls(server, command)).sum()
     }
 }
 
-/// The server's clock stands where a test has put it.
+/// A queue on servers whose clock stands still until a test moves it.
 pub(crate) struct World {
     pub(crate) place: Arc<Place>,
     pub(crate) edit: Edit,
 }
 
-/// When each test begins, µs.
+/// Start time of each test, in µs.
 pub(crate) const BEGIN: u64 = 1_700_000_000_000_000;
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 impl World {
-    /// On servers that are swept first.
+    /// Creates a world on servers without keys.
     pub(crate) fn new(place: Arc<Place>, edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         for node in place.nodes() {
             node.command(&["FLUSHALL"]);
@@ -70,7 +70,7 @@ impl World {
         world
     }
 
-    /// The clock stands at so many ms.
+    /// Sets the clock to `ms` after the start.
     pub(crate) fn at(&self, ms: u64) {
         self.at_micros(ms * 1_000);
     }
@@ -92,7 +92,7 @@ impl World {
         set(builder).connect().await.unwrap()
     }
 
-    /// What a key of the first slot holds, as a command tells.
+    /// Returns the content of a key of the first slot.
     pub(crate) fn look(&self, command: &str, part: &str, more: &[&str]) -> Value {
         let key = format!("idempotent:delay:{{{TOPIC}:0}}:{part}");
         let mut arguments = vec![command, &key];
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// With the test's clock in place of the server's.
+/// Replaces the server's clock in a script by the test's clock.
 fn stopped(text: &str) -> String {
     const TIME: &str = "local time = call('TIME')";
     assert!(text.contains(TIME), "{text}");
@@ -116,12 +116,12 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// So many ms after the beginning.
+/// Returns the time `ms` after the start.
 pub(crate) fn time(ms: u64) -> Micros {
     Micros(BEGIN + ms * 1_000)
 }
 
-/// The bodies of what is due now.
+/// Takes the due messages and returns their bodies.
 pub(crate) async fn due(taker: &mut Taker) -> Vec<String> {
     bodies(&taker.take_now(100).await.unwrap())
 }
@@ -130,7 +130,7 @@ pub(crate) fn bodies(taken: &[Taken]) -> Vec<String> {
     taken.iter().map(|taken| String::from_utf8(taken.body.clone()).unwrap()).collect()
 }
 
-/// The only one that is due.
+/// Returns the only item.
 #[track_caller]
 pub(crate) fn only<T>(mut all: Vec<T>) -> T {
     assert_eq!(all.len(), 1, "one is due");

@@ -1,4 +1,4 @@
-//! Claims that meet.
+//! Concurrent claims for one key.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::support::{ask, key, put_down};
 const CLAIMS: usize = 50;
 const ROUNDS: u32 = 1_000;
 
-/// On a machine that is busy a server may stand still for seconds: no race is lost by that.
+/// Opens a store with long timeouts, because a server on a busy machine may pause for seconds.
 async fn patient(server: &RedisServer) -> RedisStore {
     let builder = RedisStore::builder(server.url()).response_timeout(Duration::from_secs(30));
     builder.cache(None).connect().await.unwrap()
 }
 
-/// All at once, over these connections in turn, by tokens of this round; who got the key, by which number.
+/// Claims concurrently over these connections, with tokens of this round. Returns the winners and their numbers.
 async fn race(stores: &[RedisStore], part: &str, round: u32) -> Vec<(u128, Fencing)> {
     let barrier = Arc::new(Barrier::new(CLAIMS));
     let mut claims = JoinSet::new();
@@ -40,9 +40,9 @@ async fn race(stores: &[RedisStore], part: &str, round: u32) -> Vec<(u128, Fenci
     claims.join_all().await.into_iter().filter_map(won).collect()
 }
 
-/// M12: with `GET` and then `SET` there were two winners.
+/// A `GET` followed by a `SET` would allow two winners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b17_m12_of_50_claims_one_wins() {
+async fn exactly_one_of_50_concurrent_claims_wins() {
     let server = RedisServer::start();
     let mut stores = Vec::new();
     for _ in 0..5 {
@@ -55,20 +55,21 @@ async fn b17_m12_of_50_claims_one_wins() {
         let [(owner, fencing)] = winners[..] else { panic!("round {round}: {winners:?}") };
         assert!(round % 7 != 0 || fencing > last, "numbers rise");
         last = if round % 7 == 0 { fencing } else { last };
-        // Free again for the next: deleted, or vacant.
+        // Frees the key for the next round, by deletion or as vacant.
         let verdict = if round % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
         let held = Held { key: key(&part), owner: OwnerToken(owner), fencing: Some(fencing) };
         assert_eq!(stores[0].release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);
     }
 }
 
-/// K16, K47: a marker that vanishes while others are refused for it is claimed again; nobody runs without a grant.
+/// A record may vanish while other claims are rejected because of it. The key is then claimed again, and no run starts
+/// without a grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b17_k16_k47_a_marker_that_vanishes_is_claimed_again_and_never_twice() {
+async fn a_vanished_record_is_claimed_again_and_never_twice() {
     let server = Arc::new(RedisServer::start());
     let stores = [patient(&server).await, patient(&server).await];
     let over = Arc::new(AtomicBool::new(false));
-    // An operator, an eviction, a flush: again and again in the middle of the claims.
+    // Deletes the key repeatedly during the claims, like an operator, an eviction or a flush.
     let vanishing = std::thread::spawn({
         let (server, over) = (server.clone(), over.clone());
         move || {

@@ -1,4 +1,4 @@
-//! Who may run, and what becomes of a worker that stalls or is overtaken.
+//! Leases: which worker may run, and what happens to a worker that stalls or is overtaken.
 use std::sync::Arc;
 
 use idempotent_core::{
@@ -14,9 +14,9 @@ use crate::support::runs::{
 };
 use crate::support::{calls, key, open, open_without_cache, until};
 
-/// K44: in flight is not "run it anyway". K56: being refused deletes nothing.
+/// A claim in flight does not allow a second run, and a rejected duplicate deletes nothing.
 #[tokio::test]
-async fn b3_k16_a_duplicate_in_flight_costs_one_command_and_is_done_later() {
+async fn a_duplicate_of_a_run_in_flight_costs_one_command_and_is_deferred() {
     let server = RedisServer::start();
     let (a, b) = (Worker::new(open(&server).await, Policy::new()), Worker::new(open(&server).await, Policy::new()));
     let job = Job::held();
@@ -35,11 +35,11 @@ async fn b3_k16_a_duplicate_in_flight_costs_one_command_and_is_done_later() {
 }
 
 #[tokio::test]
-async fn b6_what_ends_a_run_midway_leaves_its_key_claimable() {
+async fn an_interrupted_run_leaves_its_key_claimable() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let worker = Worker::new(store.clone(), Policy::new().lease(secs(3)));
-    // K42: a panic frees the key at once, and the process stays up.
+    // A panic frees the key at once, and the process continues.
     let panics = Job::ends(End::Panic);
     assert!(worker.spawn("panics", &panics).await.unwrap_err().is_panic());
     assert_eq!(worker.outcome("panics", &Job::quick()).await, Outcome::Ran);
@@ -51,7 +51,7 @@ async fn b6_what_ends_a_run_midway_leaves_its_key_claimable() {
             run.abort();
             run.await.unwrap_err();
         } else {
-            // The handler has begun when the time is up.
+            // The handler has started when the time is up.
             let begun = async { slow.begun(1).await };
             tokio::select! {
                 () = begun => {}
@@ -67,9 +67,9 @@ async fn b6_what_ends_a_run_midway_leaves_its_key_claimable() {
     assert_eq!(worker.executor.counts().of("abandoned"), 2);
 }
 
-/// K26: a handler longer than its lease is no reason to run it twice. K28: one renewal that fails does not end renewal.
+/// A handler that runs longer than its lease is not run twice. One failed renewal does not end the renewals.
 #[tokio::test]
-async fn b8_k28_k53_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal() {
+async fn renewals_keep_a_long_run_alive_even_after_a_failed_renewal() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server.address()).await;
     let far = RedisStore::connect(proxy.url()).await.unwrap();
@@ -79,7 +79,7 @@ async fn b8_k28_k53_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal() 
     let job = Job::held();
     let run = a.begin("k", &job).await;
     let first = lease_end(&near, "k").await;
-    // From here on only renewals go this way; the second of them is cut off.
+    // From now on the connection carries only renewals, and the second one is cut off.
     until("a renewal", async || lease_end(&near, "k").await > first).await;
     proxy.fail_next_with(key("k").as_str(), Fault::CutBeforeSend);
     while time_of(&server) < first + 1_000_000 {
@@ -93,16 +93,16 @@ async fn b8_k28_k53_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal() 
     assert_eq!(job.runs(), 1);
 }
 
-/// Its heartbeat is stuck.
+/// Returns a store whose renewals do not get through.
 fn stuck(store: &RedisStore) -> FaultStore {
     let store = FaultStore::on_clock(store.clone(), Arc::new(SystemClock::new()));
     store.lose_request(Verb::Renew, FOREVER);
     store
 }
 
-/// M1: A runs for longer than its lease; B takes over; A's end must not touch B's marker, and C is put off.
+/// A runs for longer than its lease, and B takes over. The end of A must not affect B's record, and C is deferred.
 #[tokio::test]
-async fn b9_m1_k1_k11_an_owner_that_was_overtaken_neither_deletes_nor_succeeds() {
+async fn an_owner_that_lost_its_lease_neither_deletes_nor_succeeds() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for ends in [End::Err, End::Ok] {
@@ -116,14 +116,14 @@ async fn b9_m1_k1_k11_an_owner_that_was_overtaken_neither_deletes_nor_succeeds()
         until_time(&server, end).await;
         let run_b = b.begin(&part, &second).await;
         first.end(ends);
-        // K29, K34.
+        // A is told that it lost its lease.
         let (outcome, answer) = run_a.await.unwrap();
         assert_eq!(outcome, Outcome::LeaseLost);
         assert!(answer.is_err(), "told as success: {answer:?}");
         assert_in_flight(&c.outcome(&part, &second).await);
         second.end(End::Ok);
         assert_eq!(run_b.await.unwrap().0, Outcome::Ran);
-        // A's message comes again, and ends as a duplicate.
+        // A's message is redelivered and ends as a duplicate.
         assert!(matches!(outcome.disposition(), Disposition::Retry { .. }));
         assert_eq!(c.outcome(&part, &second).await, Outcome::Replayed);
         assert_eq!((first.runs(), second.runs()), (1, 1));
@@ -131,9 +131,9 @@ async fn b9_m1_k1_k11_an_owner_that_was_overtaken_neither_deletes_nor_succeeds()
     }
 }
 
-/// K2: renewal has an end, and so has a handler whose renewals do not get through.
+/// Renewals end, and so does a handler whose renewals do not get through.
 #[tokio::test]
-async fn b9_k2_a_handler_that_outlives_its_lease_is_dropped() {
+async fn a_handler_that_outlives_its_lease_is_dropped() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let worker = Worker::new(stuck(&store), Policy::new().lease(secs(1)));
@@ -146,9 +146,9 @@ async fn b9_k2_a_handler_that_outlives_its_lease_is_dropped() {
     assert_eq!(Worker::new(store, short).outcome("long", &Job::held()).await, Outcome::LeaseLost, "after max_run");
 }
 
-/// M1b, and B killed on top.
+/// A's completion is stale, and B is killed as well.
 #[tokio::test]
-async fn b10_m1b_k38_a_stale_success_is_refused_and_nothing_is_lost() {
+async fn a_stale_completion_is_refused_and_nothing_is_lost() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(3)).on_lease_lost(OnLeaseLost::Finish);
@@ -162,14 +162,14 @@ async fn b10_m1b_k38_a_stale_success_is_refused_and_nothing_is_lost() {
     };
     until_time(&server, until.0).await;
     let run_b = b.begin("k", &second).await;
-    // Killed: nothing it sends arrives any more.
+    // After the kill, no command of B arrives.
     of_b.kill();
     run_b.abort();
     run_b.await.unwrap_err();
     let (b_end, b_record) = (lease_end(&store, "k").await, raw(&server, "k"));
     first.end(End::Ok);
     assert_eq!(run_a.await.unwrap().0, Outcome::LeaseLost);
-    // Nor does a stale heartbeat of A's, be it by its number or by its token alone.
+    // A stale renewal of A fails as well, by number or by token alone.
     for fencing in [None, Some(first.fencing()[0])] {
         let stale = Held { key: key("k"), owner, fencing };
         let lost = Settled::Lost { now: StateKind::Consuming };
@@ -184,9 +184,9 @@ async fn b10_m1b_k38_a_stale_success_is_refused_and_nothing_is_lost() {
     assert_eq!(quick.attempts(), [3]);
 }
 
-/// B's number above A's, whatever became of the record in between.
+/// B's number is higher than A's, whatever happened to the record in between.
 #[tokio::test]
-async fn b11_numbers_rise_over_release_expiry_and_deletion() {
+async fn fencing_numbers_rise_over_release_expiry_and_deletion() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let job = Job::ends(End::Err);

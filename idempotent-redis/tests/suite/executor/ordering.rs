@@ -1,5 +1,4 @@
-//! Calls that come after others, over stores of several processes: one server, and a cluster, whose nodes each have a part
-//! of the chain.
+//! Ordered calls over stores of several processes, on one server and on a cluster whose nodes share the chain.
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,12 +12,12 @@ async fn store(url: &str) -> RedisStore {
     RedisStore::connect(url).await.unwrap()
 }
 
-/// Number `n` of a user's chain.
+/// Returns call `n` of a user's chain.
 fn call(user: &str, n: u32) -> Call {
     Call::new(id(&format!("{user}{n}"))).after(&(n > 1).then(|| format!("{user}{}", n - 1)))
 }
 
-/// Delivered until it is more than put off.
+/// Delivers a call until it is no longer deferred.
 async fn until_settled(worker: &Worker, user: &str, n: u32, job: &Arc<Job>) -> Outcome {
     for _ in 0..5_000 {
         let (outcome, _) = worker.deliver_call(call(user, n), job).await;
@@ -36,7 +35,7 @@ async fn a_chain_runs_in_its_order(url: &str) {
         workers.push(Worker::new(store(url).await, Policy::new().max_retries(0)));
     }
     let jobs: Vec<_> = (0..10).map(|_| Job::quick()).collect();
-    // The last first, each by another process.
+    // Delivers the last call first, each from another process.
     let runs: Vec<_> = (1..=10_u32)
         .rev()
         .map(|n| {
@@ -47,7 +46,7 @@ async fn a_chain_runs_in_its_order(url: &str) {
     for run in runs {
         assert_eq!(run.await.unwrap(), Outcome::Ran);
     }
-    // By the server's own clock: the number of each grant is the time it was given, and they rise along the chain.
+    // By the server's clock: each fencing number is the time of the grant, and they rise along the chain.
     let grants: Vec<_> = jobs.iter().map(|job| job.fencing()).collect();
     assert!(grants.iter().all(|of| of.len() == 1), "each ran once: {grants:?}");
     assert!(grants.is_sorted(), "{grants:?}");
@@ -62,7 +61,7 @@ async fn a_dead_one_holds_the_next_which_is_let_go_after_its_time(url: &str) {
     assert!(matches!(b.deliver_call(call("d", 2), &job).await.0, Outcome::Held { .. }));
     let peeker = store(url).await;
     assert!(record(&peeker as &dyn Store, "d2").await.is_none(), "its key is not held meanwhile");
-    // The time is noted in the store: another process counts on.
+    // The store records the time, so another process continues to count.
     assert_eq!(until_settled(&a, "d", 2, &job).await, Outcome::Ran);
     assert!(began.elapsed() >= secs(2), "not before its time");
     assert_eq!(job.attempts(), [1]);
@@ -88,7 +87,7 @@ async fn a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_proces
     assert_eq!((a.executor.counts().of("ran"), b.executor.counts().of("waiting")), (1, 0));
 }
 
-/// Number `n` of a user's stream.
+/// Returns call `n` of a user's stream.
 fn numbered(user: &str, n: u64) -> Call {
     Call::new(id(&format!("{user}{n}"))).sequence(user, n)
 }
@@ -100,7 +99,7 @@ async fn registered_numbers_run_in_their_order(url: &str) {
     }
     let streams = ["a", "b", "c"];
     for user in streams {
-        // Side by side, as producers do.
+        // Concurrently, as producers do.
         let (one, other) = (workers[0].executor.clone(), workers[1].executor.clone());
         let odd = tokio::spawn(async move { one.register(&id(user), (1..=10).step_by(2)).await });
         let even = tokio::spawn(async move { other.register(&id(user), (2..=10).step_by(2)).await });

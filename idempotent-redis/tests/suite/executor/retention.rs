@@ -1,4 +1,4 @@
-//! How long what is kept is kept.
+//! Retention and expiry of records.
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Policy, StateKind, Store};
@@ -8,7 +8,7 @@ use crate::support::runs::{End, Job, Worker, lease_end, ms, record, secs, time_o
 use crate::support::{HOUR, done, hold, key, open, open_without_cache, until};
 
 #[tokio::test]
-async fn b1_k45_a_consumed_key_is_remembered_for_its_retention() {
+async fn a_consumed_key_is_retained_for_its_retention_time() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(600)).max_run(secs(600)).retain(HOUR);
@@ -22,7 +22,7 @@ async fn b1_k45_a_consumed_key_is_remembered_for_its_retention() {
     assert!((1..=3_600_000).contains(&ttl(&server, "k")));
     assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consumed);
 
-    // All but a second, or what a slow test has used up of it.
+    // All but a second, or less if the test is slow.
     let passed = (time_of(&server) / 1_000 - before) as f64 / 1e3;
     server.shift_clock(3_599.0 - passed);
     assert_eq!(worker.outcome("k", &job).await, Outcome::Replayed);
@@ -33,7 +33,7 @@ async fn b1_k45_a_consumed_key_is_remembered_for_its_retention() {
 }
 
 #[tokio::test]
-async fn b1_s0_5_m13_a_key_retained_for_ever_has_no_end() {
+async fn a_key_that_is_retained_forever_has_no_expiry() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let (worker, job) = (Worker::new(store, Policy::new().retain(Policy::FOREVER)), Job::quick());
@@ -44,28 +44,28 @@ async fn b1_s0_5_m13_a_key_retained_for_ever_has_no_end() {
     assert_eq!(job.runs(), 1);
 }
 
-/// M13: a `SET` alone would take the marker's end away, `KEEPTTL` would keep it: the policy says which.
+/// A plain `SET` would remove the expiry and `KEEPTTL` would keep the old one; the policy determines the new one.
 #[tokio::test]
-async fn m13_each_step_sets_the_end_that_its_policy_says() {
+async fn each_step_sets_the_expiry_of_its_policy() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for (part, retain) in [("shorter", secs(60)), ("longer", HOUR * 2)] {
         let held = hold(&store, part, 1).await;
-        // The lease of 30 s, and an hour of memory.
+        // A lease of 30 s and a retention of one hour.
         assert!((3_600_001..=3_630_000).contains(&ttl(&server, part)), "{}", ttl(&server, part));
         store.renew(&held, secs(100)).await.unwrap();
         assert!((3_630_001..=3_700_000).contains(&ttl(&server, part)), "{}", ttl(&server, part));
         store.complete(&held, &idempotent_core::Completion { retain, ..done(None) }).await.unwrap();
         let most = i64::try_from(retain.as_millis()).unwrap();
-        // A long retention is spread over up to 1/128 more.
+        // A long retention is extended by up to 1/128.
         let (most, least) = if retain > HOUR { (most + most / 128, most - 29_000) } else { (most, most - 29_000) };
         assert!((least..=most).contains(&ttl(&server, part)), "{part}: {}", ttl(&server, part));
     }
 }
 
-/// M3, K40, K43: not a part of a ms is cut off, and nothing becomes zero.
+/// No fraction of a ms is truncated, and nothing becomes zero.
 #[tokio::test]
-async fn m3_spans_below_a_second_and_below_a_ms_are_not_cut_off() {
+async fn durations_below_a_second_and_below_a_ms_are_not_truncated() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for (part, retain) in [("half a second", ms(500)), ("a µs", Duration::from_micros(1))] {
@@ -75,7 +75,7 @@ async fn m3_spans_below_a_second_and_below_a_ms_are_not_cut_off() {
         until("the end of the retention", async || ttl(&server, part) == -2).await;
         assert_eq!(record(&store, part).await, None);
     }
-    // A lease of a part of a ms is one, too.
+    // A lease of less than a ms is a lease.
     let ask = idempotent_core::ClaimRequest { lease: Duration::from_nanos(1), ..crate::support::ask("short", 1) };
     let grant = crate::support::granted(store.claim(&ask).await.unwrap());
     assert!(lease_end(&store, "short").await > grant.fencing.0);
@@ -85,13 +85,13 @@ async fn m3_spans_below_a_second_and_below_a_ms_are_not_cut_off() {
     assert!(ttl(&server, "k") <= 950);
 }
 
-/// K30, K58, K65: one command for each step, and whoever looks never finds a key without an end.
+/// Each step costs one command, and no observer finds a key without an expiry.
 #[tokio::test]
-async fn b2_s0_2_each_step_is_one_script_call_and_no_key_is_ever_without_an_end() {
+async fn each_step_is_one_script_call_and_every_key_always_has_an_expiry() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let worker = Worker::new(store.clone(), Policy::new().lease(secs(3)));
-    // The scripts are known afterwards.
+    // The scripts are cached from here on.
     let job = Job::held();
     let run = worker.begin("warm", &job).await;
     let end = lease_end(&store, "warm").await;
@@ -113,7 +113,7 @@ async fn b2_s0_2_each_step_is_one_script_call_and_no_key_is_ever_without_an_end(
     server.command(&["ECHO", "the test has seen enough"]);
 
     let (calls, writes) = of_key(&mut monitor, key("k").as_str());
-    // Besides those of the claim, the completion and one renewal or a few there are the looks of this test.
+    // The calls are the claim, the completion, one or more renewals, and the queries of this test.
     assert!(calls.iter().all(|call| call.contains("\"EVALSHA\"")), "{calls:#?}");
     assert!((3..=20).contains(&writes.len()), "{writes:#?}");
     for write in &writes {
@@ -123,7 +123,7 @@ async fn b2_s0_2_each_step_is_one_script_call_and_no_key_is_ever_without_an_end(
     assert_eq!(claims, 1, "the marker is written by one command, and by a claim");
 }
 
-/// Of what a monitor has seen: the clients' commands that name the key, and the scripts' own that write it.
+/// Returns the commands in a monitor's output that concern the key: those of clients, and the writes by scripts.
 fn of_key(monitor: &mut Connection, key: &str) -> (Vec<String>, Vec<String>) {
     let (mut calls, mut writes) = (Vec::new(), Vec::new());
     loop {
@@ -141,9 +141,9 @@ fn of_key(monitor: &mut Connection, key: &str) -> (Vec<String>, Vec<String>) {
     }
 }
 
-/// K55, K60: whenever the first ack got lost, a finished duplicate is acked, and that changes nothing.
+/// A duplicate of a finished run is acknowledged without any change, whenever the first acknowledgement was lost.
 #[tokio::test]
-async fn b41_k55_k60_a_finished_duplicate_is_always_acked_and_its_record_stays() {
+async fn a_duplicate_of_a_finished_run_is_acknowledged_and_keeps_the_record() {
     let server = RedisServer::builder().faketime().start();
     let (worker, job) = (Worker::new(open(&server).await, Policy::new()), Job::quick());
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
@@ -151,7 +151,7 @@ async fn b41_k55_k60_a_finished_duplicate_is_always_acked_and_its_record_stays()
     let (first, written) = (ends(), crate::support::runs::raw(&server, "k"));
     for later in [1.0, 5.0, 60.0, 3_600.0] {
         server.shift_clock(later);
-        // Another process, which has nothing in mind.
+        // Another process, with an empty cache.
         for worker in [&worker, &Worker::new(open(&server).await, Policy::new())] {
             let outcome = worker.outcome("k", &job).await;
             assert_eq!(outcome.disposition(), idempotent_core::Disposition::Ack, "{outcome:?}");
@@ -161,9 +161,9 @@ async fn b41_k55_k60_a_finished_duplicate_is_always_acked_and_its_record_stays()
     assert_eq!(job.runs(), 1);
 }
 
-/// No instant in which a key is neither held nor claimable.
+/// At every instant the key is either held or claimable.
 #[tokio::test]
-async fn k14_up_to_its_end_a_lease_holds_and_from_then_on_it_does_not() {
+async fn a_lease_holds_until_its_end_and_not_longer() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for round in 0..20_u64 {
@@ -180,7 +180,7 @@ async fn k14_up_to_its_end_a_lease_holds_and_from_then_on_it_does_not() {
                 other => panic!("{other:?}"),
             }
         };
-        // The number is the time of the grant.
+        // The fencing number is the time of the grant.
         assert!(next.fencing.0 >= end, "{} µs early", end - next.fencing.0);
         until_time(&server, end).await;
     }

@@ -1,4 +1,4 @@
-//! How runs end: failures, a store that does not answer, changed payloads, attempts.
+//! Ends of runs: failures, an unreachable store, changed payloads, attempts.
 use idempotent_core::{
     Auto, BatchItem, Call, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Rejection, StateKind,
 };
@@ -9,16 +9,16 @@ use idempotent_testkit::servers::RedisServer;
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{key, open, open_without_cache, until};
 
-/// A worker behind a proxy.
+/// Creates a worker behind a proxy.
 async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
     let proxy = Proxy::start(&server.address()).await;
     let store = RedisStore::connect(proxy.url()).await.unwrap();
     (proxy, Worker::new(store, policy))
 }
 
-/// K33, K49, K50: a failure is not stored as done, and the key can be claimed again at once.
+/// A failure is not recorded as done, and the key can be claimed again at once.
 #[tokio::test]
-async fn b4_b5_k31_a_failed_run_frees_its_key() {
+async fn a_failed_run_frees_its_key() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for (part, policy) in [("vacant", Policy::new()), ("absent", Policy::new().max_retries(Policy::NO_LIMIT))] {
@@ -30,9 +30,9 @@ async fn b4_b5_k31_a_failed_run_frees_its_key() {
     }
 }
 
-/// K3, K9, K48: the error of a flip is not swallowed, and not the end.
+/// A failed completion is neither ignored nor final.
 #[tokio::test]
-async fn b12_a_flip_that_fails_once_is_tried_again() {
+async fn a_completion_that_fails_once_is_retried() {
     let server = RedisServer::start();
     for fault in [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply] {
         let part = format!("{fault:?}");
@@ -49,9 +49,9 @@ async fn b12_a_flip_that_fails_once_is_tried_again() {
     }
 }
 
-/// K54: no fail-open.
+/// An unrecorded completion never counts as a success.
 #[tokio::test]
-async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released() {
+async fn a_completion_that_keeps_failing_is_neither_acknowledged_nor_released() {
     let server = RedisServer::start();
     let near = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(3));
@@ -66,16 +66,16 @@ async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Unrecorded { cause: Some(_) }))), "{answer:?}");
     assert!(a.failed("complete") > 1, "tried more than once");
     assert!(matches!(outcome.disposition(), Disposition::Retry { .. }), "never acked");
-    // Its lease lasts, though the worker has given up: not released.
+    // The worker has given up, but the lease continues: the key is not released.
     let end = lease_end(&near, "k").await;
     let (outcome, _) = b.redeliver("k", &job).await;
     assert_eq!((outcome, job.runs()), (Outcome::Ran, 2), "crash point 6 given up");
     assert!(job.fencing()[1].0 >= end);
 }
 
-/// K51: no error counts as a duplicate, and none as leave to run.
+/// No error counts as a duplicate or as permission to run.
 #[tokio::test]
-async fn b13_while_the_store_is_down_nothing_runs() {
+async fn no_handler_runs_while_the_store_is_down() {
     let server = RedisServer::builder().aof().start();
     let (worker, job) = (Worker::new(open(&server).await, Policy::new()), Job::quick());
     server.kill();
@@ -89,7 +89,7 @@ async fn b13_while_the_store_is_down_nothing_runs() {
 }
 
 #[tokio::test]
-async fn b13_unprotected_runs_are_a_choice_and_counted() {
+async fn unprotected_runs_must_be_enabled_and_are_counted() {
     let server = RedisServer::start();
     let policy = Policy::new().on_store_error(OnStoreError::RunUnprotected);
     let (worker, job) = (Worker::new(open(&server).await, policy), Job::quick());
@@ -100,24 +100,24 @@ async fn b13_unprotected_runs_are_a_choice_and_counted() {
 }
 
 #[tokio::test]
-async fn b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token() {
+async fn a_claim_with_a_lost_reply_is_retried_with_the_same_token() {
     let server = RedisServer::start();
     for fault in [Fault::CutAfterApply, Fault::CutMidReply, Fault::CutBeforeSend] {
         let part = format!("{fault:?}");
         let (proxy, worker) = far(&server, Policy::new()).await;
-        // The script is known: what is cut off is the claim, and not the server's word that it is not.
+        // The script is cached, so the cut-off call is the claim and not the rejection of an unknown script.
         worker.outcome("warm", &Job::quick()).await;
         proxy.fail_next_with(key(&part).as_str(), fault);
         let job = Job::quick();
         assert_eq!(worker.outcome(&part, &job).await, Outcome::Ran, "not in flight for a whole lease");
         assert_eq!((proxy.met(), worker.failed("claim")), (1, 1));
-        assert_eq!(job.attempts(), [1], "K61: counted at the claim, and once");
+        assert_eq!(job.attempts(), [1], "counted at the claim, and once");
     }
 }
 
-/// K4 the other way round: the key is the business's, the payload is compared.
+/// The key comes from the business, and the payload is compared.
 #[tokio::test]
-async fn b19_a_changed_payload_is_refused_in_flight_and_consumed() {
+async fn a_changed_payload_is_refused_while_in_flight_and_after_completion() {
     let server = RedisServer::start();
     let workers = [Worker::new(open(&server).await, Policy::new()), Worker::new(open(&server).await, Policy::new())];
     let call = |payload: &str| Call::new(id("k")).fingerprint(Ok(Fingerprint::of_bytes(payload)));
@@ -141,9 +141,9 @@ async fn b19_a_changed_payload_is_refused_in_flight_and_consumed() {
     assert_eq!(job.runs(), 1);
 }
 
-/// K17: one duplicate in flight does not stop the rest of a batch.
+/// One duplicate in flight does not stop the rest of a batch.
 #[tokio::test]
-async fn b22_each_item_of_a_batch_is_settled_on_its_own() {
+async fn each_item_of_a_batch_is_settled_separately() {
     let server = RedisServer::start();
     let (worker, other) =
         (Worker::new(open(&server).await, Policy::new()), Worker::new(open(&server).await, Policy::new()));
@@ -171,7 +171,7 @@ async fn b22_each_item_of_a_batch_is_settled_on_its_own() {
 }
 
 #[tokio::test]
-async fn b24_a_handler_that_always_fails_runs_17_times_and_is_buried() {
+async fn a_handler_that_always_fails_runs_17_times_and_is_dead_lettered() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let (worker, job) = (Worker::new(store.clone(), Policy::new()), Job::ends(End::Err));
@@ -186,9 +186,9 @@ async fn b24_a_handler_that_always_fails_runs_17_times_and_is_buried() {
     assert_eq!((job.runs(), job.attempts()), (17, (1..=17).collect()));
 }
 
-/// K64: the old connection is dead and the server is another process on the same data; the flip goes on until the guard.
+/// The old connection is dead and another server process has the data. The completion is retried until the guard time.
 #[tokio::test]
-async fn b45_k64_a_flip_outlasts_a_restart_of_the_server() {
+async fn a_completion_survives_a_restart_of_the_server() {
     let server = RedisServer::builder().aof().start();
     let (worker, other) =
         (Worker::new(open(&server).await, Policy::new()), Worker::new(open(&server).await, Policy::new()));
@@ -197,7 +197,7 @@ async fn b45_k64_a_flip_outlasts_a_restart_of_the_server() {
     let held = raw(&server, "k");
     server.kill();
     job.end(End::Ok);
-    // More often than a pool of stale connections could explain.
+    // More failures than stale pooled connections could cause.
     until("the flip fails, again and again", async || worker.failed("complete") >= 3).await;
     assert!(!run.is_finished());
     server.restart();
@@ -207,9 +207,9 @@ async fn b45_k64_a_flip_outlasts_a_restart_of_the_server() {
     assert_eq!(job.runs(), 1);
 }
 
-/// As after a failover: what was connected is gone, and the same name leads to another server that has the record.
+/// Like a failover: the connections are gone, and the same address leads to another server with the record.
 #[tokio::test]
-async fn b45_a_flip_finds_the_server_that_took_over() {
+async fn a_completion_reaches_the_server_that_took_over() {
     let servers = RedisServer::builder().start_replicas(1);
     let (old, new) = (servers.primary(), servers.replica());
     let way = Detour::to(old.address()).await;
@@ -229,7 +229,7 @@ async fn b45_a_flip_finds_the_server_that_took_over() {
     assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consumed);
 }
 
-/// An address that leads to one server and then to another, as a name in DNS does.
+/// An address that leads to one server and later to another, like a DNS name.
 struct Detour {
     port: u16,
     target: std::sync::Arc<std::sync::Mutex<String>>,

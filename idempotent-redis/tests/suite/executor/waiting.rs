@@ -11,9 +11,9 @@ fn waiting(most: Duration) -> Policy {
     Policy::new().on_in_flight(OnInFlight::Wait(most))
 }
 
-/// K35: M2's schedule. Whoever gives up touches nothing, and the next one waits, too.
+/// A waiter that gives up changes nothing, and the next one waits as well.
 #[tokio::test]
-async fn b25_k35_a_waiter_gives_up_at_its_limit_and_touches_nothing() {
+async fn a_waiter_gives_up_at_its_limit_without_side_effects() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let (a, b, c) = (
@@ -37,14 +37,14 @@ async fn b25_k35_a_waiter_gives_up_at_its_limit_and_touches_nothing() {
     assert_eq!(job.runs(), 1);
 }
 
-/// Whether somebody asked to be told: bit 4 of the flags.
+/// Returns whether a waiter is registered: bit 4 of the flags.
 fn waited_for(server: &RedisServer, part: &str) -> bool {
     raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
 }
 
-/// K36 and K52: nobody removes what a third has claimed, and somebody takes over, with the others waiting on.
+/// No waiter deletes a claim of another one. One waiter takes over, and the others continue to wait.
 #[tokio::test]
-async fn b25_k36_k52_when_the_owner_fails_exactly_one_waiter_takes_over() {
+async fn exactly_one_waiter_takes_over_when_the_owner_fails() {
     let server = RedisServer::start();
     let mut workers = Vec::new();
     for _ in 0..5 {
@@ -55,12 +55,12 @@ async fn b25_k36_k52_when_the_owner_fails_exactly_one_waiter_takes_over() {
     let run = owner.begin("k", &first).await;
     let before = calls(&server, "evalsha");
     let waiters: Vec<_> = workers.iter().chain(&workers).map(|worker| worker.spawn("k", &second)).collect();
-    // Each has claimed in vain, asked for word, and claimed once more.
+    // Each waiter has failed to claim, registered, and claimed once more.
     until("all of them wait", async || waited_for(&server, "k") && calls(&server, "evalsha") >= before + 15).await;
     first.end(End::Err);
     assert!(matches!(run.await.unwrap().0, Outcome::Released { .. }));
     second.begun(1).await;
-    // The others are told that they have to go on waiting: the key is watched again.
+    // The others continue to wait, so the key is watched again.
     until("the others wait again", async || waited_for(&server, "k")).await;
     assert_eq!(second.runs(), 1, "exactly one");
     assert!(!waiters.iter().any(tokio::task::JoinHandle::is_finished));
@@ -77,13 +77,13 @@ async fn b25_k36_k52_when_the_owner_fails_exactly_one_waiter_takes_over() {
 }
 
 #[tokio::test]
-async fn b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease() {
+async fn a_waiter_takes_over_when_the_lease_of_a_dead_owner_expires() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let policy = waiting(secs(60)).lease(secs(6));
     let (a, b) = (Worker::new(open(&server).await, policy), Worker::new(open(&server).await, policy));
     let run = a.begin("k", &Job::held()).await;
-    // Dropped after it began: nobody says a word.
+    // Aborted after the start: no notification is sent.
     run.abort();
     run.await.unwrap_err();
     let end = lease_end(&store, "k").await;
@@ -92,9 +92,9 @@ async fn b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease() {
     assert!(job.fencing()[0].0 >= end);
 }
 
-/// K10: a duplicate gets the result, byte for byte, also where that is nothing; one that is too large leaves a marker.
+/// A duplicate gets the exact result, even if it is empty. A result that is too large is replaced by a marker.
 #[tokio::test]
-async fn b25_a_replay_is_what_the_first_run_answered() {
+async fn a_replay_returns_the_result_of_the_first_run() {
     #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Receipt {
         id: u64,
@@ -104,7 +104,7 @@ async fn b25_a_replay_is_what_the_first_run_answered() {
     let server = RedisServer::start();
     let receipt = Receipt { id: 7, note: None, nested: vec![(1, "ünï\0\r\n".into())] };
     let policy = Policy::new().max_result(200);
-    // The one that ran, the same again, and one that has to ask.
+    // The worker that ran, the same one again, and one with an empty cache.
     let same = Worker::new(open(&server).await, policy);
     let other = Worker::new(open(&server).await, policy);
     for (worker, outcome) in [(&same, Outcome::Ran), (&same, Outcome::Replayed), (&other, Outcome::Replayed)] {

@@ -1,4 +1,4 @@
-//! Real processes that really die: this test binary starts itself as the worker.
+//! Worker processes that die: this test binary starts itself as the worker.
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -13,7 +13,8 @@ fn policy() -> Policy {
     Policy::new().lease(secs(3)).max_retries(2)
 }
 
-/// The worker process; does nothing when run as a test. It says when its handler has begun, and then does as told.
+/// The worker process, which does nothing when run as a test. Reports the start of its handler and then follows
+/// instructions.
 #[test]
 fn worker() {
     let (Ok(url), Ok(folder), Ok(how)) = (var("URL"), var("FOLDER"), var("HOW")) else { return };
@@ -49,7 +50,7 @@ fn ended(mut child: Child) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn b7_s0_6_s2_1_a_worker_that_is_killed_is_taken_over_at_the_end_of_its_lease() {
+async fn a_killed_worker_is_taken_over_when_its_lease_expires() {
     let server = RedisServer::start();
     let (store, folder) = (open_without_cache(&server).await, tempfile::tempdir().unwrap());
     let mut child = start(&server, folder.path(), "stays");
@@ -67,14 +68,14 @@ async fn b7_s0_6_s2_1_a_worker_that_is_killed_is_taken_over_at_the_end_of_its_le
     assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consumed);
 }
 
-/// K61: counted at the claim, so a message that kills its process does not do so for ever.
+/// Attempts are counted at the claim, so a message cannot kill its process forever.
 #[tokio::test]
-async fn b43_k61_a_handler_that_kills_its_process_dies_three_times_and_is_buried() {
+async fn a_handler_that_kills_its_process_is_dead_lettered_after_three_attempts() {
     let server = RedisServer::start();
     let (store, folder) = (open_without_cache(&server).await, tempfile::tempdir().unwrap());
     let mut deaths = 0;
     until("it is buried", async || {
-        // While the dead one's lease lasts the next process is told to come back, and lives.
+        // During the dead worker's lease, the next process is deferred and survives.
         deaths += usize::from(ended(start(&server, folder.path(), "aborts")).code().is_none());
         assert!(deaths <= 3, "it would kill processes for ever");
         record(&store, "k").await.unwrap().state.kind() == StateKind::Dead

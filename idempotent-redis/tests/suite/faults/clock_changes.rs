@@ -1,4 +1,4 @@
-//! A server whose clock is set: what finding 8 of the protocol says may happen, counted, and nothing else.
+//! A server whose clock is changed: only the documented effects occur, and they are counted.
 use std::time::Duration;
 
 use idempotent_core::{
@@ -12,7 +12,7 @@ use crate::support::{HOUR, ask, ask_number, consume, done, hold, key, open_witho
 
 const KEYS: u32 = 20;
 
-/// Every lease in force ends at once: two run at a time. That is all: numbers rise, and one of the two is recorded.
+/// Every current lease ends at once, so two runs overlap. Numbers still rise, and one of the two runs is recorded.
 #[tokio::test]
 async fn a_clock_set_forward_by_60_s_ends_leases_and_nothing_else() {
     let server = RedisServer::builder().faketime().start();
@@ -35,7 +35,7 @@ async fn a_clock_set_forward_by_60_s_ends_leases_and_nothing_else() {
     for (before, after) in first.fencing().iter().zip(second.fencing()) {
         assert!(after > *before);
     }
-    // The overtaken one is refused, whichever of them ends first.
+    // The overtaken run is rejected, whichever ends first.
     for number in 0..KEYS {
         if number % 2 == 0 {
             assert_in_flight(&a.outcome(&format!("k{number}"), &first).await);
@@ -61,7 +61,7 @@ async fn a_clock_set_forward_by_60_s_ends_leases_and_nothing_else() {
     assert!(matches!(told, Claim::Consumed(consumed) if consumed.value.as_deref() == Some(b"v")));
 }
 
-/// Every lease in force lasts longer by as much: an orphan is taken over late. Whoever lives goes on.
+/// Every current lease lasts longer by the same time: a dead worker is taken over late, and live ones continue.
 #[tokio::test]
 async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
     let server = RedisServer::builder().faketime().start();
@@ -82,7 +82,7 @@ async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
     let Outcome::InFlight { retry_after } = duplicate else { panic!("{duplicate:?}") };
     assert!(retry_after <= secs(10), "the hint to the broker is not an hour: {retry_after:?}");
     assert!(ttl(&server, "orphan") > 3_600_000);
-    // An operator who knows that it is dead need not wait.
+    // An operator who knows that the worker is dead need not wait.
     let found = record(&store, "orphan").await.unwrap();
     assert_eq!(store.forget(&key("orphan"), found.fencing, true, HOUR).await.unwrap(), Settled::Done);
     let again = Job::quick();
@@ -97,9 +97,9 @@ async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
     assert_eq!(record(&store, "consumed").await.unwrap().fencing, before);
 }
 
-/// Also where the record would be deleted while the clock is behind its number.
+/// This also holds if the record would be deleted while the clock is behind its number.
 #[tokio::test]
-async fn numbers_of_a_remembered_key_rise_though_the_clock_goes_back() {
+async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let (mut last, mut owner) = (Fencing(0), 0);
@@ -127,10 +127,10 @@ async fn numbers_of_a_remembered_key_rise_though_the_clock_goes_back() {
     assert!(ttl(&server, "k") > 7_000_000, "{}", ttl(&server, "k"));
 }
 
-/// The limit of this: a key that left no record is numbered by the clock alone, and a clock that goes back afterwards
-/// draws the numbers again. A retry limit, the default of mq, leaves a record.
+/// The limit: a key without a record gets its number from the clock, which may repeat numbers after it was set back. A
+/// retry limit, the default of the consumer, keeps a record.
 #[tokio::test]
-async fn a_number_is_forgotten_with_its_record_where_the_clock_goes_back_afterwards() {
+async fn a_number_may_repeat_if_the_clock_is_set_back_after_its_record_is_gone() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     for (part, verdict) in [("deleted", Verdict::Delete), ("remembered", Verdict::Vacate)] {
@@ -139,7 +139,7 @@ async fn a_number_is_forgotten_with_its_record_where_the_clock_goes_back_afterwa
         server.shift_clock(-3_600.0);
         match store.claim(&ask(part, 2)).await.unwrap() {
             Claim::Acquired(grant) => assert!(part == "deleted" && grant.fencing < held.fencing.unwrap()),
-            // It was to be free at once, by the clock of then: the delay that finding 8 names.
+            // The key was to be free at once by the old clock; this delay is documented.
             Claim::Delayed { rest } => assert!(part == "remembered" && rest > secs(3_590), "{rest:?}"),
             other => panic!("{other:?}"),
         }
@@ -147,9 +147,9 @@ async fn a_number_is_forgotten_with_its_record_where_the_clock_goes_back_afterwa
     }
 }
 
-/// The end is never shortened, and the write is now: more than 31 days apart.
+/// The expiry is never shortened, and the write is now: more than 31 days apart.
 #[test]
-fn a_lease_renewed_behind_a_clock_that_was_set_back_by_months_can_still_be_completed() {
+fn a_lease_renewed_after_the_clock_was_set_back_by_months_can_be_completed() {
     const DAY: u64 = 24 * 3_600_000_000;
     let now = Micros(1_795_187_175_068_457);
     let record = Record {

@@ -1,4 +1,4 @@
-//! Connections whose runtime stands still, and a server that takes no more of them.
+//! Connections of an idle runtime, and a server that accepts no more connections.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 
 use crate::support::ask_number;
 
-/// The runtime that it was opened on lives, and nobody drives it.
+/// The runtime that opened the connection exists, but nothing drives it.
 #[test]
-fn a_call_ends_in_its_time_whichever_runtime_the_connection_was_made_on() {
+fn a_call_ends_in_time_even_if_the_connections_runtime_is_idle() {
     let server = RedisServer::start();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
@@ -24,9 +24,9 @@ fn a_call_ends_in_its_time_whichever_runtime_the_connection_was_made_on() {
     drop(first);
 }
 
-/// What is refused for a moment is not insisted on, and the next delivery runs the handler again.
+/// A temporary refusal must not end the retries of a completion: the next delivery would run the handler again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_succeeded_while_the_server_had_too_many_clients_is_not_run_again() {
+async fn a_run_that_succeeded_while_connections_were_refused_is_not_repeated() {
     use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, Policy, Rejection, Scene};
     let server = Arc::new(RedisServer::builder().arg("--maxclients").arg("8").start());
     let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
@@ -37,7 +37,7 @@ async fn a_run_that_succeeded_while_the_server_had_too_many_clients_is_not_run_a
         let (server, runs) = (server.clone(), runs.clone());
         let handler = Handler::<Auto, Json, _, _>::new(move || async move {
             if runs.fetch_add(1, Ordering::SeqCst) == 0 {
-                // A burst of other clients, for half a second; and our connection breaks.
+                // Other clients occupy the server for half a second, and the store's connection breaks.
                 server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
                 let mut others = Vec::new();
                 for _ in 0..12 {
@@ -56,7 +56,7 @@ async fn a_run_that_succeeded_while_the_server_had_too_many_clients_is_not_run_a
             "{:?}",
             executor.run(Call::new(Identity::new(Scene::Mq, "a", "1")).policy(policy), handler).await
         ));
-        // The next delivery, when the lease is over.
+        // The next delivery comes after the lease.
         tokio::time::sleep(Duration::from_secs(8)).await;
     }
     assert_eq!(runs.load(Ordering::SeqCst), 1, "for half a second the server took no connection: {told:#?}");

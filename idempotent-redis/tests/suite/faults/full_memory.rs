@@ -1,4 +1,4 @@
-//! A server whose memory is full, and one that forgets its scripts.
+//! A server whose memory is full, and a server whose script cache is flushed.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,9 +15,9 @@ fn set(server: &RedisServer, bytes: &str) {
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]).text(), "OK");
 }
 
-/// With the scripts of Redis 7, which declare it, and with those of 6.2, which have to get around it.
+/// With the scripts of Redis 7, which declare flags, and with those of Redis 6.2, which use a workaround.
 #[tokio::test]
-async fn n64_with_memory_full_claims_are_put_off_and_what_has_begun_can_end() {
+async fn full_memory_delays_claims_and_lets_runs_end() {
     let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];
     for form in forms {
         let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
@@ -57,16 +57,16 @@ async fn n64_with_memory_full_claims_are_put_off_and_what_has_begun_can_end() {
         assert_eq!(record(&store, "fails").await.unwrap().state.kind(), StateKind::Vacant);
         assert_eq!(record(&store, "new").await, None);
 
-        // Put off, not lost.
+        // The message is deferred, not lost.
         set(&server, "0");
         assert_eq!(worker.outcome("new", &new).await, Outcome::Ran);
         assert_eq!(new.attempts(), [1]);
     }
 }
 
-/// With both forms of the scripts, too.
+/// With both dialects of the scripts.
 #[tokio::test]
-async fn with_memory_full_an_order_table_can_shrink_and_cannot_grow() {
+async fn full_memory_lets_order_tables_shrink_and_not_grow() {
     let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];
     for form in forms {
         let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
@@ -87,9 +87,9 @@ async fn with_memory_full_an_order_table_can_shrink_and_cannot_grow() {
     }
 }
 
-/// What another process has consumed is known without asking, memory or not.
+/// The cache knows another process's key without a command.
 #[tokio::test]
-async fn n64_with_memory_full_a_duplicate_of_what_is_in_mind_is_acked() {
+async fn full_memory_does_not_affect_duplicates_of_cached_keys() {
     let server = RedisServer::start();
     let (worker, job) = (Worker::new(open(&server).await, Policy::new()), Job::quick());
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
@@ -97,9 +97,9 @@ async fn n64_with_memory_full_a_duplicate_of_what_is_in_mind_is_acked() {
     assert_eq!(worker.outcome("k", &job).await, Outcome::Replayed);
 }
 
-/// Again and again under load: no caller hears of it, and it costs one call more.
+/// Repeatedly under load: no caller notices, and each flush costs one more call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n73_a_server_that_forgets_its_scripts_is_sent_them_again() {
+async fn a_server_with_a_flushed_script_cache_gets_the_scripts_again() {
     let server = Arc::new(RedisServer::start());
     let over = Arc::new(AtomicBool::new(false));
     let flushing = std::thread::spawn({

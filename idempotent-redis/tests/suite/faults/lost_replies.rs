@@ -1,5 +1,5 @@
-//! A reply that is lost after the server applied the call, at each step of a run: the run comes to what it would have
-//! come to, and is counted once.
+//! A reply that is lost after the server applied the call, at each step of a run. The run ends as without the loss, and
+//! is counted once.
 use idempotent_core::{Held, Outcome, OwnerToken, Policy, State, StateKind, Store};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
@@ -10,7 +10,8 @@ use crate::support::{key, open, open_without_cache, until};
 
 const AFTER_APPLY: [Fault; 2] = [Fault::CutAfterApply, Fault::CutMidReply];
 
-/// A worker behind a proxy, on a server that knows the scripts: what gets lost is not its word that it does not.
+/// Creates a worker behind a proxy, on a server with cached scripts, so that the lost reply is not about an unknown
+/// script.
 async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
     let proxy = Proxy::start(&server.address()).await;
     let store = RedisStore::connect(proxy.url()).await.unwrap();
@@ -22,7 +23,7 @@ async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
 }
 
 #[tokio::test]
-async fn a_claim_whose_reply_is_lost_is_one_run() {
+async fn a_claim_with_a_lost_reply_leads_to_one_run() {
     let server = RedisServer::start();
     for fault in AFTER_APPLY {
         let part = format!("{fault:?}");
@@ -36,7 +37,7 @@ async fn a_claim_whose_reply_is_lost_is_one_run() {
 }
 
 #[tokio::test]
-async fn a_completion_whose_reply_is_lost_is_done_and_its_duplicate_replayed() {
+async fn a_completion_with_a_lost_reply_is_recorded_and_its_duplicate_replayed() {
     let server = RedisServer::start();
     for fault in AFTER_APPLY {
         let part = format!("{fault:?}");
@@ -54,7 +55,7 @@ async fn a_completion_whose_reply_is_lost_is_done_and_its_duplicate_replayed() {
 }
 
 #[tokio::test]
-async fn a_release_whose_reply_is_lost_is_applied_once_and_no_lost_lease() {
+async fn a_release_with_a_lost_reply_is_applied_once_and_is_no_lost_lease() {
     let server = RedisServer::start();
     let near = open_without_cache(&server).await;
     for fault in AFTER_APPLY {
@@ -79,7 +80,7 @@ async fn a_release_whose_reply_is_lost_is_applied_once_and_no_lost_lease() {
 }
 
 #[tokio::test]
-async fn a_last_run_whose_burial_is_not_heard_of_is_dead_once() {
+async fn a_last_attempt_with_a_lost_reply_is_dead_once() {
     let server = RedisServer::start();
     let (proxy, worker) = far(&server, Policy::new().max_retries(0)).await;
     let job = Job::held();
@@ -92,7 +93,7 @@ async fn a_last_run_whose_burial_is_not_heard_of_is_dead_once() {
 }
 
 #[tokio::test]
-async fn a_renewal_whose_reply_is_lost_is_no_lost_lease() {
+async fn a_renewal_with_a_lost_reply_is_no_lost_lease() {
     let server = RedisServer::start();
     let near = open_without_cache(&server).await;
     for fault in AFTER_APPLY {
@@ -104,7 +105,7 @@ async fn a_renewal_whose_reply_is_lost_is_no_lost_lease() {
         proxy.fail_next_with(key(&part).as_str(), fault);
         until("the renewal gets lost", async || worker.failed("renew") == 1).await;
         assert_eq!(proxy.met(), 1);
-        // It was applied, and the next one comes, too.
+        // The renewal was applied, and the next one follows.
         let second = lease_end(&near, &part).await;
         assert!(second > first);
         until("the next renewal", async || lease_end(&near, &part).await > second).await;

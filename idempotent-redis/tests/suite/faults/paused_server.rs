@@ -1,4 +1,4 @@
-//! A server that stands still for longer than a lease, while the worker goes on.
+//! A server that pauses for longer than a lease, while the worker continues.
 use idempotent_core::{OnLeaseLost, Outcome, Policy, StateKind};
 use idempotent_testkit::servers::RedisServer;
 
@@ -6,7 +6,7 @@ use crate::support::runs::{End, Job, Worker, record, secs};
 use crate::support::{open_without_cache, until};
 
 #[tokio::test]
-async fn a_run_on_a_server_that_stands_still_loses_its_lease_and_is_not_acked() {
+async fn a_run_during_a_server_pause_loses_its_lease_and_is_not_acknowledged() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(2));
@@ -14,11 +14,11 @@ async fn a_run_on_a_server_that_stands_still_loses_its_lease_and_is_not_acked() 
     let (first, second) = (Job::held(), Job::quick());
     let run = a.begin("k", &first).await;
     server.pause();
-    // By its own guard: nobody tells it.
+    // The worker's own guard ends the run, without a notification.
     let (outcome, answer) = run.await.unwrap();
     assert_eq!(outcome, Outcome::LeaseLost);
     assert!(answer.is_err() && matches!(outcome.disposition(), idempotent_core::Disposition::Retry { .. }));
-    // Nor does anybody else run meanwhile.
+    // No other run happens in the meantime.
     let (outcome, _) = b.deliver("k", &second).await;
     assert!(matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
     assert_eq!(second.runs(), 0);
@@ -31,9 +31,9 @@ async fn a_run_on_a_server_that_stands_still_loses_its_lease_and_is_not_acked() 
     assert_eq!(a.outcome("k", &first).await, Outcome::Replayed);
 }
 
-/// The flip was on its way when the server went on, or it was not: acked by a record only.
+/// The completion may or may not have been sent. Only the record decides about the acknowledgement.
 #[tokio::test]
-async fn a_run_that_ends_while_the_server_stands_still_is_acked_by_its_record_only() {
+async fn a_run_that_ends_during_a_server_pause_is_acknowledged_only_by_its_record() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(2)).on_lease_lost(OnLeaseLost::Finish);

@@ -1,4 +1,4 @@
-//! What a server refuses for a moment, or inside a script.
+//! Temporary refusals by a server, outside and inside of scripts.
 use idempotent_core::{Claim, Store, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
@@ -7,9 +7,9 @@ use tokio::net::TcpStream;
 use crate::support::ask_number;
 use crate::support::fake_server::Fake;
 
-/// The script runs there, and its write is refused: nobody looks for another primary.
+/// The script runs and its write is rejected, so the store must look for another primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_became_a_replica_is_left_also_where_scripts_have_no_flags() {
+async fn a_demoted_primary_is_left_even_with_scripts_without_flags() {
     let group = RedisReplicas::start(1);
     let (old, new) = (group.primary(), group.replica());
     let sentinel = Fake::sentinel(old.port(), 1).await;
@@ -28,9 +28,9 @@ async fn a_primary_that_became_a_replica_is_left_also_where_scripts_have_no_flag
     }
 }
 
-/// As Redis 6.2 says it inside a script: `luaPushError` puts the place before the server's words.
+/// Redis 6.2 puts the position in front of the error of a command inside a script (`luaPushError`).
 #[tokio::test]
-async fn what_6_2_refuses_inside_a_script_is_not_applied() {
+async fn a_refusal_inside_a_script_of_redis_6_2_is_not_applied() {
     let server = RedisServer::start();
     for words in [
         "NOREPLICAS Not enough good replicas to write.",
@@ -53,7 +53,7 @@ async fn what_6_2_refuses_inside_a_script_is_not_applied() {
 }
 
 #[tokio::test]
-async fn a_server_with_too_many_clients_is_one_to_try_again() {
+async fn a_server_with_too_many_clients_is_retryable() {
     let server = RedisServer::builder().arg("--maxclients").arg("8").start();
     let mut others = Vec::new();
     for _ in 0..8 {

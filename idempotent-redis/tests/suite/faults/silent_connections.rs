@@ -1,4 +1,4 @@
-//! Connections that stay open and say nothing, and such that are slow: nobody hangs, and the next one is used.
+//! Connections that stay open without traffic, and slow ones: no call hangs, and the next connection is used.
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Policy, Settled, Store, StoreErrorKind};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::support::runs::{Job, Worker, ms, secs};
 use crate::support::{ask, calls, consume, done, granted, hold, key, until};
 
-/// Longer than anything here may take.
+/// Limit for every step of these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn far(server: &RedisServer, response: Duration) -> (Proxy, RedisStore) {
@@ -26,7 +26,7 @@ async fn answered<T>(call: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn a_half_open_connection_is_ambiguous_by_the_response_timeout_and_then_left() {
+async fn a_half_open_connection_times_out_as_ambiguous_and_is_closed() {
     let server = RedisServer::start();
     for fault in [Fault::HalfOpen, Fault::HalfOpenAfterApply] {
         let (proxy, store) = far(&server, secs(1)).await;
@@ -45,9 +45,9 @@ async fn a_half_open_connection_is_ambiguous_by_the_response_timeout_and_then_le
     }
 }
 
-/// Whoever gives up on a third of a lease never learns that the connection is dead; it is left all the same.
+/// Callers that give up after a third of a lease never notice that the connection is dead. It is closed nevertheless.
 #[tokio::test]
-async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
+async fn a_half_open_connection_is_closed_even_if_every_caller_gives_up_sooner() {
     let server = RedisServer::start();
     let (proxy, store) = far(&server, secs(1)).await;
     proxy.fail_next_with(key("k").as_str(), Fault::HalfOpen);
@@ -59,7 +59,7 @@ async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
     assert_eq!(proxy.met(), 1);
     until("a caller as impatient is answered", async || impatient(1).await.is_ok_and(|claim| claim.is_ok())).await;
 
-    // As an executor does it.
+    // Gives up like an executor.
     let (proxy, store) = far(&server, secs(2)).await;
     let worker = Worker::new(store, Policy::new().lease(secs(3)));
     proxy.fail_next_with(key("run").as_str(), Fault::HalfOpen);
@@ -68,9 +68,9 @@ async fn a_half_open_connection_is_left_though_every_caller_gives_up_sooner() {
     assert_eq!((proxy.met(), job.runs(), job.attempts()), (1, 1, vec![1]));
 }
 
-/// A connection that takes longer to make than anybody waits is made all the same, once.
+/// A connection that takes longer than any caller waits is established nevertheless, once.
 #[tokio::test]
-async fn a_connection_is_made_though_every_caller_gives_up_while_it_is() {
+async fn a_connection_is_established_even_if_every_caller_gives_up() {
     let server = RedisServer::start();
     let (proxy, store) = far(&server, secs(20)).await;
     proxy.delay_all(ms(300));
@@ -78,7 +78,7 @@ async fn a_connection_is_made_though_every_caller_gives_up_while_it_is() {
     let before = proxy.passed().connections;
     for owner in 1..=10 {
         let request = ask(&format!("hasty {owner}"), owner);
-        // The first one may still meet the end of the old connection.
+        // The first call may fail with the old connection.
         let told = tokio::time::timeout(ms(30), store.claim(&request)).await;
         assert!(!matches!(told, Ok(Ok(_))), "{told:?}");
     }
@@ -87,7 +87,7 @@ async fn a_connection_is_made_though_every_caller_gives_up_while_it_is() {
 }
 
 #[tokio::test]
-async fn while_nothing_passes_every_caller_is_told_so_and_afterwards_served() {
+async fn callers_fail_while_the_network_is_down_and_succeed_afterwards() {
     let server = RedisServer::start();
     let (proxy, store) = far(&server, secs(1)).await;
     proxy.silence();
@@ -100,7 +100,7 @@ async fn while_nothing_passes_every_caller_is_told_so_and_afterwards_served() {
         let kind = told.unwrap_err().kind();
         assert!(matches!(kind, StoreErrorKind::Ambiguous | StoreErrorKind::NotApplied), "{kind:?}");
     }
-    // Nor can a new connection be made; a waiter does not hang on it either.
+    // No new connection is possible either, and a waiter does not hang.
     let error = answered(store.peek(&key("k1"))).await.unwrap_err();
     assert!(error.is_worth_a_retry(), "{error}");
     proxy.speak();
@@ -111,7 +111,7 @@ async fn while_nothing_passes_every_caller_is_told_so_and_afterwards_served() {
 }
 
 #[tokio::test]
-async fn a_slow_connection_is_only_slow() {
+async fn a_slow_connection_is_not_closed() {
     let server = RedisServer::start();
     let (proxy, store) = far(&server, secs(20)).await;
     proxy.delay_all(ms(60));
@@ -121,9 +121,9 @@ async fn a_slow_connection_is_only_slow() {
     assert_eq!((worker.failed("claim"), worker.failed("complete"), job.runs()), (0, 0, 1));
 }
 
-/// Given up and asked again by the same token; then the first copy arrives after all.
+/// The call is repeated with the same token, and the first copy arrives later.
 #[tokio::test]
-async fn a_call_that_arrives_after_it_was_given_up_changes_nothing() {
+async fn a_call_that_arrives_after_its_timeout_has_no_effect() {
     let server = RedisServer::start();
     let (proxy, store) = far(&server, secs(1)).await;
     let seen = calls(&server, "evalsha");
@@ -134,7 +134,7 @@ async fn a_call_that_arrives_after_it_was_given_up_changes_nothing() {
     assert_eq!(store.complete(&held, &done(Some(b"v"))).await.unwrap(), Settled::Done);
     let written = crate::support::runs::raw(&server, "k");
     until("the late copy is on its way", async || proxy.met() == 1).await;
-    // The script and what it calls of itself: the first claim, the completion, and the late copy.
+    // The script and its own command: the first claim, the completion, and the late copy.
     until("the server has seen it", async || calls(&server, "evalsha") >= seen + 3).await;
     assert_eq!(crate::support::runs::raw(&server, "k"), written);
     assert!(matches!(store.claim(&ask("k", 2)).await.unwrap(), idempotent_core::Claim::Consumed(_)));

@@ -1,4 +1,4 @@
-//! Mutants of scripts: each has one guard less, and something has to notice it.
+//! Mutants of scripts: each lacks one guard, and a test has to fail.
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use crate::mutants::lua::{Edit, edits};
 
-/// Scripts by name, and guards without which one answers the same: the script, what they are called, and why.
+/// Scripts by name, and the guards whose removal does not change the result: script, description and reason.
 pub(crate) struct Scripts {
     pub(crate) all: &'static [(&'static str, &'static str)],
     pub(crate) equivalent: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// A script with one guard less.
+/// A script without one guard.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
     pub(crate) script: &'static str,
@@ -29,21 +29,21 @@ impl Mutant {
     }
 }
 
-/// Threads that break a law now.
+/// Number of threads that currently break a law.
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reports a panic to the caller only: hundreds of laws are broken here.
+/// Returns a panic without printing it, because hundreds of laws fail on purpose.
 pub(crate) fn quietly(broken: impl FnOnce()) -> Option<String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = take_hook();
         set_hook(Box::new(move |panic| {
             let worker = thread::current().name().is_some_and(|name| name.starts_with("tokio-"));
-            // Workers have no flag of their own: theirs are quiet while any law is broken on purpose.
+            // Worker threads have no flag of their own and are quiet while any law fails on purpose.
             let quiet = QUIET.get() || worker && BROKEN.load(Ordering::SeqCst) > 0;
             if !quiet {
                 loud(panic);
@@ -59,8 +59,8 @@ pub(crate) fn quietly(broken: impl FnOnce()) -> Option<String> {
 }
 
 impl Scripts {
-    /// Takes out one guard of every `nth`, two at a time, each on what `start` makes; `notice` names what fails without the
-    /// guard. Those that change nothing are left out: they would be held against every law there is.
+    /// Removes one of every `nth` guards, two at a time, each on servers made by `start`. `notice` returns the name of
+    /// a check that fails. Equivalent mutants are skipped, because they would run all laws.
     pub(crate) fn are_noticed<Place>(
         &self,
         nth: usize,

@@ -1,21 +1,21 @@
-//! Taking guards out of a script, one at a time.
+//! Removal of single guards from a Lua script.
 //!
-//! A guard is an operand of an `and` or an `or` in the condition of an `if`, at any depth of brackets, or the whole
-//! condition. One of an `and` becomes `true`, one of an `or` becomes `false`, and a whole condition is made both.
+//! A guard is an operand of `and` or `or` in the condition of an `if`, at any depth of parentheses, or the whole
+//! condition. An operand of `and` becomes `true`, one of `or` becomes `false`, and a whole condition is tried as both.
 use std::ops::Range;
 
-/// A script in which one guard says always the same.
+/// A script in which one guard is constant.
 #[derive(Clone, Debug)]
 pub(crate) struct Edit {
-    /// Where the guard stands: its line.
+    /// Line of the guard.
     pub(crate) line: String,
     pub(crate) guard: String,
-    /// What it says now.
+    /// Value of the guard.
     pub(crate) says: bool,
     pub(crate) text: String,
 }
 
-/// All of a script.
+/// Returns all edits of a script.
 pub(crate) fn edits(text: &str) -> Vec<Edit> {
     let mut edits = Vec::new();
     for condition in conditions(text) {
@@ -36,7 +36,7 @@ fn edit(text: &str, guard: Range<usize>, says: bool) -> Edit {
     Edit { line, guard: text[guard].to_owned(), says, text: edited }
 }
 
-/// Words and brackets outside of strings and comments, with the depth they stand at.
+/// Returns words and parentheses outside of strings and comments, with their depth.
 fn words(text: &str, within: Range<usize>) -> Vec<(Range<usize>, usize)> {
     let bytes = text.as_bytes();
     let (mut words, mut depth, mut at) = (Vec::new(), 0_usize, within.start);
@@ -93,7 +93,7 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim().len()
 }
 
-/// The operands of an expression and of those in brackets within them.
+/// Collects the operands of an expression and of its parenthesized parts.
 fn operands(text: &str, expression: Range<usize>, found: &mut Vec<(Range<usize>, bool)>) {
     let parts = |by: &str| split(text, expression.clone(), by);
     let (any, all) = (parts("or"), parts("and"));
@@ -110,7 +110,7 @@ fn operands(text: &str, expression: Range<usize>, found: &mut Vec<(Range<usize>,
     }
 }
 
-/// At the words `by` that stand in no brackets.
+/// Splits at the word `by` outside of parentheses.
 fn split(text: &str, expression: Range<usize>, by: &str) -> Vec<Range<usize>> {
     let (mut parts, mut start) = (Vec::new(), expression.start);
     for (word, depth) in words(text, expression.clone()) {
@@ -123,7 +123,7 @@ fn split(text: &str, expression: Range<usize>, by: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// What stands in the outermost round brackets.
+/// Returns the contents of the outermost parentheses.
 fn groups(text: &str, expression: Range<usize>) -> Vec<Range<usize>> {
     let (mut groups, mut begun) = (Vec::new(), None);
     for (word, depth) in words(text, expression) {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operand_of_a_condition_is_a_guard_and_a_condition_without_any_is_one_both_ways() {
+    fn each_operand_of_a_condition_is_a_guard_and_a_simple_condition_is_mutated_both_ways() {
         assert_eq!(told("if a and b(c or 1) then x() end"), ["a true", "b(c or 1) true", "c false", "1 false"]);
         assert_eq!(told("if a and b or not c then end"), ["a and b false", "a true", "b true", "not c false"]);
         assert_eq!(told("if a == 'x and y' then -- or z\n end"), ["a == 'x and y' true", "a == 'x and y' false"]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_changes_one_guard_and_says_where() {
+    fn an_edit_changes_one_guard_and_names_its_position() {
         let edits = edits("#!lua\nif a then\n  if b and c then end\nend");
         assert_eq!((&*edits[2].line, &*edits[2].guard), ("if b and c then end", "b"));
         assert_eq!(edits[2].text, "#!lua\nif a then\n  if true and c then end\nend");

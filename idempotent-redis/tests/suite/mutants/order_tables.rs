@@ -1,11 +1,11 @@
-//! Order tables beside what is none, and how long they live.
+//! Order tables: their expiry, and other values in their place.
 use idempotent_core::{Key, Order, Policy, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 
 use super::planted_records::{HOUR, World, key};
 
-/// Where the line of a stream lies.
+/// Returns the key of a stream's order table.
 fn beside(stream: &Key) -> String {
     format!("{}:line", stream.as_str())
 }
@@ -17,7 +17,7 @@ fn rest(w: &World, stream: &Key) -> i64 {
     }
 }
 
-pub(crate) async fn a_line_ends_by_itself_unless_it_is_for_ever(w: &World) {
+pub(crate) async fn an_order_table_expires_unless_it_is_kept_forever(w: &World) {
     let stream = key(1);
     assert!(w.store.redraw(&stream, None, b"one", HOUR).await.unwrap());
     assert!((3_590_000..=3_600_000).contains(&rest(w, &stream)), "{}", rest(w, &stream));
@@ -27,8 +27,8 @@ pub(crate) async fn a_line_ends_by_itself_unless_it_is_for_ever(w: &World) {
     assert!(rest(w, &stream) > 0);
 }
 
-/// A value of another type, and a server that takes none.
-pub(crate) async fn what_is_in_the_way_of_a_line_is_told_and_left(w: &World) {
+/// A value of another type, and a server that rejects writes.
+pub(crate) async fn values_in_the_place_of_an_order_table_are_reported_and_left_unchanged(w: &World) {
     let kinds = async |store: &RedisStore, name, seen: Option<&[u8]>| {
         let redraw = store.redraw(&key(name), seen, b"next", HOUR).await.err().map(|error| error.kind());
         (redraw, store.line(&key(name)).await.err().map(|error| error.kind()))

@@ -1,4 +1,4 @@
-//! What the laws, which know no store's bytes, cannot ask: records of every shape, planted as they lie on the server.
+//! Records of every form, planted as bytes, which the store-independent laws cannot test.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub(crate) const VERDICTS: [Verdict; 5] =
 pub(crate) struct World {
     pub(crate) server: Arc<RedisServer>,
     pub(crate) store: RedisStore,
-    /// What is done to the scripts of further connections.
+    /// Edit of the scripts of further connections.
     pub(crate) edit: Arc<dyn Fn(&str) -> String + Send + Sync>,
 }
 
-/// A record of the long shape, by its fields: µs from now, or as bytes.
+/// A record of the long form by its fields: µs from now, or bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) state: u8,
     pub(crate) owner: u128,
     pub(crate) until: i64,
     pub(crate) kept: u64,
-    /// The number of the owner whose lease ran out before.
+    /// Number of the owner whose lease expired before.
     pub(crate) over: u64,
     pub(crate) fencing: &'static [u8; 16],
     pub(crate) attempt: &'static [u8; 10],
@@ -52,7 +52,7 @@ impl Shape {
         out
     }
 
-    /// Its lease has ended; it is remembered.
+    /// Makes the lease expired, with the record still retained.
     pub(crate) fn over(self) -> Self {
         Self { until: -10_000_000, ..self }
     }
@@ -95,8 +95,8 @@ pub(crate) fn down(verdict: Verdict) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
 }
 
-/// Each must be refused as corrupt by every step, and stays as it is: live or over, held or not.
-pub(crate) async fn numbers_that_are_none_are_refused_at_any_time(w: &World) {
+/// Each step must reject these as corrupt and leave them unchanged: live or expired, held or not.
+pub(crate) async fn invalid_numbers_are_rejected_at_any_time(w: &World) {
     let wrong = [
         Shape { fencing: b"9999999999999999", ..HELD },
         Shape { fencing: b"number sixteen!!", ..HELD },
@@ -140,8 +140,8 @@ async fn refused_by_all(w: &World, key: &Key) {
     assert_eq!(w.look(key), before);
 }
 
-/// Whatever a result looks like, nothing reads it as the times and numbers of a record.
-pub(crate) async fn a_result_that_ends_as_a_record_does_is_a_result(w: &World) {
+/// No step reads a result as the times and numbers of a record, whatever its bytes are.
+pub(crate) async fn a_result_that_ends_like_a_record_is_a_result(w: &World) {
     for (number, tail) in [(1, Shape { until: -10_000_000, kept: 0, ..HELD }), (2, HELD)] {
         let key = key(number);
         let value = [&[b'x'; 40][..], &tail.bytes()].concat();
@@ -157,15 +157,15 @@ pub(crate) async fn a_result_that_ends_as_a_record_does_is_a_result(w: &World) {
         assert_eq!(w.store.renew(&held(&key, 1), HOUR).await.unwrap(), Settled::Lost { now: StateKind::Consumed });
         let released = w.store.release(&held(&key, 1), &down(Verdict::Delete)).await.unwrap();
         assert_eq!(released, Settled::Lost { now: StateKind::Consumed });
-        // By the number in the result, which is not the grant's.
+        // The number inside the result is not the grant's.
         assert!(matches!(w.store.forget(&key, Fencing(7), true, HOUR).await, Ok(Settled::Lost { .. })));
         let _ = w.store.purge(100).await;
         assert_eq!(w.look(&key), stored);
     }
 }
 
-/// A server's clock may end keys later than a record says; the record stands.
-pub(crate) async fn a_record_past_its_time_that_is_still_there_counts_as_absent(w: &World) {
+/// A server may expire keys later than the record says; the record decides.
+pub(crate) async fn an_expired_record_that_still_exists_counts_as_absent(w: &World) {
     for (number, state) in (1..).zip(*b"PVFD") {
         let (key, owner) = (key(number), u128::from(state == b'P'));
         let shape = Shape { state, owner, until: -10_000_000, kept: 1_000_000, ..HELD };
@@ -188,16 +188,16 @@ pub(crate) async fn a_record_past_its_time_that_is_still_there_counts_as_absent(
     }
 }
 
-/// A grant's number that lies ahead of the clock is not drawn again while its record is there; so that is not removed.
-pub(crate) async fn a_purge_leaves_a_record_whose_number_lies_ahead(w: &World) {
+/// A number ahead of the clock must not be granted again, so its record is not removed.
+pub(crate) async fn a_purge_keeps_a_record_with_a_number_in_the_future(w: &World) {
     let ahead = Shape { until: -10_000_000, kept: 0, fencing: b"8000000000000000", ..HELD };
     w.plant(&key(1), &ahead.bytes());
     assert_eq!(w.store.purge(100).await.unwrap(), 0);
     assert_ne!(w.look(&key(1)), Value::Nil);
 }
 
-/// Of a state that is none, and with a byte less than a record has: both past their time.
-pub(crate) async fn a_purge_leaves_what_it_cannot_read(w: &World) {
+/// An invalid state and a truncated record, both expired.
+pub(crate) async fn a_purge_keeps_unreadable_values(w: &World) {
     let past = Shape { until: -10_000_000, kept: 0, ..HELD };
     let mut short = past.bytes();
     short.remove(25);
@@ -208,7 +208,7 @@ pub(crate) async fn a_purge_leaves_what_it_cannot_read(w: &World) {
     }
 }
 
-pub(crate) async fn attempts_of_any_number_are_kept(w: &World) {
+pub(crate) async fn every_attempt_number_is_preserved(w: &World) {
     let many: [(&[u8; 10], u32); 5] = [
         (b"0000000999", 999),
         (b"0000001000", 1_000),
@@ -227,7 +227,7 @@ pub(crate) async fn attempts_of_any_number_are_kept(w: &World) {
     }
 }
 
-/// What is kept of a completion without a value depends on what else is known.
+/// The stored form of a completion without a value depends on the other known fields.
 pub(crate) async fn a_completion_without_a_value_keeps_its_payload_and_its_owner(w: &World) {
     let print = |text: &str| Some(Fingerprint::of_bytes(text));
     for (number, known) in [(1, true), (2, false)] {
@@ -250,7 +250,7 @@ pub(crate) async fn a_completion_without_a_value_keeps_its_payload_and_its_owner
     assert_eq!(stranger, Settled::Lost { now: StateKind::Consumed });
 }
 
-/// Nobody takes a delay for damage, however long it is.
+/// A long delay is not damage.
 pub(crate) async fn a_delay_of_months_ends(w: &World) {
     let month = 31 * 24 * 3_600_000_000_i64;
     let mut shape = Shape { state: b'V', owner: 0, until: -1_000_000, kept: 3_600_000_000, ..HELD }.bytes();

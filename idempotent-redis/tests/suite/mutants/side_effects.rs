@@ -1,4 +1,4 @@
-//! What is left on the server, and what is said to others: that a store answers rightly is not all of it.
+//! Values left on the server, and notifications sent to others. A correct reply alone is not enough.
 use std::time::Duration;
 
 use idempotent_core::{Admin, Settled};
@@ -8,14 +8,14 @@ use idempotent_testkit::servers::Value;
 
 use super::planted_records::{ATTEMPT, HELD, HOUR, Shape, VERDICTS, World, ask, done, down, held, key};
 
-/// A value of another type, and one that may not be written: neither is taken for an answer.
-pub(crate) async fn what_the_server_refuses_is_told_and_not_done(w: &World) {
+/// A value of another type, and a denied write: neither is taken for a reply.
+pub(crate) async fn refused_writes_are_reported_and_not_applied(w: &World) {
     let list = key(1);
     w.server.command(&["LPUSH", list.as_str(), "somebody else's"]);
     all_fail(&w.store, &list, StoreErrorKind::Foreign).await;
     assert_eq!(w.server.command(&["LLEN", list.as_str()]), Value::Integer(1));
 
-    // May do all that a store asks for, until it is connected; then it may run scripts and read.
+    // The user has all permissions until connected, and then may only run scripts and read.
     let (user, secret) = ("reader", "secret");
     w.server.command(&["ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all"]);
     let url = format!("redis://{user}:{secret}@{}", w.server.address());
@@ -41,7 +41,7 @@ async fn all_fail(store: &RedisStore, key: &idempotent_core::Key, kind: StoreErr
     assert_eq!(store.claim(&ask(key, 1)).await.err().map(|error| error.kind()), Some(kind));
     settling_fails(store, key, kind).await;
     assert_eq!(store.peek(key).await.err().map(|error| error.kind()), Some(kind));
-    // It is not ours to remove, and no reason to remove nothing else.
+    // The value belongs to another program; a purge skips it and continues.
     assert_eq!(store.purge(100).await.ok(), Some(0));
 }
 
@@ -57,7 +57,7 @@ async fn settling_fails(store: &RedisStore, key: &idempotent_core::Key, kind: St
     failed(store.forget(key, Fencing(7), true, HOUR).await);
 }
 
-/// Not a byte more than is needed to answer.
+/// Not a byte more than needed to answer.
 pub(crate) async fn a_record_is_as_short_as_it_can_be(w: &World) {
     let known = |name| Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
     w.plant(&key(1), &HELD.bytes());
@@ -72,7 +72,7 @@ pub(crate) async fn a_record_is_as_short_as_it_can_be(w: &World) {
     assert_eq!(ATTEMPT, b"0000000001");
 }
 
-/// Retentions of one load do not end in one second; short ones end when they say.
+/// Records written together do not expire in the same second; short retentions are exact.
 pub(crate) async fn long_retentions_are_spread_and_short_ones_are_not(w: &World) {
     let ends = |retain: Duration| async move {
         let mut ends = Vec::new();
@@ -92,8 +92,8 @@ pub(crate) async fn long_retentions_are_spread_and_short_ones_are_not(w: &World)
     assert!(short.iter().all(|rest| *rest <= 0), "{short:?}");
 }
 
-/// Nobody is told of what nobody waits for.
-pub(crate) async fn word_is_sent_of_what_is_waited_for_and_of_nothing_else(w: &World) {
+/// No notification is sent without a waiter.
+pub(crate) async fn notifications_are_sent_only_for_watched_keys(w: &World) {
     for (round, waited) in [(0, true), (10, false)] {
         let before = published(w);
         for name in round..round + 3 {
@@ -110,12 +110,12 @@ pub(crate) async fn word_is_sent_of_what_is_waited_for_and_of_nothing_else(w: &W
         let record = w.store.peek(&key(round + 2)).await.unwrap().unwrap();
         let forgotten = w.store.forget(&key(round + 2), record.fencing, true, HOUR).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
-        // What is forgotten is told to those that keep it in mind, waited for or not.
+        // A forgotten key is announced to caches, with or without waiters.
         assert_eq!(published(w) - before, if waited { 4 } else { 1 });
     }
 }
 
-/// Waits until the server has it in writing.
+/// Waits until the server has recorded the waiter.
 async fn flagged(w: &World, name: u128) {
     let is_flagged = || {
         let flags = w.server.command(&["GETRANGE", key(name).as_str(), "37", "37"]);
@@ -134,8 +134,8 @@ fn published(w: &World) -> i64 {
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
-/// Of calls that went down together each has its own answer.
-pub(crate) async fn of_joined_calls_each_has_its_own_answer(w: &World) {
+/// Each call of a batch gets its own reply.
+pub(crate) async fn each_batched_call_has_its_own_reply(w: &World) {
     for verb in ["release", "forget"] {
         for name in 0..40 {
             let fencing = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
@@ -160,8 +160,8 @@ pub(crate) async fn of_joined_calls_each_has_its_own_answer(w: &World) {
     }
 }
 
-/// What only begins like a record of ours, or is as long as one, is somebody else's, or damaged.
-pub(crate) async fn what_looks_like_a_consumed_record_is_not_forgotten(w: &World) {
+/// A value with only the beginning or the length of a record is foreign or damaged.
+pub(crate) async fn a_value_that_resembles_a_consumed_record_is_not_forgotten(w: &World) {
     let lookalikes: [(&[u8], StoreErrorKind); 4] = [
         (b"0000000000000007abc", StoreErrorKind::Foreign),
         (b"00000000000000070", StoreErrorKind::Foreign),
@@ -176,8 +176,8 @@ pub(crate) async fn what_looks_like_a_consumed_record_is_not_forgotten(w: &World
     }
 }
 
-/// The run after a refund learns whose effect may have happened, whatever is counted.
-pub(crate) async fn a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left(w: &World) {
+/// The run after a refund learns whose effects may exist, whatever is counted.
+pub(crate) async fn a_refunded_takeover_stays_recorded_without_attempts(w: &World) {
     w.plant(&key(1), &Shape { over: 5, ..HELD }.bytes());
     assert_eq!(w.store.release(&held(&key(1), 1), &down(Verdict::Refund)).await.unwrap(), Settled::Done);
     let claimed = w.store.claim(&ask(&key(1), 2)).await.unwrap();
@@ -185,8 +185,8 @@ pub(crate) async fn a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
     assert_eq!(grant.taken_over, Some(Fencing(5)));
 }
 
-/// A number drawn ahead of the clock is not drawn again: its record stays until the clock has passed it.
-pub(crate) async fn what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it(w: &World) {
+/// A number ahead of the clock is not granted again: its record stays until the clock has passed it.
+pub(crate) async fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it(w: &World) {
     let ahead = Shape { fencing: b"4000000000000000", ..HELD };
     let years = i64::try_from(24 * 365 * HOUR.as_millis()).unwrap();
     for name in 1..5 {
@@ -201,8 +201,8 @@ pub(crate) async fn what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_pass
     }
 }
 
-/// What is kept in mind costs no call, and damage is none of it.
-pub(crate) async fn a_store_that_keeps_consumed_keys_in_mind_asks_once(w: &World) {
+/// A cached key costs no call, and damage is not cached.
+pub(crate) async fn a_caching_store_asks_once(w: &World) {
     let edit = w.edit.clone();
     let builder = RedisStore::builder(w.server.url()).edit_scripts(move |text| edit(text));
     let keeps = builder.connect().await.unwrap();

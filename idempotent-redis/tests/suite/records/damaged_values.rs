@@ -1,5 +1,5 @@
-//! Values that are no records, or no records of this version: every step refuses them, says why and what to do, and
-//! leaves them as they are.
+//! Values that are no records, or records of another version. Every step rejects them with a reason and a remedy, and
+//! leaves them unchanged.
 use idempotent_core::{
     Batch, Fencing, Held, Outcome, OwnerToken, Policy, Rejection, Store, StoreError, StoreErrorKind, Verdict,
 };
@@ -11,7 +11,7 @@ use crate::support::{HOUR, ask, done, key, open_without_cache, put_down};
 
 use StoreErrorKind::{Corrupt, Foreign, UnknownVersion};
 
-/// Held by owner 1 for half a minute from now on.
+/// Returns a record that owner 1 holds for half a minute from now on.
 fn held(now: u64) -> Vec<u8> {
     let mut out = format!("__{now:016}001").into_bytes();
     out[..2].copy_from_slice(b"\x81P");
@@ -24,7 +24,7 @@ fn held(now: u64) -> Vec<u8> {
     out
 }
 
-/// A record with one thing wrong: name, value, what is said of it, and the field or the remedy that has to be named.
+/// A record with one defect: name, value, error kind, and the field or remedy that the error must name.
 type Case = (&'static str, Vec<u8>, StoreErrorKind, &'static str);
 
 fn changed(record: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
@@ -73,8 +73,8 @@ fn cases(now: u64) -> Vec<Case> {
     ]
 }
 
-/// Damage that only a reader sees. The scripts do not look at these places of a record where its owner goes on, or an
-/// operator forgets it by its number, so as not to cost every run: then it is carried on or settled as it is.
+/// Damage that only readers detect. To keep runs cheap, the scripts skip these parts of a record when its owner
+/// continues or an operator forgets it by its number. The record is then continued or settled as it is.
 const SEEN_BY_READERS_ONLY: [&str; 6] = [
     "attempt above 2^32",
     "flags",
@@ -84,7 +84,7 @@ const SEEN_BY_READERS_ONLY: [&str; 6] = [
     "consumed, long: more than it says",
 ];
 
-/// What each step says of what lies under the key, also to its owner and to an operator who knows its number.
+/// Returns the error of each step for the value of a key, including the owner's steps and an operator's.
 async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str, StoreError)> {
     let admin = store.abilities().admin.unwrap();
     let mut said = vec![
@@ -119,7 +119,7 @@ fn refused<T: std::fmt::Debug>(
 }
 
 #[tokio::test]
-async fn n100_to_n107_what_cannot_be_read_is_refused_by_name_and_left_as_it_is() {
+async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let now = time_of(&server);
@@ -134,16 +134,16 @@ async fn n100_to_n107_what_cannot_be_read_is_refused_by_name_and_left_as_it_is()
         }
         assert_eq!((raw(&server, name), ends()), (value, before), "{name}");
     }
-    // Nor does a purge or a listing touch them.
+    // A purge or a listing leaves them unchanged, too.
     let number = server.command(&["DBSIZE"]).integer();
     assert_eq!(store.abilities().purge.unwrap().purge(1_000).await.unwrap(), 0);
     let page = store.abilities().browse.unwrap().browse(None, 1_000).await.unwrap();
     assert!(page.entries.is_empty() && server.command(&["DBSIZE"]).integer() == number);
 }
 
-/// N72: not even a string.
+/// The value is not a string.
 #[tokio::test]
-async fn n72_another_type_under_our_key_is_foreign_and_untouched() {
+async fn a_value_of_another_type_is_foreign_and_left_unchanged() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     let name = key("k");
@@ -155,9 +155,9 @@ async fn n72_another_type_under_our_key_is_foreign_and_untouched() {
     assert_eq!(server.command(&["HGET", name.as_str(), "field"]), Value::Bytes(b"theirs".to_vec()));
 }
 
-/// The message goes round until a person has looked; nothing runs, and nothing is thought to be done.
+/// The message is redelivered until an operator intervenes. No handler runs, and nothing counts as done.
 #[tokio::test]
-async fn n107_a_run_on_what_cannot_be_read_does_not_begin() {
+async fn a_run_does_not_start_on_an_unreadable_record() {
     let server = RedisServer::start();
     let (worker, job) = (Worker::new(open_without_cache(&server).await, Policy::new()), Job::quick());
     server.command(&["SET", key("k").as_str(), "consuming"]);

@@ -1,4 +1,4 @@
-//! Every form that a script writes, and that it comes back as it was meant.
+//! Every form that a script writes, and its decoding.
 use std::sync::Arc;
 
 use idempotent_core::{
@@ -13,7 +13,7 @@ use crate::support::{HOUR, ask, done, granted, hold, key, open_without_cache, pu
 
 const OWNER: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
 
-/// A store whose server's clock stands at 2026-01-01 00:00:00.000005; 5 µs later after `later`.
+/// Opens a store on a server whose clock stands at 2026-01-01 00:00:00.000005, or 5 µs later after `later`.
 async fn at_a_fixed_time(server: &RedisServer) -> RedisStore {
     let fixed = |script: &str| script.replace("redis.call('TIME')", "{'1767225600', '5'}");
     RedisStore::builder(server.url()).cache(None).edit_scripts(fixed).connect().await.unwrap()
@@ -31,7 +31,7 @@ const NOW: &str = "06474846204005";
 const LEASED: &str = "06474847ea0385";
 const HOUR_KEPT: &str = "000000d693a400";
 const NONE: &str = "00000000000000";
-/// 16 digits of number, and the last three of a first attempt.
+/// The number in 16 digits, and the last three digits of a first attempt.
 const NUMBER: &str = "31373637323235363030303030303035303031";
 
 fn full(part: &str) -> ClaimRequest {
@@ -39,9 +39,9 @@ fn full(part: &str) -> ClaimRequest {
     ClaimRequest { owner: OwnerToken(OWNER), fingerprint, display: Some("o-17".into()), ..ask(part, 1) }
 }
 
-/// Written down once: a version to come may write other forms, but has to read these.
+/// Fixed bytes: a later version may write other forms, but must read these.
 #[tokio::test]
-async fn what_the_scripts_write_is_written_down() {
+async fn records_have_the_documented_bytes() {
     let server = RedisServer::start();
     let store = at_a_fixed_time(&server).await;
     let written = |part: &str| hex(&raw(&server, part));
@@ -77,7 +77,7 @@ async fn what_the_scripts_write_is_written_down() {
         assert_eq!(written(part), expected, "{part}");
     }
 
-    // Consumed: digits alone where they say all, else the long form.
+    // Consumed records have the short form if digits suffice, and the long form otherwise.
     assert_eq!(store.complete(&held("bare"), &done(None)).await.unwrap(), Settled::Done);
     assert_eq!(written("bare"), NUMBER);
     assert_eq!(store.complete(&held("full"), &done(Some(b"{}"))).await.unwrap(), Settled::Done);
@@ -95,9 +95,9 @@ async fn what_the_scripts_write_is_written_down() {
     assert_eq!(written("unheard"), format!("8156{none}{NOBODY}00{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{first}"));
 }
 
-/// A record is shown by `peek` with all that was given.
+/// `peek` returns a record with all fields that were given.
 #[tokio::test]
-async fn every_state_comes_back_with_and_without_what_may_be_left_out() {
+async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for bits in 0..16_u32 {
@@ -136,7 +136,7 @@ async fn every_state_comes_back_with_and_without_what_may_be_left_out() {
         let found = look("consumed").await;
         let owner = if has(2) { OwnerToken::NOT_KEPT } else { OwnerToken(7) };
         assert_eq!(found.state, State::Consumed { owner, value });
-        // To the ms; counted from the completion, of which no more is kept than that it came after the grant.
+        // To the ms, counted from the completion. The record keeps only that the completion came after the grant.
         assert!(found.expires_at.0 + 1_000 > found.fencing.0 + 3_600_000_000 && found.expires_at < Micros::FOREVER);
         check(&found, false);
 
@@ -163,14 +163,14 @@ async fn every_state_comes_back_with_and_without_what_may_be_left_out() {
 
 /// More than the short form holds, and more than two bytes hold.
 #[tokio::test]
-async fn attempts_are_counted_beyond_what_the_short_forms_hold() {
+async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
     for (attempts, length) in [(998, 19), (999, 11), (65_534, 11), (65_535, 13), (4_294_967_294, 13)] {
         let part = format!("after {attempts}");
         let held = hold(&store, &part, 1).await;
         store.release(&held, &put_down(Verdict::Vacate)).await.unwrap();
-        // As if it had failed so many times before.
+        // As if the key had failed this often before.
         let mut vacant = raw(&server, &part);
         let (digits, end) = (format!("{attempts:010}"), vacant.len());
         vacant[end - 7..].copy_from_slice(&digits.as_bytes()[..7]);
@@ -187,7 +187,7 @@ async fn attempts_are_counted_beyond_what_the_short_forms_hold() {
     }
 }
 
-/// What was taken over is kept, and what comes after it.
+/// The takeover and the following attempt are recorded.
 #[tokio::test]
 async fn a_takeover_is_remembered_until_its_run_ends() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! What a server is like, before it is trusted with records.
+//! Checks of a server before it is used for records.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
 use idempotent_redis::{Checkup, Finding, RedisStore, Severity};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
@@ -12,7 +12,7 @@ fn find<'a>(checkup: &'a Checkup, subject: &str) -> &'a Finding {
 }
 
 #[tokio::test]
-async fn n74_a_server_that_evicts_is_refused_unless_that_is_allowed_by_name() {
+async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
     let server = RedisServer::builder().args(["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"]).start();
     let refused = RedisStore::connect(server.url()).await;
     said(refused, Schema, &["`volatile-ttl`", "noeviction", "allow_eviction", &server.address()]);
@@ -23,7 +23,7 @@ async fn n74_a_server_that_evicts_is_refused_unless_that_is_allowed_by_name() {
     assert_eq!(store.evicted_keys().await.unwrap(), 0);
     server.command(&["SETEX", "other", "100", "x"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    // Eviction takes place before a command that takes memory.
+    // The server evicts keys before a command that needs memory.
     server.command(&["SET", "x", "y"]);
     assert!(store.evicted_keys().await.unwrap() >= 1);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -34,13 +34,13 @@ async fn n74_a_server_that_evicts_is_refused_unless_that_is_allowed_by_name() {
 }
 
 #[tokio::test]
-async fn n74_a_policy_that_is_not_in_force_does_not_matter() {
+async fn an_eviction_policy_without_a_memory_limit_is_accepted() {
     let server = RedisServer::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
     assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
 }
 
 #[tokio::test]
-async fn n75_the_version_is_printed() {
+async fn the_report_contains_the_server_version() {
     let server = RedisServer::start();
     let checkup = open(&server).await.check().await.unwrap();
     let version = server.version();
@@ -52,7 +52,7 @@ async fn n75_the_version_is_printed() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_at_a_restart_is_warned_of() {
+async fn a_server_without_persistence_causes_a_warning() {
     let server = RedisServer::start();
     let store = open(&server).await;
     let checkup = store.check().await.unwrap();
@@ -68,7 +68,7 @@ async fn a_server_that_forgets_at_a_restart_is_warned_of() {
 }
 
 #[tokio::test]
-async fn replicas_that_are_not_waited_for_are_warned_of() {
+async fn unused_replicas_cause_a_warning() {
     let group = RedisReplicas::start(1);
     let store = open(group.primary()).await;
     let checkup = store.check().await.unwrap();
@@ -81,7 +81,7 @@ async fn replicas_that_are_not_waited_for_are_warned_of() {
 }
 
 #[tokio::test]
-async fn a_clock_far_from_ours_is_warned_of_and_decides_nothing() {
+async fn a_distant_server_clock_only_causes_a_warning() {
     let server = RedisServer::builder().faketime().start();
     let store = open(&server).await;
     assert_eq!(find(&store.check().await.unwrap(), "clock").severity(), Severity::Ok);
@@ -104,7 +104,7 @@ async fn workers_of_another_protocol_do_not_share_a_namespace() {
     said(RedisStore::connect(server.url()).await, Schema, &["is 2", "protocol 1", "`idempotent:epoch`"]);
     let checkup = store.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Refuse);
-    // Elsewhere there is room.
+    // Another namespace is unaffected.
     quick(server.url()).namespace("other").connect().await.unwrap();
     server.command(&["SET", "idempotent:epoch", "soon"]);
     said(RedisStore::connect(server.url()).await, Schema, &["not written by this library"]);

@@ -1,4 +1,4 @@
-//! What a user of the server must be allowed, to the word.
+//! The exact permissions of a user.
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
@@ -12,14 +12,14 @@ fn worker(server: &RedisServer) -> String {
     format!("redis://worker:hunter2@{}", server.address())
 }
 
-/// Sets exactly these rights.
+/// Sets exactly these permissions.
 fn allow(server: &RedisServer, rule: &str) {
     let mut command = vec!["ACL", "SETUSER", "worker", "reset", "on", ">hunter2"];
     command.extend(rule.split(' ').filter(|word| !word.is_empty()));
     assert_eq!(server.command(&command).text(), "OK", "{rule}");
 }
 
-/// The rule that an error prints.
+/// Returns the rule that an error contains.
 fn printed(text: &str) -> String {
     text.split("the whole rule is `").nth(1).unwrap_or_else(|| panic!("{text}")).split('`').next().unwrap().to_owned()
 }
@@ -29,7 +29,7 @@ async fn rule(server: &RedisServer) -> String {
     printed(&said(RedisStore::connect(worker(server)).await, Denied, &["the user `worker` lacks `+eval"]))
 }
 
-/// All that a store does.
+/// Uses every operation of a store.
 async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), StoreError> {
     cycle(store, "cycle").await?;
     let held = claim(store, "steps").await?;
@@ -54,7 +54,7 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
 }
 
 #[tokio::test]
-async fn n61_the_printed_rule_is_enough_for_everything() {
+async fn the_printed_rule_permits_every_operation() {
     let server = RedisServer::start();
     let rule = rule(&server).await;
     allow(&server, &rule);
@@ -64,14 +64,14 @@ async fn n61_the_printed_rule_is_enough_for_everything() {
     let checkup = store.check().await.unwrap();
     let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
     assert_eq!(rights.severity(), Severity::Ok, "{checkup}");
-    // What was refused all the same is asked for only where it is allowed.
+    // The remaining refusals are optional probes.
     let log = server.command(&["ACL", "LOG"]);
     let refused: Vec<_> = log.items().iter().map(|entry| entry.items()[7].text()).collect();
     assert!(refused.iter().all(|command| command.to_lowercase().starts_with("config")), "{refused:?}");
 }
 
 #[tokio::test]
-async fn n62_each_right_that_is_taken_away_is_named() {
+async fn each_missing_permission_is_named() {
     let server = RedisServer::start();
     let whole = rule(&server).await;
     for missing in whole.split(' ') {
@@ -82,7 +82,7 @@ async fn n62_each_right_that_is_taken_away_is_named() {
         match quick(worker(&server)).connect().await {
             Err(error) => {
                 let text = error.to_string();
-                // Without INFO nobody knows whether records are evicted.
+                // Without INFO, the store does not know whether the server evicts records.
                 let evicts = missing == "+info" && text.contains("whether the server evicts records is unknown");
                 assert!(evicts || text.contains(&lacks) && text.contains(&grant), "{missing}: {text}");
             }
@@ -98,7 +98,7 @@ async fn n62_each_right_that_is_taken_away_is_named() {
 }
 
 #[tokio::test]
-async fn n62_a_right_that_is_taken_away_while_it_runs_is_told_by_the_call() {
+async fn a_permission_revoked_at_run_time_is_named_by_the_call() {
     let server = RedisServer::start();
     let whole = rule(&server).await;
     allow(&server, &whole);
@@ -115,7 +115,7 @@ async fn n62_a_right_that_is_taken_away_while_it_runs_is_told_by_the_call() {
 }
 
 #[tokio::test]
-async fn another_namespace_is_another_rule() {
+async fn the_rule_names_the_configured_namespace() {
     let server = RedisServer::start();
     allow(&server, "");
     let builder = quick(worker(&server)).namespace("billing");

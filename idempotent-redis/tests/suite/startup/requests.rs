@@ -1,4 +1,4 @@
-//! A store, one key, and its steps.
+//! Requests for one key, and checks of errors.
 use std::time::Duration;
 
 use idempotent_core::{
@@ -47,7 +47,7 @@ pub(crate) async fn open(server: &RedisServer) -> RedisStore {
     quick(server.url()).connect().await.unwrap()
 }
 
-/// The error's text, of this kind, without the password.
+/// Returns the text of an error of this kind, and checks that it contains no password.
 #[track_caller]
 pub(crate) fn said<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, parts: &[&str]) -> String {
     let error = result.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a server says when it cannot, now.
+//! States in which a server rejects calls.
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use idempotent_testkit::servers::{RedisReplicas, RedisServer, Value};
 
 use crate::startup::requests::{claim, completion, cycle, key, open, quick, request, said};
 
-/// Gives up soon: the patience of a claim is a third of its lease.
+/// Claims with a short lease. The claim gives up after a third of the lease.
 async fn impatient(store: &RedisStore, name: &str) -> Result<Claim, StoreError> {
     let mut request = request(name);
     request.lease = Duration::from_millis(150);
     store.claim(&request).await
 }
 
-/// Waits for an event, not for a time.
+/// Waits for an event instead of a time.
 #[track_caller]
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -32,18 +32,18 @@ fn says(server: &RedisServer, code: &str) -> bool {
 }
 
 #[tokio::test]
-async fn n63_a_replica_takes_no_claim_and_says_what_to_do() {
+async fn a_replica_rejects_claims_with_a_remedy() {
     let group = RedisReplicas::start(1);
     let store = open(group.replica()).await;
     let parts = ["READONLY", "a replica", "redis+sentinel://"];
     said(impatient(&store, "a").await, NotApplied, &parts);
-    // It became the primary meanwhile.
+    // The replica has become the primary.
     group.replica().command(&["REPLICAOF", "NO", "ONE"]);
     cycle(&store, "a").await.unwrap();
 }
 
 #[tokio::test]
-async fn n64_a_full_memory_refuses_claims_and_stores_what_runs() {
+async fn full_memory_rejects_claims_and_lets_runs_complete() {
     for set in [|builder: RedisStoreBuilder| builder, RedisStoreBuilder::plain_scripts] {
         let server = RedisServer::start();
         let store = set(quick(server.url())).connect().await.unwrap();
@@ -59,7 +59,7 @@ async fn n64_a_full_memory_refuses_claims_and_stores_what_runs() {
 }
 
 #[tokio::test]
-async fn n65_a_server_that_loads_is_waited_for_a_while() {
+async fn calls_wait_for_a_server_that_is_loading() {
     let slow = ["--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"];
     let server = Arc::new(RedisServer::builder().args(slow).start());
     for number in 0..300 {
@@ -67,23 +67,23 @@ async fn n65_a_server_that_loads_is_waited_for_a_while() {
     }
     let store = open(&server).await;
     server.command(&["SAVE"]);
-    // Not DEBUG RELOAD: Redis 8.0 can fail an assertion of its own after one that clients have asked it things in.
+    // DEBUG RELOAD is not an option: Redis 8.0 may then fail an assertion of its own when other clients send commands.
     let loading = thread::spawn({
         let server = server.clone();
         move || server.restart()
     });
     until("loading", || says(&server, "LOADING"));
-    // It finds its connection gone, and makes another.
+    // The first call finds its connection gone and opens another.
     said(impatient(&store, "a").await, Ambiguous, &[]);
     said(impatient(&store, "a").await, NotApplied, &["LOADING", "gave up retrying"]);
     said(RedisStore::connect(server.url()).await, NotApplied, &["LOADING"]);
-    // With more patience it is there in the end.
+    // With more time, the server becomes available.
     cycle(&store, "a").await.unwrap();
     loading.join().unwrap();
 }
 
 #[tokio::test]
-async fn n66_a_server_busy_with_somebodys_script_is_waited_for_a_while() {
+async fn calls_wait_for_a_server_that_is_busy_with_a_script() {
     let server = Arc::new(RedisServer::builder().args(["--busy-reply-threshold", "5"]).start());
     let store = open(&server).await;
     let script = thread::spawn({
@@ -98,12 +98,12 @@ async fn n66_a_server_busy_with_somebodys_script_is_waited_for_a_while() {
 }
 
 #[tokio::test]
-async fn n67_a_server_that_cannot_save_refuses_and_says_why() {
+async fn a_server_that_cannot_save_rejects_writes_with_the_reason() {
     let server = RedisServer::builder().args(["--dbfilename", "taken"]).start();
     let store = open(&server).await;
     let held = claim(&store, "a").await.unwrap();
     let folder = server.command(&["CONFIG", "GET", "dir"]).items()[1].text();
-    // A snapshot cannot take a folder's place.
+    // A snapshot cannot replace a directory.
     std::fs::create_dir(format!("{folder}/taken")).unwrap();
     server.command(&["CONFIG", "SET", "save", "900 1"]);
     server.command(&["BGSAVE"]);
@@ -115,7 +115,7 @@ async fn n67_a_server_that_cannot_save_refuses_and_says_why() {
 }
 
 #[tokio::test]
-async fn n68_a_primary_that_misses_its_replicas_refuses() {
+async fn a_primary_without_enough_replicas_rejects_claims() {
     let server = RedisServer::start();
     let store = open(&server).await;
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
@@ -125,7 +125,7 @@ async fn n68_a_primary_that_misses_its_replicas_refuses() {
 }
 
 #[tokio::test]
-async fn n72_what_is_not_ours_is_left_as_it_is() {
+async fn values_of_other_programs_are_left_unchanged() {
     let server = RedisServer::start();
     let store = open(&server).await;
     let key = key("a");
@@ -142,7 +142,7 @@ async fn n72_what_is_not_ours_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn n73_scripts_that_the_server_forgot_are_sent_again_unseen() {
+async fn flushed_scripts_are_resent_transparently() {
     let server = RedisServer::start();
     let store = open(&server).await;
     for number in 0..5 {
@@ -151,7 +151,7 @@ async fn n73_scripts_that_the_server_forgot_are_sent_again_unseen() {
         server.command(&["SCRIPT", "FLUSH"]);
         assert_eq!(store.complete(&held, &completion()).await.unwrap(), Settled::Done);
     }
-    // Many at once, whose calls are joined.
+    // Many concurrent calls, which are batched.
     server.command(&["SCRIPT", "FLUSH"]);
     let tasks = (0..100).map(|number| {
         let store = store.clone();
@@ -162,9 +162,9 @@ async fn n73_scripts_that_the_server_forgot_are_sent_again_unseen() {
     }
 }
 
-/// There is no `HINCRBY` here: numbers are kept in the record, and what could run over is refused as it is read.
+/// No `HINCRBY` is involved: numbers are part of the record, and numbers out of range are rejected when read.
 #[tokio::test]
-async fn n76_a_number_at_its_end_is_a_record_that_cannot_be_read() {
+async fn a_number_out_of_range_makes_a_record_unreadable() {
     let server = RedisServer::start();
     let store = open(&server).await;
     claim(&store, "a").await.unwrap();
@@ -183,7 +183,7 @@ async fn n76_a_number_at_its_end_is_a_record_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn n77_what_is_pushed_unasked_disturbs_nothing() {
+async fn unrelated_push_messages_have_no_effect() {
     let server = Arc::new(RedisServer::start());
     let store = RedisStore::connect(server.url()).await.unwrap();
     let noise = thread::spawn({

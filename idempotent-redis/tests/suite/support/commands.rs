@@ -1,7 +1,7 @@
-//! What a client sends, for servers that say what a test wants.
+//! Parsing of client commands, for fake servers.
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// An array of strings; none at the end.
+/// Reads a command, or returns `None` at the end of the stream.
 pub(crate) async fn command(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(stream).await? {

@@ -1,5 +1,4 @@
-//! Servers that say what a test wants: a node that has all slots and does not do what scripts are sent for, and a
-//! sentinel.
+//! Fake servers: a node that owns all slots and answers scripts as a test wants, and a sentinel.
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +16,7 @@ pub(crate) struct Says {
     to_script: String,
     primary: AtomicU16,
     epoch: AtomicU64,
-    /// Before the first word on a new connection, ms.
+    /// Delay in ms before the first reply on a new connection.
     hesitates: AtomicU64,
     pub(crate) holds_role: AtomicBool,
     pub(crate) role_asked: AtomicUsize,
@@ -34,12 +33,12 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// A primary that grants each claim.
+    /// Starts a primary that grants each claim.
     pub(crate) async fn start() -> Self {
         Self::answering(|_| "*1\r\n:1795187175068457\r\n".to_owned()).await
     }
 
-    /// `answer` is that to a script, by the node's port.
+    /// Starts a primary that replies to scripts with `answer`, which gets the node's port.
     pub(crate) async fn answering(answer: impl FnOnce(u16) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -53,7 +52,7 @@ impl Fake {
         Self { port, says, serves }
     }
 
-    /// Names the server at this port.
+    /// Starts a sentinel that reports the server at this port.
     pub(crate) async fn sentinel(primary: u16, epoch: u64) -> Self {
         let fake = Self::start().await;
         fake.names(primary, epoch);
@@ -65,12 +64,12 @@ impl Fake {
         self.says.epoch.store(epoch, Ordering::SeqCst);
     }
 
-    /// Says nothing for so long on each new connection.
+    /// Delays the first reply on each new connection.
     pub(crate) fn hesitate(&self, millis: u64) {
         self.says.hesitates.store(millis, Ordering::SeqCst);
     }
 
-    /// To all that listen, as a sentinel tells it.
+    /// Announces a switch to all subscribers, as a sentinel does.
     pub(crate) fn tells_of_switch(&self, old: &Fake, new: &Fake) {
         let told = format!("main 127.0.0.1 {} 127.0.0.1 {}", old.port, new.port);
         let push = format!(">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{told}\r\n", told.len());
@@ -101,7 +100,7 @@ impl Drop for Fake {
     }
 }
 
-/// What a store looks at before it uses a server.
+/// The `INFO` lines that a store checks.
 const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
 
 async fn serve(stream: TcpStream, says: Arc<Says>) {

@@ -18,9 +18,9 @@ fn waits(server: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn what_the_replica_has_is_granted_and_renewals_and_releases_do_not_wait() {
+async fn a_replicated_claim_is_granted_and_renewals_and_releases_do_not_wait() {
     let group = RedisReplicas::start(1);
-    // Long: on a busy machine the replica may take its time.
+    // Long, because the replica may be slow on a busy machine.
     let store = waiting(group.url(), 1, 30_000).await;
     let request = ask(key("a", 1), 1);
     granted(store.claim(&request).await);
@@ -44,7 +44,7 @@ async fn what_the_replica_has_is_granted_and_renewals_and_releases_do_not_wait()
 }
 
 #[tokio::test]
-async fn a_claim_that_no_replica_has_is_refused_and_not_left_behind() {
+async fn a_claim_without_replicas_fails_and_is_released() {
     let group = RedisReplicas::start(1);
     let store = waiting(group.url(), 1, 50).await;
     group.cut_links();
@@ -89,7 +89,7 @@ async fn a_takeover_that_no_replica_has_is_undone_and_the_attempts_stay_counted(
 }
 
 #[tokio::test]
-async fn a_completion_that_no_replica_has_stands_and_is_counted() {
+async fn a_completion_without_replicas_stands_and_is_counted() {
     let group = RedisReplicas::start(1);
     let store = waiting(group.url(), 1, 30_000).await;
     let request = ask(key("a", 1), 1);
@@ -102,10 +102,11 @@ async fn a_completion_that_no_replica_has_stands_and_is_counted() {
 }
 
 #[tokio::test]
-async fn a_claim_asked_again_over_another_connection_is_not_taken_for_durable() {
+async fn a_claim_repeated_over_another_connection_does_not_count_as_durable() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
-    // Connected, and behind: it has acknowledged what a new connection has written so far, which is nothing.
+    // The replica is connected but lags behind. It has acknowledged everything that a new connection has written:
+    // nothing.
     group.replica().pause();
     let request = ask(key("a", 1), 1);
     granted(plain.claim(&request).await);
@@ -116,7 +117,7 @@ async fn a_claim_asked_again_over_another_connection_is_not_taken_for_durable() 
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_wait_for_its_disk_is_refused_at_once() {
+async fn a_server_that_cannot_wait_for_its_disk_is_refused_on_connect() {
     let server = RedisServer::start();
     let durability = Durability::wait_for_disk(0, Duration::from_millis(50));
     let error = RedisStore::builder(server.url()).durability(durability).connect().await.unwrap_err();
@@ -125,10 +126,10 @@ async fn a_server_that_cannot_wait_for_its_disk_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn callers_that_give_up_on_what_waits_do_not_make_the_server_look_dead() {
+async fn callers_that_give_up_during_a_wait_do_not_trigger_the_watchdog() {
     let server = RedisServer::start();
     let store = waiting(server.url(), 1, 300).await;
-    // Far more waits than the time for an answer has room for.
+    // Far more waits than fit into the response timeout.
     for at in 0..30 {
         let request = ask(key("a", at), 1);
         let given_up = Duration::from_millis(50);
@@ -140,12 +141,12 @@ async fn callers_that_give_up_on_what_waits_do_not_make_the_server_look_dead() {
         }
     }
     store.peek(&key("a", 0)).await.unwrap();
-    // Answered by then, and the next one has its turn.
+    // The wait is over by then, and the next one starts.
     assert_eq!(store.claim(&ask(key("b", 1), 1)).await.unwrap_err().kind(), StoreErrorKind::NotApplied);
 }
 
 #[tokio::test]
-async fn a_claim_that_is_lost_while_it_is_asked_how_far_it_got_is_not_granted() {
+async fn a_claim_lost_during_its_confirmation_is_not_granted() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask(key("a", 1), 1);

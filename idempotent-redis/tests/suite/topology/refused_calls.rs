@@ -1,4 +1,4 @@
-//! What servers say that will not do it.
+//! Servers that reject calls.
 use std::time::Duration;
 
 use idempotent_core::{ClaimRequest, Store, StoreErrorKind};
@@ -8,13 +8,13 @@ use idempotent_testkit::servers::{RedisCluster, RedisReplicas, RedisServer};
 use crate::support::fake_server::Fake;
 use crate::topology::{ask, granted, key, without_cache};
 
-/// Tried again for half a second.
+/// Returns a claim that is retried for half a second.
 fn hasty(number: u128) -> ClaimRequest {
     ClaimRequest { lease: Duration::from_secs(2), ..ask(key("a", number), 1) }
 }
 
 #[tokio::test]
-async fn n63_a_replica_takes_no_claim_and_the_text_says_what_to_name_instead() {
+async fn a_replica_rejects_claims_and_the_error_names_the_alternative() {
     let group = RedisReplicas::start(1);
     let error = without_cache(group.replica().url()).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
@@ -23,7 +23,7 @@ async fn n63_a_replica_takes_no_claim_and_the_text_says_what_to_name_instead() {
 }
 
 #[tokio::test]
-async fn n68_without_the_replicas_it_wants_a_server_takes_no_claim() {
+async fn a_server_without_the_required_replicas_rejects_claims() {
     let server = RedisServer::builder().args(["--min-replicas-to-write", "1"]).start();
     let error = without_cache(server.url()).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
@@ -32,7 +32,7 @@ async fn n68_without_the_replicas_it_wants_a_server_takes_no_claim() {
 }
 
 #[tokio::test]
-async fn n70_a_cluster_that_is_down_takes_no_claim_and_takes_them_when_it_is_up_again() {
+async fn a_cluster_rejects_claims_while_it_is_down_and_accepts_them_afterwards() {
     let cluster = RedisCluster::start(3);
     let store = without_cache(cluster.url()).await;
     for node in cluster.nodes() {
@@ -59,7 +59,7 @@ async fn n70_a_cluster_that_is_down_takes_no_claim_and_takes_them_when_it_is_up_
 }
 
 #[tokio::test]
-async fn n71_nodes_that_send_a_call_to_and_fro_are_left_after_sixteen_times() {
+async fn a_redirection_loop_ends_after_sixteen_hops() {
     let fake = Fake::answering(|port| format!("-MOVED 1 127.0.0.1:{port}\r\n")).await;
     let store = without_cache(format!("redis+cluster://{}", fake.address())).await;
     let before = fake.scripts();
@@ -70,7 +70,7 @@ async fn n71_nodes_that_send_a_call_to_and_fro_are_left_after_sixteen_times() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_is_not_taken_for_a_single_server_nor_the_other_way_round() {
+async fn a_cluster_node_is_not_used_as_a_single_server_and_vice_versa() {
     let server = RedisServer::start();
     let error = RedisStore::connect(format!("redis+cluster://{}", server.address())).await.unwrap_err();
     assert!(error.to_string().contains("use redis://"), "{error}");
@@ -81,7 +81,7 @@ async fn a_node_of_a_cluster_is_not_taken_for_a_single_server_nor_the_other_way_
 }
 
 #[tokio::test]
-async fn where_nobody_listens_nothing_was_applied_whatever_the_topology() {
+async fn an_unreachable_server_means_not_applied_in_every_topology() {
     let server = RedisServer::start();
     let address = server.address();
     server.kill();

@@ -1,4 +1,4 @@
-//! What waits for replicas.
+//! Repeated writes with a durability setting.
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimRequest, Completion, Held, Settled, StateKind, Store, StoreErrorKind};
@@ -13,7 +13,8 @@ async fn waiting(url: String, millis: u64) -> RedisStore {
     RedisStore::builder(url).cache(None).durability(durability).connect().await.unwrap()
 }
 
-/// A store that waits for a replica, and one of whose scripts, named by its first words, is refused for want of replicas.
+/// Opens a store that waits for a replica, with one script that fails for lack of replicas. `script` is the beginning
+/// of its text.
 async fn refused(url: String, millis: u64, script: &'static str) -> RedisStore {
     let refuses = move |text: &str| {
         if text.contains(script) {
@@ -26,7 +27,7 @@ async fn refused(url: String, millis: u64, script: &'static str) -> RedisStore {
     RedisStore::builder(url).cache(None).durability(durability).edit_scripts(refuses).connect().await.unwrap()
 }
 
-/// Checks that a claim that stands is not said to be not applied; `looking` sees what stands.
+/// Checks that a recorded claim does not fail as not applied. `looking` reads the record.
 async fn claim_is_not_denied(store: &RedisStore, looking: &RedisStore, request: &ClaimRequest) {
     let error = store.claim(request).await.unwrap_err();
     let state = looking.peek(&request.key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind());
@@ -37,17 +38,17 @@ async fn claim_is_not_denied(store: &RedisStore, looking: &RedisStore, request: 
     );
 }
 
-/// Applied, and said not to be: nobody will take it back.
+/// The claim is applied and cannot be released, so `NotApplied` would be wrong.
 #[tokio::test]
-async fn a_claim_that_could_not_be_given_back_is_not_said_to_be_not_applied() {
+async fn a_claim_that_could_not_be_released_does_not_fail_as_not_applied() {
     let server = RedisServer::start();
     let store = refused(server.url(), 20, "Ends attempts that did not succeed").await;
     claim_is_not_denied(&store, &store, &ask_number(1, 1)).await;
 }
 
-/// Renewing it to see how far it got fails: the claim itself stands.
+/// The renewal that confirms the claim fails, but the claim is recorded.
 #[tokio::test]
-async fn a_claim_asked_again_that_stands_is_not_said_to_be_not_applied() {
+async fn a_repeated_claim_that_is_recorded_does_not_fail_as_not_applied() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask_number(1, 1);
@@ -56,9 +57,9 @@ async fn a_claim_asked_again_that_stands_is_not_said_to_be_not_applied() {
     claim_is_not_denied(&store, &plain, &request).await;
 }
 
-/// The mirror of what claims do: the answer was lost, and a new connection has nothing to wait for.
+/// The first reply was lost, and the new connection has nothing to wait for.
 #[tokio::test]
-async fn a_completion_asked_again_over_another_connection_is_not_taken_for_durable() {
+async fn a_completion_repeated_over_another_connection_does_not_count_as_durable() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask_number(1, 1);
@@ -74,9 +75,9 @@ async fn a_completion_asked_again_over_another_connection_is_not_taken_for_durab
     assert_eq!(counted, 1, "the replica has nothing of it, and nobody is warned");
 }
 
-/// Each batch waits its own time, one after the other, on one connection.
+/// Batches wait one after the other on one connection, each for its own timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_that_wait_for_a_dead_replica_are_refused_and_not_left_unknown() {
+async fn batches_that_wait_for_a_dead_replica_fail_as_not_applied() {
     let server = RedisServer::start();
     let store = waiting(server.url(), 300).await;
     let batches = (0..16_u128).map(|at| {

@@ -1,4 +1,4 @@
-//! Switches that are told, and sentinels that are behind.
+//! Announced switches, and outdated sentinels.
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::support::ask_number;
 use crate::support::fake_server::Fake;
 use crate::support::until;
 
-/// `accept` notes the primary that is named by then, not the one it has connected to.
+/// `accept` must not record the primary reported by then for a connection to another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
+async fn a_switch_announced_while_connecting_to_the_old_primary_is_obeyed() {
     let (old, new) = (Fake::start().await, Fake::start().await);
     let sentinel = Fake::sentinel(old.port, 1).await;
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
-    // The connection breaks, and the next one takes its time to say its role.
+    // The connection breaks, and the next one takes its time to report its role.
     old.says.holds_role.store(true, Ordering::SeqCst);
     let roles = old.says.role_asked.load(Ordering::SeqCst);
     old.cuts_all();
@@ -42,12 +42,12 @@ async fn a_switch_told_while_the_old_primary_is_being_connected_is_heeded() {
         0,
         "half a second after the sentinel told of the switch the old one was written to"
     );
-    // And for good: nothing closes it any more.
+    // The switch must close the connection, because nothing else would.
 }
 
-/// The epoch is not raised by what is told: a sentinel that is behind passes for good.
+/// An announcement must raise the epoch, or an outdated sentinel passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_switch_that_was_told_a_sentinel_that_has_not_heard_of_it_is_not_believed() {
+async fn a_sentinel_that_missed_an_announced_switch_is_not_believed() {
     let (old, new) = (Fake::start().await, Fake::start().await);
     let (knows, behind) = (Fake::sentinel(old.port, 1).await, Fake::sentinel(old.port, 1).await);
     let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/main", knows.port, behind.port);
@@ -63,9 +63,9 @@ async fn behind_a_switch_that_was_told_a_sentinel_that_has_not_heard_of_it_is_no
     assert_eq!((old.scripts() - before.0, new.scripts() - before.1), (0, 1), "(old, new)");
 }
 
-/// Sentinels that were set up anew begin with epoch 0; one more that is known does not answer.
+/// Sentinels that were set up again start with epoch 0. Another known sentinel does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_count_from_nothing_again_are_believed_in_the_end() {
+async fn sentinels_with_reset_epochs_are_believed_eventually() {
     let primary = Fake::start().await;
     let (one, other) = (Fake::sentinel(primary.port, 5).await, Fake::sentinel(primary.port, 5).await);
     let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/main", one.port, other.port);
@@ -83,7 +83,7 @@ async fn sentinels_that_count_from_nothing_again_are_believed_in_the_end() {
     assert!(ended.is_ok(), "a sentinel answers at once, and so does the primary that it names");
 }
 
-/// Each call of a batch looks for the primary by itself: the connection that one has made is good for the next.
+/// Each call of a batch looks for the primary. The connection opened by one call serves the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_new_one() {
     let (old, new) = (Fake::start().await, Fake::start().await);
@@ -92,7 +92,7 @@ async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_n
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     old.says.is_replica.store(true, Ordering::SeqCst);
     sentinel.names(new.port, 2);
-    // Of a script each.
+    // Different leases need a script call each.
     let lease = |at: u64| Duration::from_secs(60 + at);
     let requests: Vec<_> = (0..8).map(|at| ClaimRequest { lease: lease(at), ..ask_number(at.into(), 1) }).collect();
     let claims = store.abilities().batch.unwrap().claim_all(&requests).await;
