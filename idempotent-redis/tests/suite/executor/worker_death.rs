@@ -40,7 +40,8 @@ fn var(name: &str) -> Result<String, std::env::VarError> {
 
 fn start(server: &RedisServer, folder: &Path, how: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "behaviour::crash::worker"]).env("IDEMPOTENT_CRASH_URL", server.url());
+    let worker = concat!(module_path!(), "::worker").split_once("::").unwrap().1;
+    command.args(["--exact", worker]).env("IDEMPOTENT_CRASH_URL", server.url());
     command.env("IDEMPOTENT_CRASH_FOLDER", folder).env("IDEMPOTENT_CRASH_HOW", how);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
