@@ -1,7 +1,7 @@
-//! Consumed keys this process knows of: a duplicate of one costs no command.
+//! A cache of consumed keys, so that a duplicate of a cached key costs no command.
 //!
-//! Only what is settled for its retention is kept: never a key in flight, never one that is absent. What an operator
-//! forgets is told over pub/sub; while nothing can be heard, nothing is kept, and nothing is kept longer than
+//! The cache holds only keys that stay consumed for their retention, never keys in flight or absent keys. Other
+//! processes announce forgotten keys over pub/sub. Without a subscription the cache stays empty. No entry is older than
 //! [`CacheOptions::max_age`].
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,15 +14,15 @@ use quick_cache::Weighter;
 
 use crate::record::LONGEST;
 
-/// How many consumed keys a process keeps in mind. See `RedisStoreBuilder::cache`.
+/// Limits for the cache of consumed keys in a process. See `RedisStoreBuilder::cache`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// Keys without a result that fit. Default: 100,000.
+    /// Maximum number of keys without a result. Default: 100,000.
     pub keys: usize,
-    /// Bytes of results beyond that. Default: 16 MiB.
+    /// Additional memory for results, in bytes. Default: 16 MiB.
     pub result_bytes: usize,
-    /// The longest that one is believed without asking the server. Default: 60 s.
+    /// Maximum age of an entry before the server is consulted again. Default: 60 s.
     pub max_age: Duration,
 }
 
@@ -32,42 +32,42 @@ impl Default for CacheOptions {
     }
 }
 
-/// What an entry costs besides its result, in bytes: the unit of the bound.
+/// Size of an entry without its result, in bytes. The unit of the memory limit.
 const ENTRY: usize = 96;
-/// A larger result is not worth its place: this part of all.
+/// Fraction of the result memory that one result may use. Larger results are not cached.
 const LARGEST: usize = 16;
 
 #[derive(Clone)]
-struct Fact {
+struct CacheEntry {
     fencing: Fencing,
-    payload: Payload,
+    payload: PayloadKnowledge,
     value: Option<Arc<[u8]>>,
     until: Instant,
 }
 
-/// What is known of the payload a key was consumed with.
+/// The known fingerprint of the payload that consumed a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Payload {
-    /// Its fingerprint, or that none was given.
+pub(crate) enum PayloadKnowledge {
+    /// The fingerprint, or `None` if the call had none.
     Known(Option<Fingerprint>),
-    /// A completion does not say.
+    /// Unknown, because completions do not carry a fingerprint.
     Unknown,
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct EntryWeighter;
 
-impl Weighter<u128, Fact> for Bytes {
-    fn weight(&self, _: &u128, fact: &Fact) -> u64 {
-        (ENTRY + fact.value.as_ref().map_or(0, |value| value.len())) as u64
+impl Weighter<u128, CacheEntry> for EntryWeighter {
+    fn weight(&self, _: &u128, entry: &CacheEntry) -> u64 {
+        (ENTRY + entry.value.as_ref().map_or(0, |value| value.len())) as u64
     }
 }
 
-/// Keys are hashes already.
+/// A hasher for keys, which are hashes already.
 #[derive(Clone, Default)]
-struct Hashed(u64);
+struct KeyHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -77,119 +77,130 @@ impl Hasher for Hashed {
         }
     }
     fn write_u128(&mut self, hash: u128) {
-        // Both halves, for keys whose hash somebody else made.
+        // Both halves count, because the hash may be chosen by a user.
         self.0 = (hash >> 64) as u64 ^ (hash as u64).rotate_left(32);
     }
 }
 
-type Facts = quick_cache::sync::Cache<u128, Fact, Bytes, BuildHasherDefault<Hashed>>;
+type EntryMap = quick_cache::sync::Cache<u128, CacheEntry, EntryWeighter, BuildHasherDefault<KeyHasher>>;
 
-pub(crate) struct Cache {
-    facts: Option<Facts>,
+pub(crate) struct ConsumedCache {
+    entries: Option<EntryMap>,
     options: CacheOptions,
     clock: Arc<dyn Clock>,
-    /// Connections that hear what is forgotten.
-    ears: AtomicUsize,
-    /// Rises with all that may contradict an answer under way.
-    turn: AtomicU64,
+    /// Number of connections that receive notifications.
+    listeners: AtomicUsize,
+    /// Rises with each event that may invalidate a reply in flight.
+    generation: AtomicU64,
 }
 
-/// When a question was asked: an answer to it is kept only if nothing was forgotten meanwhile.
+/// The state of the cache when a request was sent. The reply is cached only if no key was forgotten in the meantime.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    turn: u64,
+pub(crate) struct CacheGeneration {
+    generation: u64,
     at: Instant,
 }
 
-impl Cache {
+impl ConsumedCache {
     pub(crate) fn new(options: Option<CacheOptions>, clock: Arc<dyn Clock>) -> Self {
-        let facts = options.filter(|options| options.keys > 0).map(|options| {
+        let entries = options.filter(|options| options.keys > 0).map(|options| {
             let bytes = options.keys.saturating_mul(ENTRY).saturating_add(options.result_bytes);
             let lifecycle = quick_cache::sync::DefaultLifecycle::default();
-            Facts::with(options.keys, bytes as u64, Bytes, BuildHasherDefault::default(), lifecycle)
+            EntryMap::with(options.keys, bytes as u64, EntryWeighter, BuildHasherDefault::default(), lifecycle)
         });
-        let (ears, turn) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { facts, options: options.unwrap_or_default(), clock, ears, turn }
+        let (listeners, generation) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { entries, options: options.unwrap_or_default(), clock, listeners, generation }
     }
 
-    /// Whether answers are worth bringing along how long they hold.
-    pub(crate) fn is_on(&self) -> bool {
-        self.facts.is_some()
+    /// Returns whether the cache is enabled, so that replies should include the remaining retention.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.entries.is_some()
     }
 
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        self.facts.as_ref()?;
-        Some(Asked { turn: self.turn.load(Ordering::Acquire), at: self.clock.now() })
+    pub(crate) fn generation(&self) -> Option<CacheGeneration> {
+        self.entries.as_ref()?;
+        Some(CacheGeneration { generation: self.generation.load(Ordering::Acquire), at: self.clock.now() })
     }
 
-    /// The answer to a claim, if it is known without asking.
-    pub(crate) fn answer(&self, request: &ClaimRequest) -> Option<Claim> {
-        let fact = self.facts.as_ref()?.get(&request.key.hash())?;
-        let agrees = match (fact.payload, request.fingerprint) {
-            (_, None) | (Payload::Known(None), _) => true,
-            (Payload::Known(Some(kept)), Some(new)) => kept == new,
-            (Payload::Unknown, Some(_)) => return None,
+    /// Returns the reply to a claim if the cache knows it.
+    pub(crate) fn lookup(&self, request: &ClaimRequest) -> Option<Claim> {
+        let entry = self.entries.as_ref()?.get(&request.key.hash())?;
+        let agrees = match (entry.payload, request.fingerprint) {
+            (_, None) | (PayloadKnowledge::Known(None), _) => true,
+            (PayloadKnowledge::Known(Some(kept)), Some(new)) => kept == new,
+            (PayloadKnowledge::Unknown, Some(_)) => return None,
         };
-        if self.ears.load(Ordering::Acquire) == 0 || fact.until <= self.clock.now() {
+        if self.listeners.load(Ordering::Acquire) == 0 || entry.until <= self.clock.now() {
             return None;
         }
         Some(if agrees {
-            Claim::Consumed(Consumed { fencing: fact.fencing, value: fact.value })
+            Claim::Consumed(Consumed { fencing: entry.fencing, value: entry.value })
         } else {
             Claim::Mismatch
         })
     }
 
-    /// Keeps that a key is consumed, for `rest` from when that was asked.
-    pub(crate) fn keep(&self, key: &Key, asked: Option<Asked>, rest: Duration, payload: Payload, consumed: &Consumed) {
-        let (Some(facts), Some(asked)) = (&self.facts, asked) else { return };
+    /// Stores a consumed key for `rest`, counted from the time of the request.
+    pub(crate) fn insert(
+        &self,
+        key: &Key,
+        generation: Option<CacheGeneration>,
+        rest: Duration,
+        payload: PayloadKnowledge,
+        consumed: &Consumed,
+    ) {
+        let (Some(entries), Some(generation)) = (&self.entries, generation) else { return };
         let large = consumed.value.as_ref().is_some_and(|value| value.len() > self.options.result_bytes / LARGEST);
-        if large || self.ears.load(Ordering::Acquire) == 0 {
+        if large || self.listeners.load(Ordering::Acquire) == 0 {
             return;
         }
-        let until = asked.at + rest.min(self.options.max_age).min(LONGEST);
-        let fact = Fact { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
-        facts.insert(key.hash(), fact);
-        // Looked at after it is in: whoever forgets it from now on finds it there.
-        if self.turn.load(Ordering::Acquire) != asked.turn {
-            facts.remove(&key.hash());
+        let until = generation.at + rest.min(self.options.max_age).min(LONGEST);
+        let entry = CacheEntry { fencing: consumed.fencing, payload, value: consumed.value.clone(), until };
+        entries.insert(key.hash(), entry);
+        // Checked after the insertion, so that a concurrent `forget` finds the entry.
+        if self.generation.load(Ordering::Acquire) != generation.generation {
+            entries.remove(&key.hash());
         }
     }
 
-    /// By the text of its key.
+    /// Removes a key, given as text. Clears the cache if the text is not a key.
     pub(crate) fn forget(&self, key: &[u8]) {
-        let Some(facts) = &self.facts else { return };
-        self.turn.fetch_add(1, Ordering::AcqRel);
+        let Some(entries) = &self.entries else { return };
+        self.generation.fetch_add(1, Ordering::AcqRel);
         match std::str::from_utf8(key).ok().and_then(Key::from_text) {
-            Some(key) => drop(facts.remove(&key.hash())),
-            None => facts.clear(),
+            Some(key) => drop(entries.remove(&key.hash())),
+            None => entries.clear(),
         }
     }
 
-    /// One more connection hears, or one less: then nobody knows what it has missed.
-    pub(crate) fn listening(&self, hears: bool) {
-        if hears {
-            self.ears.fetch_add(1, Ordering::AcqRel);
+    /// Counts the connections that receive notifications. Clears the cache when one is lost, because notifications may
+    /// have been missed.
+    pub(crate) fn set_listening(&self, listens: bool) {
+        if listens {
+            self.listeners.fetch_add(1, Ordering::AcqRel);
             return;
         }
-        self.ears.fetch_sub(1, Ordering::AcqRel);
-        self.turn.fetch_add(1, Ordering::AcqRel);
-        if let Some(facts) = &self.facts {
-            facts.clear();
+        self.listeners.fetch_sub(1, Ordering::AcqRel);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        if let Some(entries) = &self.entries {
+            entries.clear();
         }
     }
 
-    pub(crate) fn hears(&self) -> bool {
-        self.ears.load(Ordering::Acquire) > 0
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listeners.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.facts.as_ref().map_or(0, quick_cache::sync::Cache::len)
+        self.entries.as_ref().map_or(0, quick_cache::sync::Cache::len)
     }
 }
 
-impl fmt::Debug for Cache {
+impl fmt::Debug for ConsumedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("on", &self.is_on()).field("keys", &self.len()).finish_non_exhaustive()
+        f.debug_struct("ConsumedCache")
+            .field("on", &self.is_enabled())
+            .field("keys", &self.len())
+            .finish_non_exhaustive()
     }
 }

@@ -1,53 +1,53 @@
-//! How far a record has to have got before it counts.
+//! The replication and persistence that writes wait for.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-/// What a claim, and a completion, waits for besides the primary's own answer. See
+/// The replication that claims and completions wait for, besides the primary's own acknowledgement. See
 /// [`RedisStoreBuilder::durability`](crate::RedisStoreBuilder::durability).
 ///
-/// Redis copies to its replicas after it has answered. What it answered and had not copied when it died is lost with
-/// it, and a key of which the record is lost is granted again. Waiting makes that rare, not impossible: a replica that
-/// has acknowledged nothing may still be the one that is promoted.
+/// Redis replicates after it has acknowledged a write. If the primary dies before that, the write is lost, and a key
+/// whose record is lost is granted again. Waiting makes such a loss rare, not impossible: a replica that has
+/// acknowledged nothing may be the one that is promoted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Nothing more.
+    /// Waits for the primary only.
     #[default]
     Primary,
-    /// So many replicas have it in memory (`WAIT`).
+    /// Waits until replicas have the write in memory (`WAIT`).
     Replicas {
-        /// At least so many.
+        /// Minimum number of replicas.
         replicas: u32,
-        /// No longer than this, to the ms, and no less than 1 ms.
+        /// Maximum wait, with a resolution of 1 ms and a minimum of 1 ms.
         timeout: Duration,
     },
-    /// The primary has it in its append-only file, on disk, and so have so many replicas (`WAITAOF`, Redis 7.2).
+    /// Waits until the primary and replicas have the write in their append-only files on disk (`WAITAOF`, Redis 7.2).
     Disk {
-        /// At least so many, besides the primary.
+        /// Minimum number of replicas, besides the primary.
         replicas: u32,
-        /// No longer than this, to the ms, and no less than 1 ms.
+        /// Maximum wait, with a resolution of 1 ms and a minimum of 1 ms.
         timeout: Duration,
     },
 }
 
 impl Durability {
-    /// At least so many replicas have it in memory, or `timeout` has passed.
+    /// Waits until at least `replicas` replicas have the write in memory, or `timeout` has passed.
     #[must_use]
     pub const fn wait(replicas: u32, timeout: Duration) -> Self {
         Self::Replicas { replicas, timeout }
     }
 
-    /// The primary and at least so many replicas have it on disk, or `timeout` has passed. The server needs an
-    /// append-only file, and version 7.2.
+    /// Waits until the primary and at least `replicas` replicas have the write on disk, or `timeout` has passed.
+    /// Requires an append-only file and Redis 7.2.
     #[must_use]
     pub const fn wait_for_disk(replicas: u32, timeout: Duration) -> Self {
         Self::Disk { replicas, timeout }
     }
 
-    /// The command that waits, if one does.
-    pub(crate) fn right(self) -> Option<&'static str> {
+    /// Returns the name of the command that waits, if any.
+    pub(crate) fn command_name(self) -> Option<&'static str> {
         match self {
             Self::Primary => None,
             Self::Replicas { .. } => Some("wait"),
@@ -55,7 +55,7 @@ impl Durability {
         }
     }
 
-    /// How many of them it waits for.
+    /// Returns the number of replicas to wait for.
     pub(crate) fn replicas(self) -> u32 {
         match self {
             Self::Primary => 0,
@@ -63,15 +63,15 @@ impl Durability {
         }
     }
 
-    /// How long its answer may take longer.
-    pub(crate) fn patience(self) -> Duration {
+    /// Returns the time by which waiting delays a reply.
+    pub(crate) fn extra_timeout(self) -> Duration {
         match self {
             Self::Primary => Duration::ZERO,
             Self::Replicas { timeout, .. } | Self::Disk { timeout, .. } => Duration::from_millis(millis(timeout)),
         }
     }
 
-    /// Goes behind what was written, over the same connection.
+    /// Returns the command that waits. The command follows the writes on the same connection.
     pub(crate) fn command(self) -> Option<Cmd> {
         let mut cmd = Cmd::new();
         match self {
@@ -82,67 +82,67 @@ impl Durability {
         Some(cmd)
     }
 
-    /// Asks whether the server can wait for its disk, where it is to.
-    pub(crate) fn on_disk(self) -> Option<Cmd> {
+    /// Returns a command that checks whether the server can wait for its disk, if the setting requires it.
+    pub(crate) fn disk_probe(self) -> Option<Cmd> {
         let Self::Disk { .. } = self else { return None };
         Self::wait_for_disk(0, Duration::ZERO).command()
     }
 
-    /// What is missing by the answer to [`command`](Self::command). An error is an answer, too: a primary that steps
-    /// down has nobody who has it.
-    pub(crate) fn missing(self, said: &Value) -> Option<Missing> {
+    /// Returns the missing replicas by the reply to [`command`](Self::command). An error counts as no acknowledgement:
+    /// a primary that steps down has no replicas.
+    pub(crate) fn unconfirmed(self, reply: &Value) -> Option<UnconfirmedReplicas> {
         let count = |value: &Value| if let Value::Int(count) = value { u32::try_from(*count).ok() } else { None };
-        match (self, said) {
+        match (self, reply) {
             (Self::Primary, _) => None,
-            (Self::Replicas { replicas, .. }, said) => {
-                let had = count(said).unwrap_or(0);
-                (had < replicas).then_some(Missing { asked: replicas, had, disk: true })
+            (Self::Replicas { replicas, .. }, reply) => {
+                let had = count(reply).unwrap_or(0);
+                (had < replicas).then_some(UnconfirmedReplicas { asked: replicas, had, disk: true })
             }
             (Self::Disk { replicas, .. }, Value::Array(all)) => {
                 let disk = all.first().and_then(count) >= Some(1);
                 let had = all.get(1).and_then(count).unwrap_or(0);
-                (had < replicas || !disk).then_some(Missing { asked: replicas, had, disk })
+                (had < replicas || !disk).then_some(UnconfirmedReplicas { asked: replicas, had, disk })
             }
-            (Self::Disk { replicas, .. }, _) => Some(Missing { asked: replicas, had: 0, disk: false }),
+            (Self::Disk { replicas, .. }, _) => Some(UnconfirmedReplicas { asked: replicas, had: 0, disk: false }),
         }
     }
 }
 
-/// 0 would be for ever.
+/// Returns the timeout in ms, at least 1, because 0 would wait forever.
 fn millis(timeout: Duration) -> u64 {
     crate::record::millis(timeout)
 }
 
-/// A write that has not got as far as it should.
+/// A write that too few replicas acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Missing {
+pub(crate) struct UnconfirmedReplicas {
     asked: u32,
     had: u32,
     disk: bool,
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for UnconfirmedReplicas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { asked, had, disk } = self;
         let primary = if *disk { "" } else { ", and the primary has not written it to disk" };
-        write!(f, "{had} of the {asked} replicas asked for had acknowledged it in time{primary}")
+        write!(f, "{had} of {asked} requested replicas acknowledged it in time{primary}")
     }
 }
 
-/// What has happened to a store since it was made, in all its connections.
+/// Counters of a store's events since its creation, over all connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RedisCounts {
-    /// Claims that were granted and given back, since too few replicas had them in time.
+    /// Claims that were granted and released again because too few replicas acknowledged them in time.
     pub claims_not_replicated: u64,
-    /// Completions that stand though too few replicas had them in time, or asked again, which does not tell whether the
-    /// first was copied: a failover may lose them.
+    /// Completions that may be lost in a failover. Either too few replicas acknowledged them in time, or the call was
+    /// repeated and the replication of the first attempt is unknown.
     pub completions_not_replicated: u64,
-    /// Calls that another server of a cluster had to be asked for (`MOVED`, `ASK`).
+    /// Calls that a cluster node redirected to another node (`MOVED`, `ASK`).
     pub redirections: u64,
 }
 
-/// Where they are counted.
+/// The counters behind [`RedisCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) claims: AtomicU64,
@@ -171,24 +171,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_than_asked_for_or_no_number_is_missing() {
+    fn too_few_replicas_or_an_invalid_reply_count_as_unconfirmed() {
         let wait = Durability::wait(2, Duration::from_millis(5));
-        assert_eq!(wait.missing(&Value::Int(2)), None);
-        assert_eq!(wait.missing(&Value::Int(3)), None);
-        let text = |said: &Value| wait.missing(said).unwrap().to_string();
-        assert_eq!(text(&Value::Int(1)), "1 of the 2 replicas asked for had acknowledged it in time");
-        assert!(text(&Value::Nil).starts_with("0 of the 2"));
+        assert_eq!(wait.unconfirmed(&Value::Int(2)), None);
+        assert_eq!(wait.unconfirmed(&Value::Int(3)), None);
+        let text = |reply: &Value| wait.unconfirmed(reply).unwrap().to_string();
+        assert_eq!(text(&Value::Int(1)), "1 of 2 requested replicas acknowledged it in time");
+        assert!(text(&Value::Nil).starts_with("0 of 2"));
     }
 
     #[test]
-    fn on_disk_means_the_primary_s_too() {
+    fn disk_durability_includes_the_primary() {
         let wait = Durability::wait_for_disk(1, Duration::ZERO);
-        let said = |primary, replicas| Value::Array(vec![Value::Int(primary), Value::Int(replicas)]);
-        assert_eq!(wait.missing(&said(1, 1)), None);
-        assert!(wait.missing(&said(0, 1)).unwrap().to_string().contains("not written it to disk"));
-        assert!(wait.missing(&said(1, 0)).is_some() && wait.missing(&Value::Nil).is_some());
-        // 0 would wait for ever.
+        let reply = |primary, replicas| Value::Array(vec![Value::Int(primary), Value::Int(replicas)]);
+        assert_eq!(wait.unconfirmed(&reply(1, 1)), None);
+        assert!(wait.unconfirmed(&reply(0, 1)).unwrap().to_string().contains("not written it to disk"));
+        assert!(wait.unconfirmed(&reply(1, 0)).is_some() && wait.unconfirmed(&Value::Nil).is_some());
+        // 0 would wait forever.
         assert_eq!(wait.command().unwrap().args_iter().count(), 4);
-        assert_eq!(wait.patience(), Duration::from_millis(1));
+        assert_eq!(wait.extra_timeout(), Duration::from_millis(1));
     }
 }

@@ -1,39 +1,39 @@
-//! What became of a call that got no answer, and what a server's error means.
+//! Failures of calls, and the meaning of server errors.
 use std::sync::Arc;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
-use crate::access::Address;
-use crate::rights::{self, EXTRA};
-use crate::script::Dialect;
+use crate::connection::address::ServerAddress;
+use crate::scripts::Dialect;
+use crate::startup::permissions::{self, EXTRA};
 
-/// Why a call has no answer. Cheap to clone: all calls of one trip share it.
+/// The reason why a call has no reply. A clone is cheap: all calls of a batch share one failure.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     pub(crate) kind: FailureKind,
     text: Arc<str>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FailureKind {
-    /// As the store's caller sees it.
+    /// An error kind of the store.
     Store(StoreErrorKind),
-    /// Cluster: the slot lives at this address now.
+    /// Redirection in a cluster: this address owns the slot now.
     Moved(Arc<str>),
-    /// Cluster: this key, this once.
+    /// Redirection in a cluster for this key and this attempt only.
     Ask(Arc<str>),
-    /// Not applied, and likely to pass in a moment.
-    Soon,
-    /// Not applied: this server does not take writes, another one may.
+    /// The call was not applied, and a retry is likely to succeed soon.
+    Transient,
+    /// The call was not applied, because this server does not accept writes.
     NotPrimary,
-    /// Not applied: the script has to be sent in full.
+    /// The call was not applied, because the script must be sent in full.
     NoScript,
-    /// Not applied: there is no connection.
+    /// The call was not applied, because there is no connection.
     Unreachable,
 }
 
-impl Failure {
+impl CallFailure {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<Arc<str>>) -> Self {
         Self { kind: FailureKind::Store(kind), text: text.into() }
     }
@@ -50,66 +50,68 @@ impl Failure {
         Self { kind: FailureKind::Unreachable, text: text.into() }
     }
 
-    /// Not applied, and worth another try in a moment.
-    pub(crate) fn soon(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Soon, text: text.into() }
+    /// Creates a failure that was not applied and is worth a retry soon.
+    pub(crate) fn transient(text: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::Transient, text: text.into() }
     }
 
-    /// The client library takes no server like this.
-    pub(crate) fn setting(error: &RedisError) -> Self {
+    /// Creates a failure for settings that the client library rejects.
+    pub(crate) fn from_settings(error: &RedisError) -> Self {
         Self::new(StoreErrorKind::Schema, error.to_string())
     }
 
-    /// What a server said instead of an answer. `sent` text never holds keys or values: servers quote neither.
-    pub(crate) fn of_server(error: &ServerError) -> Self {
-        Self::of_code(error.code(), error.details().unwrap_or_default())
+    /// Converts a server error. Servers quote neither keys nor values, so the text contains none.
+    pub(crate) fn from_server(error: &ServerError) -> Self {
+        Self::from_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// What a command inside a script was told: "CODE text", which Redis 6.2 says behind the place, "@user_script: 67: -".
-    pub(crate) fn of_script(said: &str) -> Self {
-        let said = if said.starts_with('@') { said.split_once(": -").map_or(said, |(_, said)| said) } else { said };
-        let (code, text) = said.split_once(' ').unwrap_or((said, ""));
-        Self::of_code(code, text)
+    /// Converts the error of a command inside a script, "CODE text". Redis 6.2 puts the position first, "@user_script:
+    /// 67: -".
+    pub(crate) fn from_script(reply: &str) -> Self {
+        let reply =
+            if reply.starts_with('@') { reply.split_once(": -").map_or(reply, |(_, reply)| reply) } else { reply };
+        let (code, text) = reply.split_once(' ').unwrap_or((reply, ""));
+        Self::from_code(code, text)
     }
 
-    fn of_code(code: &str, text: &str) -> Self {
+    fn from_code(code: &str, text: &str) -> Self {
         let kind = match code {
             "MOVED" => FailureKind::Moved(address(text)),
             "ASK" => FailureKind::Ask(address(text)),
             "NOSCRIPT" => FailureKind::NoScript,
             "READONLY" | "MASTERDOWN" => FailureKind::NotPrimary,
-            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "BUSY" => FailureKind::Soon,
+            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "BUSY" => FailureKind::Transient,
             "OOM" | "NOREPLICAS" | "MISCONF" | "EXECABORT" | "UNKILLABLE" => store(StoreErrorKind::NotApplied),
             "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => store(StoreErrorKind::Denied),
             "WRONGTYPE" => store(StoreErrorKind::Foreign),
             "CROSSSLOT" => store(StoreErrorKind::Schema),
             _ if denies(text) => store(StoreErrorKind::Denied),
-            // Flagged scripts are refused before anything of them runs, others at their first write.
+            // Scripts with flags are rejected before they run, others at their first write.
             _ if is_full(text) => store(StoreErrorKind::NotApplied),
             _ => store(StoreErrorKind::Schema),
         };
-        Self { kind, text: explained(code, text).into() }
+        Self { kind, text: explain(code, text).into() }
     }
 
-    /// What the client library said: the connection, or a server.
-    pub(crate) fn of_client(error: &RedisError) -> Self {
+    /// Converts an error of the client library: a lost connection, or a server error.
+    pub(crate) fn from_client(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
-                Self::of_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
+                Self::from_code(error.code().unwrap_or("ERR"), error.detail().unwrap_or_default())
             }
             ErrorKind::RESP3NotSupported => {
-                Self::new(StoreErrorKind::Schema, "the server is too old: at least Redis 6.2, or Valkey, is needed")
+                Self::new(StoreErrorKind::Schema, "server version is too old; use Redis 6.2 or later, or Valkey")
             }
-            ErrorKind::InvalidClientConfig => Self::setting(error),
-            ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explained("WRONGPASS", "")),
+            ErrorKind::InvalidClientConfig => Self::from_settings(error),
+            ErrorKind::AuthenticationFailed => Self::new(StoreErrorKind::Denied, explain("WRONGPASS", "")),
             _ => Self::ambiguous(error.to_string()),
         }
     }
 
-    /// What the client library said while it connected: nothing else was sent. What is refused for a reason that is not
-    /// known, too many clients for one, may be taken in a moment.
-    pub(crate) fn of_connecting(error: &RedisError) -> Self {
-        let Self { kind, text } = Self::of_client(error);
+    /// Converts an error of a connection attempt, during which no call was sent. An unknown refusal, such as too many
+    /// clients, is worth a retry.
+    pub(crate) fn from_connecting(error: &RedisError) -> Self {
+        let Self { kind, text } = Self::from_client(error);
         let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match kind {
             FailureKind::Store(StoreErrorKind::Ambiguous) => Self::unreachable(text),
@@ -122,28 +124,28 @@ impl Failure {
         &self.text
     }
 
-    /// A node that redirects without a host means its own.
-    pub(crate) fn beside(mut self, node: &Address) -> Self {
+    /// Completes a redirection without a host: the node refers to its own host.
+    pub(crate) fn with_default_host(mut self, node: &ServerAddress) -> Self {
         let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
-        if let Some(address) = Address::parse(to) {
-            *to = address.beside(node).to_string().into();
+        if let Some(address) = ServerAddress::parse(to) {
+            *to = address.with_default_host(node).to_string().into();
         }
         self
     }
 
-    /// Says more about the same.
+    /// Adds a prefix to the text.
     pub(crate) fn because(self, why: &str) -> Self {
         Self { text: format!("{why}: {}", self.text).into(), ..self }
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<CallFailure> for StoreError {
+    fn from(failure: CallFailure) -> Self {
         let kind = match failure.kind {
             FailureKind::Store(kind) => kind,
             FailureKind::Moved(_)
             | FailureKind::Ask(_)
-            | FailureKind::Soon
+            | FailureKind::Transient
             | FailureKind::NotPrimary
             | FailureKind::NoScript
             | FailureKind::Unreachable => StoreErrorKind::NotApplied,
@@ -156,42 +158,42 @@ fn store(kind: StoreErrorKind) -> FailureKind {
     FailureKind::Store(kind)
 }
 
-/// "SLOT HOST:PORT".
+/// Returns the address in "SLOT HOST:PORT".
 fn address(text: &str) -> Arc<str> {
     text.split(' ').nth(1).unwrap_or_default().into()
 }
 
-/// Inside a script a command that is not allowed reads differently from version to version.
+/// Returns whether the text denies a command inside a script. The text differs between server versions.
 fn denies(text: &str) -> bool {
     text.contains("can't run this command") || text.contains("no permissions") || text.contains("NOPERM")
 }
 
-/// What a server that is connected to refuses for good: a database or a protocol that it does not have.
+/// Returns whether a refusal is permanent: a database or protocol that the server does not support.
 fn is_final(text: &str) -> bool {
     ["DB index", "SELECT is not allowed", "NOPROTO"].iter().any(|words| text.contains(words))
 }
 
-/// Returns true if the server refused to store more. Redis 6.2 reports the refusal inside the error of a script.
+/// Returns whether the server refused to store more. Redis 6.2 reports the refusal inside the error of a script.
 fn is_full(text: &str) -> bool {
     text.contains("OOM") || text.contains("maxmemory")
 }
 
-/// The server's own words, and what to do where they do not say it.
-fn explained(code: &str, text: &str) -> String {
+/// Returns the server's text, with a remedy if the text does not contain one.
+fn explain(code: &str, text: &str) -> String {
     let remedy = match code {
-        "READONLY" => "; this server is a replica: name the primary, or use redis+sentinel://",
+        "READONLY" => "; the server is a replica; connect to the primary or use redis+sentinel://",
         _ if code == "OOM" || is_full(text) => {
-            "; the server's memory is full: nothing new is accepted, what has begun can be completed; raise maxmemory"
+            "; the server's memory is full; new claims are rejected, runs in progress can complete; raise maxmemory"
         }
-        "NOREPLICAS" => "; the server wants more replicas than it has (min-replicas-to-write)",
-        "MISCONF" => "; the server cannot write its snapshot: see its log",
-        "NOAUTH" => "; put user and password into the url, redis://user:password@host",
-        "WRONGPASS" => "; check user and password in the url; characters such as @ and % are to be percent-encoded",
-        "WRONGTYPE" => "; somebody else's key lies there",
-        "CROSSSLOT" => "; this is a bug of idempotent-redis: keys of one script must lie in one slot",
+        "NOREPLICAS" => "; too few replicas are connected; see min-replicas-to-write",
+        "MISCONF" => "; the server cannot write its snapshot; see its log",
+        "NOAUTH" => "; add user and password to the URL, redis://user:password@host",
+        "WRONGPASS" => "; check user and password in the URL; percent-encode characters such as @ and %",
+        "WRONGTYPE" => "; the key holds a value of another type, not written by this library",
+        "CROSSSLOT" => "; this is a bug in idempotent-redis: the keys of a script are in different slots",
         _ if code == "NOPERM" || denies(text) => {
-            let rule = rights::rule("NAMESPACE", Dialect::Flags, &[]);
-            return format!("{code} {text}; the user needs the rule `{rule}` (NAMESPACE: the executor's){EXTRA}");
+            let rule = permissions::rule("NAMESPACE", Dialect::Flags, &[]);
+            return format!("{code} {text}; grant the user `{rule}` (NAMESPACE: the executor's namespace){EXTRA}");
         }
         _ => "",
     };
@@ -203,11 +205,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_while_connecting_is_worth_another_try_unless_it_is_for_good() {
+    fn a_refusal_while_connecting_is_retryable_unless_it_is_permanent() {
         let refused = |text: &str| {
             let error =
                 RedisError::from((ErrorKind::Server(ServerErrorKind::ResponseError), "refused", text.to_owned()));
-            Failure::of_connecting(&error).kind
+            CallFailure::from_connecting(&error).kind
         };
         assert_eq!(refused("max number of clients reached"), FailureKind::Unreachable);
         assert_eq!(refused("nobody knows this one"), FailureKind::Unreachable);
@@ -217,25 +219,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_inside_a_script_was_told_means_the_same_behind_the_place_it_was_told_at() {
-        for said in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
-            let placed = Failure::of_script(&format!("@user_script: 67: -{said}"));
+    fn an_error_inside_a_script_is_parsed_with_and_without_its_position() {
+        for reply in ["READONLY You can't write against a read only replica.", "WRONGTYPE Operation against a key"] {
+            let placed = CallFailure::from_script(&format!("@user_script: 67: -{reply}"));
             assert_eq!(
                 (&placed.kind, placed.text()),
-                (&Failure::of_script(said).kind, Failure::of_script(said).text())
+                (&CallFailure::from_script(reply).kind, CallFailure::from_script(reply).text())
             );
         }
-        assert_eq!(Failure::of_script("@user_script: 67: -READONLY x").kind, FailureKind::NotPrimary);
+        assert_eq!(CallFailure::from_script("@user_script: 67: -READONLY x").kind, FailureKind::NotPrimary);
     }
 
     #[test]
-    fn a_redirection_without_a_host_is_to_the_host_that_sent_it() {
-        let node = Address::new("10.0.0.1", 6379);
+    fn a_redirection_without_a_host_refers_to_its_sender() {
+        let node = ServerAddress::new("10.0.0.1", 6379);
         for (text, to) in
             [("7 :6380", "10.0.0.1:6380"), ("7 10.0.0.2:6380", "10.0.0.2:6380"), ("7 ::1:6380", "[::1]:6380")]
         {
-            assert_eq!(Failure::of_code("MOVED", text).beside(&node).kind, FailureKind::Moved(to.into()), "{text}");
-            assert_eq!(Failure::of_code("ASK", text).beside(&node).kind, FailureKind::Ask(to.into()), "{text}");
+            assert_eq!(
+                CallFailure::from_code("MOVED", text).with_default_host(&node).kind,
+                FailureKind::Moved(to.into()),
+                "{text}"
+            );
+            assert_eq!(
+                CallFailure::from_code("ASK", text).with_default_host(&node).kind,
+                FailureKind::Ask(to.into()),
+                "{text}"
+            );
         }
     }
 }

@@ -1,52 +1,30 @@
 //! Redis and Valkey store of `idempotent-rs`.
-mod access;
-mod answer;
-mod batch;
-mod browse;
-mod builder;
+//!
+//! [`RedisStore`] keeps idempotency records on one server, behind Redis Sentinel, or in a Redis Cluster. [`RedisTier`]
+//! caches the results of another store. The feature `delay-queue` adds `DelayQueue`, a queue for delayed messages.
+mod batching;
 mod cache;
-mod call;
-mod check;
-mod checkup;
-mod cluster;
+mod connection;
 #[cfg(feature = "delay-queue")]
-mod delay;
+mod delay_queue;
 mod durability;
 mod failure;
-mod flight;
-mod hub;
-mod info;
-mod journal;
-mod lane;
-mod link;
-mod order;
-mod race;
-mod reach;
 mod record;
-mod replicated;
-mod rights;
-mod script;
-mod sentinel;
+mod scripts;
 mod startup;
 mod store;
-mod tier;
-mod tls;
 mod topology;
-mod turn;
-mod url;
-mod watch;
-mod watchdog;
 
-pub use self::builder::RedisStoreBuilder;
 pub use self::cache::CacheOptions;
-pub use self::checkup::{Checkup, Finding, Severity};
+#[doc(hidden)]
+pub use self::connection::url::__wrong_part;
 #[cfg(feature = "delay-queue")]
-pub use self::delay::{
+pub use self::delay_queue::{
     Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
     DelaySource, DelayTag, Next, RolledBack, Sent, Taken, Taker,
 };
 pub use self::durability::{Durability, RedisCounts};
+pub use self::startup::health_report::{Checkup, Finding, Severity};
 pub use self::store::RedisStore;
-pub use self::tier::RedisTier;
-#[doc(hidden)]
-pub use self::url::__wrong_part;
+pub use self::store::builder::RedisStoreBuilder;
+pub use self::store::tier::RedisTier;

@@ -1,4 +1,4 @@
-//! The stored form of a record: see `docs/redis-layout.md`.
+//! The stored form of a record; see `docs/redis-layout.md`.
 //!
 //! ```text
 //! consuming, vacant, failed, dead:
@@ -8,8 +8,9 @@
 //! consumed, short:   fencing, 16 digits | attempt, 3 digits
 //! consumed, long:    version 0x81 | 0x60 + flags | fencing 7 | attempt 2 or 4 | [fingerprint 17] | [owner 16] | [value]
 //! ```
-//! Numbers are big-endian, times in µs; `until` is a lease's end, a vacancy's `not_before`, or the last write, and the
-//! record counts until `until + kept`.
+//!
+//! Numbers are big-endian, times in µs. `until` is the end of a lease, the `not_before` of a vacancy, or the last
+//! write. The record is valid until `until + kept`.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,40 +18,47 @@ use idempotent_core::{
     ClaimRequest, Fencing, Fingerprint, Held, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind,
 };
 
-/// Of the records that this version writes. A byte that no UTF-8 text begins with; the versions to come follow it.
+/// Version byte of the records that this version writes. No UTF-8 text begins with this byte. Later versions use the
+/// bytes after it.
 pub(crate) const VERSION: u8 = 0x81;
 const VERSIONS: std::ops::RangeInclusive<u8> = 0x80..=0x8f;
 const TIMES: usize = 5 * 7;
 const FENCING: usize = 16;
-/// The attempt's last digits, all that a short consumed record has, and those before them.
+/// Number of low-order digits of the attempt. Short consumed records store only these; other records store the
+/// `THOUSANDS` separately.
 const ATTEMPT: usize = 3;
 const THOUSANDS: usize = 7;
 const FIRST: &[u8; ATTEMPT] = b"001";
 
 const SEEN: u8 = 1;
 const SHOWN: u8 = 2;
-/// Somebody waits for the run to end.
+/// Flag: a caller waits for the run to end.
 const WATCHED: u8 = 4;
 const OWNED: u8 = 2;
 const VALUED: u8 = 4;
 const WIDE: u8 = 8;
 const CONSUMED: u8 = 0x60;
 
-/// The longest span that a script counts with: 100 years. Beyond that it is for ever.
+/// Suffix of a record's key for the steps of its run.
+pub(crate) const STEPS_SUFFIX: &str = ":steps";
+/// Suffix of a stream's key for its order table.
+pub(crate) const ORDER_TABLE_SUFFIX: &str = ":line";
+
+/// Longest duration in scripts: 100 years. Longer durations count as forever.
 pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// In whole µs, rounded up, no more than [`LONGEST`].
+/// Converts to whole µs, rounded up, at most [`LONGEST`].
 pub(crate) fn micros(span: Duration) -> u64 {
     let span = span.min(LONGEST);
     span.as_secs() * 1_000_000 + u64::from(span.subsec_nanos().div_ceil(1_000))
 }
 
-/// In whole ms, rounded up, at least 1.
+/// Converts to whole ms, rounded up, at least 1.
 pub(crate) fn millis(span: Duration) -> u64 {
     micros(span).div_ceil(1_000).max(1)
 }
 
-/// What a claim writes between the number and the times, which are the server's.
+/// Encodes the part of a claimed record between the fencing number and the times, which the server sets.
 pub(crate) fn claimed(request: &ClaimRequest) -> Arc<[u8]> {
     if request.fingerprint.is_none() && request.display.is_none() {
         let mut out = [0; 16 + 1];
@@ -66,14 +74,14 @@ pub(crate) fn claimed(request: &ClaimRequest) -> Arc<[u8]> {
         out.extend(fingerprint.to_bytes());
     }
     if let Some(display) = &request.display {
-        // Policies keep it short of any limit.
+        // Policies keep the text far below any limit.
         out.extend(u32::try_from(display.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(display.as_bytes());
     }
     out.into()
 }
 
-/// How a held record begins as a rule: at its first attempt, with nothing to flag. Where its number is not known that and
+/// Returns the usual first bytes of a held record: first attempt, no flags. Without a fencing number, the number and
 /// the attempt are left out.
 pub(crate) fn guard(held: &Held) -> Arc<[u8]> {
     const NUMBER: usize = 2 + FENCING;
@@ -90,7 +98,7 @@ pub(crate) fn guard(held: &Held) -> Arc<[u8]> {
     Arc::new(out)
 }
 
-/// A number as records hold it.
+/// Encodes a fencing number as in records.
 pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
     let mut out = [b'0'; FENCING];
     let mut rest = fencing.0;
@@ -101,10 +109,10 @@ pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
     out
 }
 
-/// Reads it back, strictly. `expires` is when the key itself ends.
+/// Decodes a record strictly. `expires` is the expiry time of the key itself.
 ///
 /// # Errors
-/// As `Record::from_bytes`.
+/// The same as `Record::from_bytes`.
 pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError> {
     if bytes.len() == FENCING + ATTEMPT && bytes.iter().all(u8::is_ascii_digit) {
         let (fencing, attempt) = bytes.split_at(FENCING);
@@ -113,7 +121,7 @@ pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError
         return checked(consumed(number("fencing", fencing)?, attempt, None, state, expires));
     }
     let mut rest = match bytes {
-        [VERSION, rest @ ..] => Fields(rest),
+        [VERSION, rest @ ..] => FieldReader(rest),
         [version, ..] if VERSIONS.contains(version) => {
             let found = version - VERSIONS.start();
             return Err(StoreError::new(StoreErrorKind::UnknownVersion)
@@ -125,7 +133,7 @@ pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError
     match state {
         b'P' | b'V' | b'F' | b'D' => checked(rest.standing(state)?),
         b'T' | b'B' => {
-            Err(foreign("it is the fact of a tiered store: give that one a database or namespace of its own"))
+            Err(foreign("the value is the fact of a tiered store; give that store a database or namespace of its own"))
         }
         CONSUMED..=0x6f => checked(rest.consumed(state - CONSUMED, expires)?),
         other => Err(corrupt("state", &format!("is {other:#04x}, which is none"))),
@@ -142,7 +150,7 @@ fn checked(record: Record) -> Result<Record, StoreError> {
 }
 
 fn consumed(fencing: u64, attempt: u32, fingerprint: Option<Fingerprint>, state: State, expires: Micros) -> Record {
-    // All that is kept of when: the grant's number is the time it was given, or later where it ran ahead.
+    // The record keeps no other time. The fencing number is the time of the grant, or later if the number ran ahead.
     let granted = Micros(fencing);
     Record {
         fencing: Fencing(fencing),
@@ -165,9 +173,9 @@ fn number(field: &str, digits: &[u8]) -> Result<u64, StoreError> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| corrupt(field, "is not a number"))
 }
 
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn take<const N: usize>(&mut self, field: &str) -> Result<[u8; N], StoreError> {
         let Some((taken, rest)) = self.0.split_first_chunk::<N>() else { return Err(corrupt(field, "is cut off")) };
         self.0 = rest;
@@ -179,7 +187,7 @@ impl<'a> Fields<'a> {
         Ok(u64::from_be_bytes([0, a, b, c, d, e, f, g]))
     }
 
-    /// What stands at the end, taken off it.
+    /// Removes the last `length` bytes and returns them.
     fn last(&mut self, field: &str, length: usize) -> Result<&'a [u8], StoreError> {
         let at = self.0.len().checked_sub(length).ok_or_else(|| corrupt(field, "is cut off"))?;
         let (rest, last) = self.0.split_at(at);
@@ -195,13 +203,13 @@ impl<'a> Fields<'a> {
         self.take("owner").map(|bytes| OwnerToken(u128::from_be_bytes(bytes)))
     }
 
-    /// All but consumed.
+    /// Reads a record in any state but consumed.
     fn standing(&mut self, state: u8) -> Result<Record, StoreError> {
         let fencing = Fencing(number("fencing", &self.take::<FENCING>("fencing")?)?);
         let below = number("attempt", &self.take::<ATTEMPT>("attempt")?)?;
         let attempt = number("attempt", self.last("attempt", THOUSANDS)?)? * 1_000 + below;
         let attempt = u32::try_from(attempt).map_err(|_| corrupt("attempt", "is 2^32 or more"))?;
-        let mut times = Fields(self.last("times", TIMES)?);
+        let mut times = FieldReader(self.last("times", TIMES)?);
         let owner = self.owner()?;
         let [flags] = self.take("flags")?;
         if flags & !(SEEN | SHOWN | WATCHED) != 0 {

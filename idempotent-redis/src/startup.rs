@@ -1,103 +1,112 @@
-//! What is looked at before a store is used, and whenever somebody asks.
+//! Checks of the servers, before a store is used and on request.
+mod health_check;
+pub(crate) mod health_report;
+pub(crate) mod permissions;
+pub(crate) mod server_info;
+
 use std::time::{Duration, SystemTime};
 
 use redis::{Cmd, Pipeline, Value};
 
-use crate::checkup::{Finding, Findings};
-use crate::failure::{Failure, FailureKind};
-use crate::info::{Info, Version};
-use crate::link::{Link, refused};
-use crate::rights::{self, Asked, Lacking};
-use crate::script::Dialect;
+use crate::connection::{Connection, refused};
+use crate::failure::{CallFailure, FailureKind};
+use crate::scripts::Dialect;
+use crate::startup::health_report::{Finding, ServerFindings};
+use crate::startup::permissions::{MissingPermissions, ProbeSet};
+use crate::startup::server_info::{ServerInfo, ServerVersion};
 
-/// What servers are held against.
+/// The requirements that servers are checked against.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    /// Before the colon of our keys.
+pub(crate) struct StartupChecks {
+    /// Prefix of the store's keys, before the colon.
     pub(crate) namespace: String,
-    /// As whom we ask.
+    /// User name on the server.
     pub(crate) user: String,
-    /// Rights that not every store needs.
+    /// Permissions that only some setups need.
     pub(crate) more: Vec<&'static str>,
     pub(crate) allow_eviction: bool,
-    /// That claims wait for.
+    /// Number of replicas that claims wait for.
     pub(crate) replicas: u32,
 }
 
-/// What one server said.
+/// The result of checking one server.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct ServerReport {
     pub(crate) dialect: Dialect,
     pub(crate) findings: Vec<Finding>,
-    /// Keys it has evicted since it started; nothing where it does not say.
+    /// Number of keys that the server has evicted since its start, if reported.
     pub(crate) evicted: Option<u64>,
 }
 
-/// The number of what `protocol.md` lays down: workers of different ones must not share a namespace.
+/// Protocol version. Workers of different versions must not share a namespace.
 pub(crate) const PROTOCOL: u64 = 1;
 
-/// Clocks further apart than this are worth a word.
+/// Difference between the clocks above which a check warns.
 const APART: Duration = Duration::from_secs(300);
 
-/// The form of scripts that the first of some servers takes which can be asked.
+/// Returns the script dialect of the first server that can be reached.
 ///
 /// # Errors
-/// The last one's, where none can.
-pub(crate) async fn dialect(links: impl Iterator<Item = Link>, wanted: &Wanted) -> Result<Dialect, Failure> {
-    let mut failure = Failure::unreachable("there is nobody to ask");
-    for link in links {
-        match look(&link, wanted).await {
-            Ok(looked) => return Ok(looked.dialect),
+/// The last error, if no server can be reached.
+pub(crate) async fn dialect(
+    connections: impl Iterator<Item = Connection>,
+    checks: &StartupChecks,
+) -> Result<Dialect, CallFailure> {
+    let mut failure = CallFailure::unreachable("no server to connect to");
+    for connection in connections {
+        match inspect(&connection, checks).await {
+            Ok(report) => return Ok(report.dialect),
             Err(why) => failure = why,
         }
     }
     Err(failure)
 }
 
-/// Looks at one server, in two trips.
+/// Checks one server, in two round trips.
 ///
 /// # Errors
-/// Where it cannot be asked.
-pub(crate) async fn look(link: &Link, wanted: &Wanted) -> Result<Looked, Failure> {
-    let namespace = &wanted.namespace;
+/// The failure, if the server cannot be reached.
+pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> Result<ServerReport, CallFailure> {
+    let namespace = &checks.namespace;
     let mut pipeline = Pipeline::new();
-    rights::ask(&mut pipeline, namespace, Asked::First);
+    permissions::ask(&mut pipeline, namespace, ProbeSet::First);
     pipeline.cmd("HELLO").arg(3);
-    let said = link.all(&pipeline).await?;
-    let short = || Failure::ambiguous("the server gave another number of answers than it was asked");
-    let (harmless, rest) = said.split_at_checked(Asked::First.count()).ok_or_else(short)?;
+    let reply = connection.send_pipeline(&pipeline).await?;
+    let short =
+        || CallFailure::ambiguous("unexpected number of replies to a pipeline; is a proxy rewriting responses?");
+    let (harmless, rest) = reply.split_at_checked(ProbeSet::First.count()).ok_or_else(short)?;
     let [hello] = rest else { return Err(short()) };
-    // What passes in a moment is not what the server is like.
-    for said in harmless {
-        if let Err(failure) = refused(said.clone())
-            && failure.kind == FailureKind::Soon
+    // A transient failure says nothing about the server's configuration.
+    for reply in harmless {
+        if let Err(failure) = refused(reply.clone())
+            && failure.kind == FailureKind::Transient
         {
             return Err(failure);
         }
     }
 
-    let server = link.name();
-    let mut findings = Findings { server: &server, all: Vec::new() };
-    let info = rights::answer(harmless, "info").and_then(text);
-    let info = info.map(Info);
-    let found = info.and_then(Version::of).or_else(|| greeted(hello));
-    let dialect = version(&mut findings, found, rights::dialect(harmless));
+    let server = connection.name();
+    let mut findings = ServerFindings { server: &server, all: Vec::new() };
+    let info = permissions::answer(harmless, "info").and_then(text);
+    let info = info.map(ServerInfo);
+    let found = info.and_then(ServerVersion::of).or_else(|| greeted(hello));
+    let dialect = version(&mut findings, found, permissions::dialect(harmless));
 
     let mut pipeline = Pipeline::new();
-    rights::ask(&mut pipeline, namespace, Asked::In(dialect));
+    permissions::ask(&mut pipeline, namespace, ProbeSet::In(dialect));
     pipeline.cmd("CONFIG").arg("GET").arg("save");
-    let more = link.all(&pipeline).await?;
+    let more = connection.send_pipeline(&pipeline).await?;
     let (save, more) = more.split_last().ok_or_else(short)?;
-    let mut lacking = Lacking::default();
-    rights::lacking(&mut lacking, Asked::First, harmless, namespace);
-    rights::lacking(&mut lacking, Asked::In(dialect), more, namespace);
-    rights(&mut findings, wanted, lacking, dialect, link.hears());
-    eviction(&mut findings, info, wanted.allow_eviction);
+    let mut missing = MissingPermissions::default();
+    permissions::missing(&mut missing, ProbeSet::First, harmless, namespace);
+    permissions::missing(&mut missing, ProbeSet::In(dialect), more, namespace);
+    rights(&mut findings, checks, missing, dialect, connection.is_listening());
+    eviction(&mut findings, info, checks.allow_eviction);
     persistence(&mut findings, info, save);
-    replication(&mut findings, info, wanted.replicas);
-    clock(&mut findings, rights::answer(harmless, "time"));
+    replication(&mut findings, info, checks.replicas);
+    clock(&mut findings, permissions::answer(harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
-    Ok(Looked { dialect, findings: findings.all, evicted })
+    Ok(ServerReport { dialect, findings: findings.all, evicted })
 }
 
 pub(crate) fn text(value: &Value) -> Option<&str> {
@@ -108,99 +117,104 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// What it says to everybody, whatever they may do.
-fn greeted(hello: &Value) -> Option<Version> {
+/// Returns the version in the reply to `HELLO`, which needs no permissions.
+fn greeted(hello: &Value) -> Option<ServerVersion> {
     let Value::Map(pairs) = hello else { return None };
-    let said = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
-    Version::greeted(said("server")?, said("version")?)
+    let reply = |name: &str| pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value));
+    ServerVersion::greeted(reply("server")?, reply("version")?)
 }
 
-/// What a server takes counts, and where that does not tell, its number.
-fn version(findings: &mut Findings<'_>, version: Option<Version>, takes: Option<Dialect>) -> Dialect {
+/// Checks the version and returns the dialect. A probe takes precedence over the version number.
+fn version(findings: &mut ServerFindings<'_>, version: Option<ServerVersion>, takes: Option<Dialect>) -> Dialect {
     let Some(version) = version else {
-        findings.warn("version", "it does not say which version it is, at least Redis 6.2 is needed");
+        findings.warn("version", "the server reports no version; Redis 6.2 or later is required");
         return takes.unwrap_or(Dialect::Flags);
     };
     if version.is_too_old() {
-        findings.refuse("version", format!("{version} is too old: at least Redis 6.2, or Valkey, is needed"));
+        findings.refuse("version", format!("{version} is too old; use Redis 6.2 or later, or Valkey"));
     } else if version.is_tested() {
         findings.ok("version", version.to_string());
     } else {
-        findings.warn("version", format!("{version} is not tested: Redis and Valkey are"));
+        findings.warn("version", format!("{version} is untested; use Redis or Valkey"));
     }
     takes.unwrap_or_else(|| version.dialect())
 }
 
-fn rights(findings: &mut Findings<'_>, wanted: &Wanted, mut lacking: Lacking, dialect: Dialect, hears: bool) {
-    if !hears && lacking.partly.iter().all(|rule| !rule.starts_with('&')) {
-        lacking.partly.push("+subscribe".to_owned());
+fn rights(
+    findings: &mut ServerFindings<'_>,
+    checks: &StartupChecks,
+    mut missing: MissingPermissions,
+    dialect: Dialect,
+    hears: bool,
+) {
+    if !hears && missing.partly.iter().all(|rule| !rule.starts_with('&')) {
+        missing.partly.push("+subscribe".to_owned());
     }
-    let Wanted { namespace, user, more, .. } = wanted;
-    let told = |rules: &[String]| {
-        let (rules, rule) = (rules.join(" "), rights::rule(namespace, dialect, more));
+    let StartupChecks { namespace, user, more, .. } = checks;
+    let describe = |rules: &[String]| {
+        let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more));
         format!(
-            "the user `{user}` lacks `{rules}`: grant it by `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
+            "the user `{user}` lacks `{rules}`; grant it with `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )
     };
-    if !lacking.needed.is_empty() {
-        findings.deny("rights", told(&lacking.needed));
+    if !missing.needed.is_empty() {
+        findings.deny("rights", describe(&missing.needed));
     }
-    if !lacking.partly.is_empty() {
-        let what = "without it waiters poll, nothing is cached, or records cannot be listed or checked";
-        findings.warn("rights", format!("{}; {what}", told(&lacking.partly)));
+    if !missing.partly.is_empty() {
+        let what = "without it, waiters poll, nothing is cached, or records cannot be listed or checked";
+        findings.warn("rights", format!("{}; {what}", describe(&missing.partly)));
     }
-    if lacking == Lacking::default() {
-        findings.ok("rights", format!("the user `{user}` may do what is needed"));
+    if missing == MissingPermissions::default() {
+        findings.ok("rights", format!("the user `{user}` has all required permissions"));
     }
 }
 
-/// Eviction takes leases first, and with them the promise.
-pub(crate) fn eviction(findings: &mut Findings<'_>, info: Option<Info<'_>>, allowed: bool) {
+/// Checks the eviction policy. Eviction removes leases first, and with them the guarantees.
+pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
     let (text, harmless) = match found {
-        Some((0, _)) => ("maxmemory is 0: nothing is evicted".to_owned(), true),
-        Some((_, "noeviction")) => ("noeviction: with its memory full it refuses new claims".to_owned(), true),
+        Some((0, _)) => ("maxmemory is 0; nothing is evicted".to_owned(), true),
+        Some((_, "noeviction")) => ("noeviction; new claims are rejected when memory is full".to_owned(), true),
         Some((bytes, policy)) => {
-            let text = "records would vanish while their keys are in flight or remembered";
-            (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}: {text}"), false)
+            let text = "records can be evicted while their keys are in flight or retained";
+            (format!("maxmemory-policy is `{policy}` with maxmemory {bytes}; {text}"), false)
         }
         None => (
-            "whether it evicts records cannot be asked: `INFO` is refused (the user needs `+info`) or does not say"
-                .to_owned(),
+            "whether the server evicts records is unknown: `INFO` is denied (grant `+info`) or incomplete".to_owned(),
             false,
         ),
     };
     match (harmless, allowed) {
         (true, _) => findings.ok("eviction", text),
-        (false, true) => findings.warn("eviction", format!("{text}; `allow_eviction` lets it pass")),
+        (false, true) => findings.warn("eviction", format!("{text}; allowed by `allow_eviction`")),
         (false, false) => findings.refuse(
             "eviction",
             format!(
-                "{text}; set `maxmemory-policy noeviction`, or accept it by `RedisStoreBuilder::allow_eviction(true)`"
+                "{text}; set `maxmemory-policy noeviction`, or allow it with `RedisStoreBuilder::allow_eviction(true)`"
             ),
         ),
     }
 }
 
-fn persistence(findings: &mut Findings<'_>, info: Option<Info<'_>>, save: &Value) {
+fn persistence(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, save: &Value) {
     let Some(info) = info else { return };
     if info.line("aof_enabled") == Some("1") {
         return findings.ok("persistence", "an append-only file");
     }
     match snapshots(save) {
-        Some(true) => findings.ok("persistence", "snapshots: a restart forgets what came after the last one"),
+        Some(true) => findings.ok("persistence", "snapshots; a restart loses the writes since the last one"),
         Some(false) => findings.warn(
             "persistence",
-            "none: a restart forgets every record, and what was consumed runs again; set `appendonly yes`",
+            "none; a restart loses every record, and consumed keys run again; set `appendonly yes`",
         ),
         None => findings.warn(
             "persistence",
-            "no append-only file, and whether there are snapshots is not said: a restart forgets what came after the last",
+            "no append-only file, and snapshots are unknown; a restart loses the writes since the last one",
         ),
     }
 }
 
-/// Nothing where `CONFIG` is refused, as managed services do.
+/// Returns whether the server takes snapshots. Returns `None` if `CONFIG` is denied, as on managed services.
 fn snapshots(save: &Value) -> Option<bool> {
     let rules = match save {
         Value::Map(pairs) => text(&pairs.first()?.1)?,
@@ -210,18 +224,20 @@ fn snapshots(save: &Value) -> Option<bool> {
     Some(!rules.is_empty())
 }
 
-fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>, wanted: u32) {
+fn replication(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, wanted: u32) {
     let Some(info) = info else { return };
     let replicas = info.number("connected_slaves").unwrap_or_default();
     if info.line("role") == Some("slave") {
-        findings
-            .warn("replication", "this is a replica, it takes no writes: name the primary, or use redis+sentinel://");
+        findings.warn(
+            "replication",
+            "this is a replica and rejects writes; connect to the primary or use redis+sentinel://",
+        );
     } else if replicas < u64::from(wanted) {
         findings.warn(
             "replication",
             format!(
-                "the durability asks for {wanted} replicas and {replicas} are connected: until there are as many, every \
-                 claim is refused"
+                "durability requires {wanted} replicas and {replicas} are connected; every claim is rejected until enough \
+                 are"
             ),
         );
     } else if replicas == 0 {
@@ -232,45 +248,45 @@ fn replication(findings: &mut Findings<'_>, info: Option<Info<'_>>, wanted: u32)
         findings.warn(
             "replication",
             format!(
-                "{replicas} replicas, and min-replicas-to-write is 0: a primary that is cut off goes on granting, and what \
-                 replicas had not yet is lost with it"
+                "{replicas} replicas, and min-replicas-to-write is 0; a primary that is cut off keeps granting claims, and \
+                 writes not yet replicated are lost with it"
             ),
         );
     }
 }
 
-/// Only told: records go by the server's clock alone.
-fn clock(findings: &mut Findings<'_>, time: Option<&Value>) {
-    let ours = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+/// Compares the clocks. The finding is only informative, because records use the server's clock.
+fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
+    let local = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let Some(Value::Array(parts)) = time else { return };
     let Some(seconds) = parts.first().and_then(text).and_then(|seconds| seconds.parse().ok()) else { return };
-    let apart = ours.abs_diff(Duration::from_secs(seconds));
+    let apart = local.abs_diff(Duration::from_secs(seconds));
     if apart > APART {
         let minutes = apart.as_secs() / 60;
-        let text = "times of records are the server's, and one that is set back by that much delays takeovers";
-        findings.warn("clock", format!("it is {minutes} minutes from this machine's: {text}"));
+        let text = "records use the server's clock, and a clock that is set back delays takeovers";
+        findings.warn("clock", format!("differs by {minutes} minutes from the local clock; {text}"));
     } else {
-        findings.ok("clock", "it agrees with this machine's to 5 minutes");
+        findings.ok("clock", "agrees with the local clock within 5 minutes");
     }
 }
 
-/// Reads the namespace's epoch, and writes it where there is none.
+/// Reads the namespace's epoch, and writes it if there is none.
 ///
 /// # Errors
-/// Where the server cannot be asked, or is not the key's.
-pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, Failure> {
-    let key = rights::epoch_key(namespace);
-    let server = link.name();
-    let mut findings = Findings { server: &server, all: Vec::new() };
-    let mut found = read(link, &key).await;
+/// The failure, if the server cannot be reached or does not own the key.
+pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<Finding>, CallFailure> {
+    let key = permissions::epoch_key(namespace);
+    let server = connection.name();
+    let mut findings = ServerFindings { server: &server, all: Vec::new() };
+    let mut found = read(connection, &key).await;
     if matches!(found, Ok(None)) {
         let mut set = Cmd::new();
         set.arg("SET").arg(&key).arg(PROTOCOL).arg("NX");
-        match link.one(&set).await {
-            // Perhaps by another, at the same moment: looked at again.
-            Ok(_) => found = read(link, &key).await,
+        match connection.send(&set).await {
+            // Another process may have written the epoch at the same moment.
+            Ok(_) => found = read(connection, &key).await,
             Err(failure) if is_of_state(&failure) => {
-                let text = "cannot be written now, so that workers of another version would not be noticed";
+                let text = "cannot be written now; workers of another version go unnoticed";
                 findings.warn("epoch", format!("`{key}` {text}: {}", failure.text()));
                 return Ok(findings.all);
             }
@@ -282,29 +298,29 @@ pub(crate) async fn epoch(link: &Link, namespace: &str) -> Result<Vec<Finding>, 
         Ok(Some(number)) if number.parse::<u64>().is_ok() => findings.refuse(
             "epoch",
             format!(
-                "`{key}` says {number}, this version keeps records by protocol {PROTOCOL}: workers of both must not share \
-                 a namespace; give this one another, or let the last of the other end and remove the key"
+                "`{key}` is {number}, but this version uses protocol {PROTOCOL}; workers of both must not share a namespace; \
+                 use another namespace, or stop the other workers and delete the key"
             ),
         ),
-        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone: does something empty this server?")),
-        Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there")),
+        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone; is something flushing this server?")),
+        Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library")),
         Err(failure) if failure.text().starts_with("WRONGTYPE") => {
-            findings.refuse("epoch", format!("`{key}` is not a number: somebody else's key lies there"));
+            findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library"));
         }
         Err(failure) => return Err(failure),
     }
     Ok(findings.all)
 }
 
-async fn read(link: &Link, key: &str) -> Result<Option<String>, Failure> {
-    match link.one(Cmd::new().arg("GET").arg(key)).await? {
+async fn read(connection: &Connection, key: &str) -> Result<Option<String>, CallFailure> {
+    match connection.send(Cmd::new().arg("GET").arg(key)).await? {
         Value::Nil => Ok(None),
-        said => Ok(Some(text(&said).unwrap_or_default().to_owned())),
+        reply => Ok(Some(text(&reply).unwrap_or_default().to_owned())),
     }
 }
 
-/// The server takes no write now; that it was asked is no fault.
-fn is_of_state(failure: &Failure) -> bool {
+/// Returns whether the server accepts no writes at the moment, which is not an error of the check.
+fn is_of_state(failure: &CallFailure) -> bool {
     failure.kind == FailureKind::NotPrimary
         || failure.kind == FailureKind::Store(idempotent_core::StoreErrorKind::NotApplied)
 }

@@ -1,4 +1,14 @@
-//! The store.
+//! [`RedisStore`] and its implementation of the core's [`Store`] trait.
+mod batch;
+mod browse;
+pub(crate) mod builder;
+mod journal;
+mod order_tables;
+mod replication;
+mod replies;
+pub(crate) mod tier;
+mod watch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,51 +21,61 @@ use idempotent_core::{
 
 #[cfg(doc)]
 use crate::CacheOptions;
-use crate::answer;
-use crate::builder::RedisStoreBuilder;
-use crate::cache::{Asked, Payload};
-use crate::call::{Answer, Call, Said};
+use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::cache::{CacheGeneration, PayloadKnowledge};
+use crate::connection::notifications::NotificationHub;
 use crate::durability::{Counters, Durability, RedisCounts};
-use crate::hub::Hub;
-use crate::startup::Wanted;
+use crate::startup::StartupChecks;
+use crate::store::builder::RedisStoreBuilder;
 use crate::topology::Topology;
 
-/// Records in Redis 6.2 or newer, or Valkey: one server, the primary that sentinels name, or a cluster. Cheap to clone:
-/// clones share the connections.
+/// A store that keeps records in Redis 6.2 or later, or in Valkey.
 ///
-/// Each step of the protocol is one script on one key, judged by the server's clock. Calls of tasks side by side are
-/// joined: one that comes alone goes out at once, others go together, up to 256 keys a script call; on a cluster, those of
-/// one node in one pipeline. What this process knows to be consumed costs no command, see [`CacheOptions`].
+/// The store connects to one server, to the primary that sentinels report, or to a cluster. A clone is cheap and shares
+/// the connections of the original.
 ///
-/// | URL | what |
+/// Each protocol step is one script on one key and uses the server's clock. Concurrent calls are batched: a single call
+/// is sent at once, and calls that arrive in the meantime are sent together, up to 256 keys per script call. In a
+/// cluster, calls for the same node share a pipeline. A key that this process knows to be consumed costs no command;
+/// see [`CacheOptions`].
+///
+/// | URL | server |
 /// |---|---|
 /// | `redis://[user:password@]host[:port][/db]` | one server |
-/// | `redis+unix:///path[?db=N]` | one server, by its socket |
-/// | `redis+sentinel://[user:password@]host[:port],…/primary[/db]` | the primary of that name |
-/// | `redis+cluster://[user:password@]host[:port],…` | a cluster, by some of its nodes |
-/// | `rediss…` for `redis…` | the same over TLS (feature `tls`, the facade's `redis-tls`) |
+/// | `redis+unix:///path[?db=N]` | one server, through a Unix socket |
+/// | `redis+sentinel://[user:password@]host[:port],…/primary[/db]` | the primary with this name, found through sentinels |
+/// | `redis+cluster://[user:password@]host[:port],…` | a cluster, found through some of its nodes |
+/// | `rediss…` instead of `redis…` | the same over TLS (feature `tls`; `redis-tls` in the facade) |
 ///
-/// A connection belongs to the runtime that was running when it was made. Do not share a store with a runtime that is
-/// neither run nor dropped.
+/// A connection belongs to the Tokio runtime that opened it. Do not share a store with a runtime that is neither
+/// running nor dropped.
 ///
-/// Abilities: batch, watch, browse, purge, admin, inspect, journal, order. A listing shows this namespace, and others as far as rights
-/// go. Records end by themselves; a purge removes only what had to be
-/// remembered for its number. A listing goes by `SCAN`: a key that is there all the time is listed, and listed twice
-/// only where the server changes the size of its table meanwhile. One that is moved to another node of a cluster meanwhile
-/// may be left out, or listed twice.
+/// The store supports the abilities batch, watch, browse, purge, admin, inspect, journal and order. Records expire by
+/// themselves. A purge removes only records that were retained for their fencing number.
 ///
-/// # What it can lose
-/// What Redis loses. A primary answers before its replicas have a write: what they had not copied when it dies is lost with
-/// it, and such a key is granted again; [`Durability`] makes that rare. A server without a log on disk starts empty.
-/// Where the record of a deleted key is gone, its fencing number is the server's clock: one that is set back lowers it.
+/// A listing covers this namespace, and other namespaces as far as the user's permissions allow. Listings use `SCAN`: a
+/// key that exists throughout the listing is listed, and it is listed twice only if the server resizes its table in the
+/// meantime. A key that moves to another cluster node during the listing may be missing or listed twice.
 ///
-/// # Rights
+/// # Data loss
+/// Redis replicates asynchronously. If a primary dies, writes that it acknowledged but had not replicated are lost, and
+/// their keys are granted again. [`Durability`] makes this loss rare. A server without an append-only file or snapshots
+/// starts empty. If the record of a deleted key is gone, the next fencing number comes from the server's clock, so
+/// setting the clock back lowers the number.
+///
+/// # Permissions
 /// An ACL user needs `~<namespace>:* &idempotent:* +del +eval +evalsha +get +getrange +info +pexpiretime +pttl +publish
-/// +scan +set +setrange +subscribe +time` and those of a connection; what is missing is named in the error. On 6.2
-/// `+persist` stands for `+pexpiretime`; `+select` with a database index; `+role` with sentinels; `+asking +cluster|info
-/// +cluster|slots` on a cluster; `+wait` or `+waitaof` with [`Durability`].
+/// +scan +set +setrange +subscribe +time` and the commands for connecting. Errors name missing permissions. Further
+/// permissions depend on the setup:
 ///
-/// Through the facade `idempotent-rs` the same types are `idempotent::RedisStore`, `idempotent::Executor` and so on.
+/// - Redis 6.2 needs `+persist` instead of `+pexpiretime`.
+/// - A database index needs `+select`.
+/// - Sentinel needs `+role`.
+/// - A cluster needs `+asking +cluster|info +cluster|slots`.
+/// - [`Durability`] needs `+wait` or `+waitaof`.
+///
+/// # Examples
+/// The facade `idempotent-rs` exports the same types as `idempotent::RedisStore`, `idempotent::Executor` and so on.
 ///
 /// ```no_run
 /// # async fn doc() -> Result<(), idempotent_core::StoreError> {
@@ -75,94 +95,97 @@ use crate::topology::Topology;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct RedisStore(pub(crate) Arc<Inner>);
+pub struct RedisStore(pub(crate) Arc<StoreInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct StoreInner {
     pub(crate) topology: Topology,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<NotificationHub>,
     pub(crate) durability: Durability,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) wanted: Wanted,
-    /// Keys that the servers had evicted when the store was opened.
+    pub(crate) checks: StartupChecks,
+    /// Number of keys that the servers had evicted when the store was opened.
     pub(crate) evicted: u64,
-    /// Opens the store for renewals.
-    pub(crate) again: RedisStoreBuilder,
+    /// Builder that opens the separate store for lease renewals.
+    pub(crate) reopen: RedisStoreBuilder,
 }
 
-/// For steps that no lease bounds.
+/// Retry budget of calls that have no lease.
 pub(crate) const BUDGET: Duration = Duration::from_secs(2);
 
-/// For a claim: the caller gives it up after a third of its lease, and then does not know what has become of it.
+/// Returns the retry budget of a claim with this lease.
+///
+/// Callers give up on a claim after a third of its lease, without knowing its outcome.
 pub(crate) fn budget(lease: Duration) -> Duration {
     lease / 4
 }
 
 impl RedisStore {
-    /// Connects to the server or servers that `url` names, with the defaults of [`builder`](Self::builder).
+    /// Connects to the servers that `url` names, with the default settings of [`builder`](Self::builder).
     ///
     /// # Errors
-    /// As [`RedisStoreBuilder::connect`].
+    /// The same as [`RedisStoreBuilder::connect`].
     ///
     /// # Cancellation
-    /// Nothing is left behind.
+    /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
     pub async fn connect(url: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
     }
 
-    /// To set anything but the place.
+    /// Returns a builder for further configuration.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
     }
 
-    /// What has happened to this store, in this process, since it was made.
+    /// Returns counters of this store's events in this process since the store was created.
     #[must_use]
     pub fn counts(&self) -> RedisCounts {
         self.0.counters.read()
     }
 
-    async fn ask(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let asked = self.0.hub.cache.asked();
-        let call = Call::claim(request, asked.is_some());
-        let said = self.0.topology.ask(&call, budget(request.lease)).await?;
+    async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let generation = self.0.hub.cache.generation();
+        let call = ScriptCall::claim(request, generation.is_some());
+        let reply = self.0.topology.call(&call, budget(request.lease)).await?;
         if self.0.durability == Durability::Primary {
-            return answer::claim(said, request, &self.0.hub.cache, asked);
+            return replies::claim(reply, request, &self.0.hub.cache, generation);
         }
-        Box::pin(self.granted(said, request, asked)).await
+        Box::pin(self.granted(reply, request, generation)).await
     }
 
     pub(crate) async fn settle(
         &self,
-        call: &Call,
+        call: &ScriptCall,
         decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
     ) -> Result<Settled, StoreError> {
-        answer::settled(&self.0.topology.ask(call, BUDGET).await?, decide)
+        replies::settled(&self.0.topology.call(call, BUDGET).await?, decide)
     }
 }
 
 #[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        // What asks the server is a future of its own: what need not ask does not carry it.
-        match self.0.hub.cache.answer(request) {
+        // The call to the server is boxed, so that cache hits do not carry its future.
+        match self.0.hub.cache.lookup(request) {
             Some(known) => Ok(known),
-            None => Box::pin(self.ask(request)).await,
+            None => Box::pin(self.claim_on_server(request)).await,
         }
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.settle(&Call::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
+        self.settle(&ScriptCall::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
     }
 
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-        let asked = self.0.hub.cache.asked();
-        let call = Call::complete(held, completion);
-        let answer = self.0.topology.ask(&call, BUDGET).await?;
-        self.completed(held, completion, asked, &answer)
+        let generation = self.0.hub.cache.generation();
+        let call = ScriptCall::complete(held, completion);
+        let answer = self.0.topology.call(&call, BUDGET).await?;
+        self.completed(held, completion, generation, &answer)
     }
 
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.settle(&Call::release(held, release), |found, now| protocol::release(found, held, release, now)).await
+        self.settle(&ScriptCall::release(held, release), |found, now| protocol::release(found, held, release, now))
+            .await
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
@@ -186,17 +209,23 @@ impl Store for RedisStore {
 #[async_trait]
 impl Renewal for RedisStore {
     async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(self.0.again.clone().cache(None).connect().await?))
+        Ok(Arc::new(self.0.reopen.clone().cache(None).connect().await?))
     }
 }
 
 impl RedisStore {
-    /// What this process has done it need not ask for.
-    pub(crate) fn remember(&self, held: &Held, completion: &Completion, asked: Option<Asked>, answer: &Answer) {
-        // Only what it wrote: where the key was consumed already, the first result stands.
-        if let (Said::Plain, Some(fencing)) = (&answer.said, held.fencing) {
+    /// Records in the cache that this process has completed a run.
+    pub(crate) fn remember(
+        &self,
+        held: &Held,
+        completion: &Completion,
+        generation: Option<CacheGeneration>,
+        answer: &ScriptReply,
+    ) {
+        // Only for a result that this call has written: if the key was already consumed, the first result is kept.
+        if let (ReplyBody::Empty, Some(fencing)) = (&answer.body, held.fencing) {
             let consumed = Consumed { fencing, value: completion.value.clone() };
-            self.0.hub.cache.keep(&held.key, asked, completion.retain, Payload::Unknown, &consumed);
+            self.0.hub.cache.insert(&held.key, generation, completion.retain, PayloadKnowledge::Unknown, &consumed);
         }
     }
 }
@@ -204,7 +233,7 @@ impl RedisStore {
 #[async_trait]
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
-        let found = answer::seen(self.0.topology.ask(&Call::look(key), BUDGET).await?)?;
+        let found = replies::seen(self.0.topology.call(&ScriptCall::look(key), BUDGET).await?)?;
         let seen = found.map(|(record, now)| Inspected { record, now });
         Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
@@ -213,9 +242,9 @@ impl Inspect for RedisStore {
 #[async_trait]
 impl Admin for RedisStore {
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
-        let call = Call::forget(key, expected, force, memory);
+        let call = ScriptCall::forget(key, expected, force, memory);
         let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, memory, now)).await;
-        // Others are told by the server, and so is this process, a moment later.
+        // The server notifies all processes, this one included, a moment later.
         self.0.hub.cache.forget(key.as_str().as_bytes());
         settled
     }

@@ -1,185 +1,199 @@
-//! Which server a key's calls go to, and what is tried again.
+//! Routing of calls to servers, and retries.
+pub(crate) mod cluster;
+pub(crate) mod sentinel;
+pub(crate) mod single;
+mod staggered;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Key, StoreError};
 
-use crate::call::{Answer, Call, Said};
-use crate::cluster::Cluster;
-use crate::failure::{Failure, FailureKind};
-use crate::lane::Lane;
+use crate::batching::batcher::CallBatcher;
+use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::failure::{CallFailure, FailureKind};
+use crate::topology::cluster::ClusterRouter;
 
-/// What goes to one server and may go to another one after that: a call of the store's, or of a delay queue.
-pub(crate) trait Trip: Sync {
-    type Answer: Send;
+/// A call that may be redirected to another server: a call of the store or of a delay queue.
+pub(crate) trait RoutedCall: Sync {
+    type Reply: Send;
 
-    /// The key whose slot says where to.
+    /// Returns the key whose slot determines the server.
     fn key(&self) -> &str;
 
-    fn send(&self, lane: &Lane) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+    fn send(&self, batcher: &CallBatcher) -> impl Future<Output = Result<Self::Reply, CallFailure>> + Send;
 
-    /// To a node that the slot is being moved to.
-    fn send_asking(&self, lane: &Lane) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+    /// Sends the call to the node that the slot is being moved to.
+    fn send_asking(&self, batcher: &CallBatcher) -> impl Future<Output = Result<Self::Reply, CallFailure>> + Send;
 }
 
-impl Trip for Call {
-    type Answer = Answer;
+impl RoutedCall for ScriptCall {
+    type Reply = ScriptReply;
 
     fn key(&self) -> &str {
         self.key.as_str()
     }
 
-    fn send(&self, lane: &Lane) -> impl Future<Output = Result<Answer, Failure>> + Send {
-        lane.call(self)
+    fn send(&self, batcher: &CallBatcher) -> impl Future<Output = Result<ScriptReply, CallFailure>> + Send {
+        batcher.send(self)
     }
 
-    fn send_asking(&self, lane: &Lane) -> impl Future<Output = Result<Answer, Failure>> + Send {
-        lane.asking(self)
+    fn send_asking(&self, batcher: &CallBatcher) -> impl Future<Output = Result<ScriptReply, CallFailure>> + Send {
+        batcher.send_asking(self)
     }
 }
 
 /// The servers of a store.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// The only one.
-    One(Lane),
-    /// The one that sentinels name.
-    Named(Lane),
-    /// Some that share the slots.
-    Cluster(Arc<Cluster>),
+    /// The only server.
+    Single(CallBatcher),
+    /// The primary that sentinels report.
+    Sentinel(CallBatcher),
+    /// A cluster, whose nodes share the slots.
+    Cluster(Arc<ClusterRouter>),
 }
 
-/// Between two tries of what was surely not applied.
+/// Pauses in ms between retries of a call that was not applied.
 const PAUSES: [u64; 6] = [5, 10, 20, 40, 80, 160];
-/// Redirections of one call. More of them mean nodes that disagree for longer than a migration takes.
-const MOST_HOPS: usize = 16;
-/// So many are followed at once: a slot that has moved, or is moving.
+/// Maximum number of redirections of one call. More mean that the nodes disagree for longer than a migration takes.
+const MAX_HOPS: usize = 16;
+/// Number of redirections that are followed without a pause, for a slot that has moved or is moving.
 const FREE_HOPS: usize = 3;
 
 impl Topology {
-    /// Sends a call; what was surely not applied and may pass in a moment is tried again within `budget`.
-    pub(crate) async fn ask<T: Trip>(&self, call: &T, budget: Duration) -> Result<T::Answer, StoreError> {
-        // Before it is sent: what has changed by the time that it fails was not tried.
-        let view = self.view();
-        match self.once(call).await {
+    /// Sends a call. Retries a call that was not applied within `budget`, if the failure is transient.
+    pub(crate) async fn call<T: RoutedCall>(&self, call: &T, budget: Duration) -> Result<T::Reply, StoreError> {
+        // Read before the call is sent: a newer version has not been tried.
+        let version = self.version();
+        match self.try_once(call).await {
             Ok(answer) => Ok(answer),
-            Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-            Err(failure) => Box::pin(self.again(call, (failure, view), Instant::now() + budget)).await,
+            Err(failure) if !self.is_retryable(&failure) => Err(self.explain(failure)),
+            Err(failure) => Box::pin(self.retry(call, (failure, version), Instant::now() + budget)).await,
         }
     }
 
-    /// Sends calls in their order, those of one server together. What was surely not applied and may pass is then tried
-    /// again, one by one, within `budget` for all of them.
-    pub(crate) async fn ask_all(&self, calls: &[&Call], budget: Duration) -> Vec<Result<Answer, StoreError>> {
-        let view = self.view();
-        let said = match self {
-            Self::One(lane) | Self::Named(lane) => lane.all(calls).await,
-            Self::Cluster(cluster) => cluster.all(calls).await,
+    /// Sends calls in order, grouped by server. Retries calls that were not applied one by one, within `budget` for all
+    /// of them.
+    pub(crate) async fn call_all(
+        &self,
+        calls: &[&ScriptCall],
+        budget: Duration,
+    ) -> Vec<Result<ScriptReply, StoreError>> {
+        let version = self.version();
+        let reply = match self {
+            Self::Single(batcher) | Self::Sentinel(batcher) => batcher.send_all(calls).await,
+            Self::Cluster(cluster) => cluster.call_all(calls).await,
         };
         let until = Instant::now() + budget;
-        let mut answers = Vec::with_capacity(said.len());
-        for (call, said) in calls.iter().zip(said) {
-            answers.push(match said {
+        let mut answers = Vec::with_capacity(reply.len());
+        for (call, reply) in calls.iter().zip(reply) {
+            answers.push(match reply {
                 Ok(answer) => Ok(answer),
-                Err(failure) if !self.passes(&failure) => Err(self.refused(failure)),
-                Err(failure) => self.again(*call, (failure, view), until).await,
+                Err(failure) if !self.is_retryable(&failure) => Err(self.explain(failure)),
+                Err(failure) => self.retry(*call, (failure, version), until).await,
             });
         }
         answers
     }
 
-    /// How many were removed: 0 or 1.
+    /// Removes a record and returns the number of removed records, 0 or 1.
     pub(crate) async fn purge(&self, key: &Key) -> Result<usize, StoreError> {
-        let answer = self.ask(&Call::purge(key), Duration::ZERO).await?;
-        Ok(usize::from(answer.said == Said::Held(true)))
+        let answer = self.call(&ScriptCall::purge(key), Duration::ZERO).await?;
+        Ok(usize::from(answer.body == ReplyBody::Flag(true)))
     }
 
-    /// All servers that hold keys, `anew` as they say now.
-    pub(crate) async fn lanes(&self, anew: bool) -> Result<Vec<Lane>, StoreError> {
+    /// Returns the batchers of all servers that hold keys. With `refresh`, a cluster is queried for its nodes first.
+    pub(crate) async fn batchers(&self, refresh: bool) -> Result<Vec<CallBatcher>, StoreError> {
         match self {
-            Self::One(lane) | Self::Named(lane) => Ok(vec![lane.clone()]),
-            Self::Cluster(cluster) => Ok(cluster.lanes(anew).await?),
+            Self::Single(batcher) | Self::Sentinel(batcher) => Ok(vec![batcher.clone()]),
+            Self::Cluster(cluster) => Ok(cluster.batchers(refresh).await?),
         }
     }
 
-    async fn once<T: Trip>(&self, call: &T) -> Result<T::Answer, Failure> {
+    async fn try_once<T: RoutedCall>(&self, call: &T) -> Result<T::Reply, CallFailure> {
         match self {
-            Self::One(lane) | Self::Named(lane) => call.send(lane).await,
+            Self::Single(batcher) | Self::Sentinel(batcher) => call.send(batcher).await,
             Self::Cluster(cluster) => cluster.call(call).await,
         }
     }
 
-    /// Which knowledge of the servers a try is made by.
-    fn view(&self) -> u64 {
+    /// Returns the version of the topology that an attempt uses.
+    fn version(&self) -> u64 {
         match self {
-            Self::One(_) => 0,
-            Self::Named(lane) => lane.link().number(),
-            Self::Cluster(cluster) => cluster.view(),
+            Self::Single(_) => 0,
+            Self::Sentinel(batcher) => batcher.connection().number(),
+            Self::Cluster(cluster) => cluster.version(),
         }
     }
 
-    /// After a try that failed, by a view of the servers.
-    async fn again<T: Trip>(
+    /// Retries a call after a failed attempt that used `version` of the topology.
+    async fn retry<T: RoutedCall>(
         &self,
         call: &T,
-        (mut failure, mut view): (Failure, u64),
+        (mut failure, mut version): (CallFailure, u64),
         until: Instant,
-    ) -> Result<T::Answer, StoreError> {
+    ) -> Result<T::Reply, StoreError> {
         let (mut hops, mut pauses) = (0, PAUSES.into_iter());
         loop {
             let redirected = matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_));
             hops += usize::from(redirected);
-            if hops > MOST_HOPS {
-                let why = format!("the cluster's topology is not settling: redirected {hops} times");
+            if hops > MAX_HOPS {
+                let why = format!("cluster topology is not settling: redirected {hops} times");
                 return Err(failure.because(&why).into());
             }
-            // One call of a batch finds out for all of them.
-            let is_new = self.view() != view;
+            // The first failed call of a batch refreshes the topology for all calls.
+            let is_new = self.version() != version;
             if !redirected && !is_new || hops > FREE_HOPS {
                 let pause = Duration::from_millis(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]));
                 if Instant::now() + pause >= until {
-                    return Err(failure.because("tried again until the time for it was up").into());
+                    return Err(failure.because("gave up retrying").into());
                 }
                 tokio::time::sleep(pause).await;
             }
-            let seen = std::mem::replace(&mut view, self.view());
-            failure = match self.after(&failure, call, seen).await {
+            let seen = std::mem::replace(&mut version, self.version());
+            failure = match self.retry_once(&failure, call, seen).await {
                 Ok(answer) => return Ok(answer),
-                Err(next) if self.passes(&next) => next,
+                Err(next) if self.is_retryable(&next) => next,
                 Err(next) => return Err(next.into()),
             };
         }
     }
 
-    /// The next try, where the last one says that it should be made.
-    async fn after<T: Trip>(&self, failure: &Failure, call: &T, seen: u64) -> Result<T::Answer, Failure> {
+    /// Makes the next attempt, at the server that the failure indicates.
+    async fn retry_once<T: RoutedCall>(
+        &self,
+        failure: &CallFailure,
+        call: &T,
+        seen: u64,
+    ) -> Result<T::Reply, CallFailure> {
         match self {
-            Self::One(lane) => call.send(lane).await,
-            Self::Named(lane) => {
+            Self::Single(batcher) => call.send(batcher).await,
+            Self::Sentinel(batcher) => {
                 if failure.kind == FailureKind::NotPrimary {
-                    // Not the one that another call has made meanwhile.
-                    lane.link().reconnect(seen);
+                    // Keeps a connection that another call has opened since.
+                    batcher.connection().reconnect(seen);
                 }
-                call.send(lane).await
+                call.send(batcher).await
             }
-            Self::Cluster(cluster) => cluster.after(failure, call, seen).await,
+            Self::Cluster(cluster) => cluster.retry_once(failure, call, seen).await,
         }
     }
 
-    fn passes(&self, failure: &Failure) -> bool {
+    fn is_retryable(&self, failure: &CallFailure) -> bool {
         match failure.kind {
-            FailureKind::Soon | FailureKind::NoScript => true,
-            // Of a single server: nothing else will take its place.
-            FailureKind::NotPrimary | FailureKind::Unreachable => !matches!(self, Self::One(_)),
+            FailureKind::Transient | FailureKind::NoScript => true,
+            // No other server can replace a single server.
+            FailureKind::NotPrimary | FailureKind::Unreachable => !matches!(self, Self::Single(_)),
             FailureKind::Moved(_) | FailureKind::Ask(_) => matches!(self, Self::Cluster(_)),
             FailureKind::Store(_) => false,
         }
     }
 
-    fn refused(&self, failure: Failure) -> StoreError {
+    fn explain(&self, failure: CallFailure) -> StoreError {
         match (self, &failure.kind) {
-            (Self::One(_) | Self::Named(_), FailureKind::Moved(_) | FailureKind::Ask(_)) => {
-                failure.because("this server is a cluster's: use redis+cluster://").into()
+            (Self::Single(_) | Self::Sentinel(_), FailureKind::Moved(_) | FailureKind::Ask(_)) => {
+                failure.because("the server is part of a cluster; use redis+cluster://").into()
             }
             _ => failure.into(),
         }

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out, without a server; what the scripts write is held in `tests/suite/records`.
+//! Encoding and decoding without a server. `tests/suite/records` covers the records that the scripts write.
 #![allow(clippy::unwrap_used)]
 use idempotent_core::{Identity, Key, OnExpiry, Scene};
 
@@ -20,8 +20,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 const OWNER: OwnerToken = OwnerToken(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 const FENCING: Fencing = Fencing(1_767_225_600_000_005);
 
-/// Of each form one, with and without what may be left out, written down once: Redis holds records for longer than a
-/// version lives. Numbers: 2026-01-01 00:00:00.000005 and a little more.
+/// Examples of every form, with and without optional parts, as fixed bytes: records in Redis outlive a version of the
+/// library. Fencing numbers are 2026-01-01 00:00:00.000005 and a little later.
 const FORMS: [&str; 9] = [
     "8150 31373637323235363030303030303035303032 0102030405060708090a0b0c0d0e0f10 03 01239f59ed55e737c77147cf55ad0c1b03 \
      000000046f2d3137 06474846204005 06474846204006 06474847ea0386 000000d693a400 06474846203ffc 30303030303031",
@@ -39,8 +39,8 @@ const FORMS: [&str; 9] = [
     "816e 06474846204005 00010000 0102030405060708090a0b0c0d0e0f10 7b7d",
 ];
 
-/// What each of them says.
-fn said() -> [Record; 9] {
+/// Returns the records that `FORMS` encode.
+fn reply() -> [Record; 9] {
     let payload = Some(Fingerprint::of_bytes("payload"));
     let after = |micros| Micros(FENCING.0 + micros);
     let hour = 3_600_000_000;
@@ -79,7 +79,7 @@ fn said() -> [Record; 9] {
     ]
 }
 
-/// When the key ends, which the server knows.
+/// Expiry time of the key, which the server knows.
 const EXPIRES: Micros = Micros(1_767_830_400_000_000);
 
 fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_claim_sends_is_written_down() {
+fn the_arguments_of_a_claim_have_the_documented_form() {
     let mut request = ClaimRequest {
         key: key(),
         owner: OWNER,
@@ -129,14 +129,14 @@ fn what_a_claim_sends_is_written_down() {
 }
 
 #[test]
-fn a_number_has_sixteen_digits_whatever_it_is() {
+fn every_fencing_number_has_sixteen_digits() {
     assert_eq!(&digits(Fencing(0)), b"0000000000000000");
     assert_eq!(&digits(Fencing(7)), b"0000000000000007");
     assert_eq!(&digits(Fencing((1 << 53) - 1)), b"9007199254740991");
 }
 
 #[test]
-fn spans_are_rounded_up_and_have_an_end() {
+fn durations_are_rounded_up_and_bounded() {
     assert_eq!(
         [micros(Duration::ZERO), micros(Duration::from_nanos(1)), micros(Duration::from_nanos(1_001))],
         [0, 1, 2]
@@ -148,12 +148,12 @@ fn spans_are_rounded_up_and_have_an_end() {
     assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
     assert_eq!(micros(Duration::MAX), micros(LONGEST));
     assert_eq!(millis(Duration::MAX), 3_153_600_000_000);
-    // Beside the time of today it stays what a script can count with.
+    // Added to the current time, this is still a number that scripts represent exactly.
     assert!(micros(LONGEST) + FENCING.0 < 1 << 53);
 }
 
 #[test]
-fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() {
+fn a_truncated_record_is_rejected_and_the_field_is_named() {
     let whole =
         sample(b'P', SEEN | SHOWN, &[&Fingerprint::of_bytes("payload").to_bytes()[..], &[0, 0, 0, 1, b'o']].concat());
     decode(&whole, Micros::FOREVER).unwrap();
@@ -166,13 +166,13 @@ fn a_record_that_ends_in_the_middle_of_a_field_is_refused_and_the_field_named() 
 }
 
 #[test]
-fn what_any_version_has_written_is_read_for_ever() {
-    for (form, said) in FORMS.iter().zip(said()) {
-        assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), said, "{form}");
+fn records_of_every_version_remain_readable() {
+    for (form, reply) in FORMS.iter().zip(reply()) {
+        assert_eq!(decode(&bytes(form), EXPIRES).unwrap(), reply, "{form}");
     }
 }
 
-/// xorshift: the same strings each time.
+/// A xorshift generator, which yields the same strings in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -188,9 +188,10 @@ impl Noise {
     }
 }
 
-/// Read to the end or refused with the field named: 20,000 strings that look like records, and as many that do not.
+/// Decodes 20,000 strings that resemble records and as many that do not. Each is decoded to its end or rejected with
+/// the name of a field.
 #[test]
-fn n100_n101_no_bytes_are_a_panic() {
+fn no_bytes_make_decoding_panic() {
     let mut noise = Noise(0x1dea_11ce);
     let mut read = 0;
     for _ in 0..20_000 {

@@ -1,22 +1,24 @@
-//! Consumed keys a process keeps in mind: no command for a duplicate, and nothing false.
+//! The cache of consumed keys: no command for a duplicate, and no outdated reply.
 use crate::support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Batch, Claim, ClaimRequest, Consumed, Fingerprint, Settled, Store, StoreErrorKind};
+use idempotent_core::{
+    Admin, Batch, Claim, ClaimRequest, Completion, Consumed, Fingerprint, Held, Settled, Store, StoreErrorKind,
+};
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::VirtualClock;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::support::{HOUR, ask, calls, consume, done, granted, hold, key, open, until};
+use crate::support::{HOUR, ask, ask_number, calls, consume, done, granted, hold, key, open, until};
 
 fn is_consumed(claim: &Claim, value: Option<&[u8]>) -> bool {
     matches!(claim, Claim::Consumed(consumed) if consumed.value.as_deref() == value)
 }
 
 #[tokio::test]
-async fn a_duplicate_of_what_this_process_consumed_costs_no_command() {
+async fn a_duplicate_of_this_processs_key_costs_no_command() {
     let server = RedisServer::start();
     let store = open(&server).await;
     consume(&store, "k", Some(b"result")).await;
@@ -30,7 +32,7 @@ async fn a_duplicate_of_what_this_process_consumed_costs_no_command() {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_what_another_process_consumed_costs_one_command_and_then_none() {
+async fn a_duplicate_of_another_processs_key_costs_one_command_and_then_none() {
     let server = RedisServer::start();
     let (one, other) = (open(&server).await, open(&server).await);
     consume(&one, "k", None).await;
@@ -42,7 +44,7 @@ async fn a_duplicate_of_what_another_process_consumed_costs_one_command_and_then
 }
 
 #[tokio::test]
-async fn neither_a_key_in_flight_nor_an_absent_one_is_kept() {
+async fn neither_keys_in_flight_nor_absent_keys_are_cached() {
     let server = RedisServer::start();
     let (one, other) = (open(&server).await, open(&server).await);
     let held = hold(&one, "k", 1).await;
@@ -54,19 +56,19 @@ async fn neither_a_key_in_flight_nor_an_absent_one_is_kept() {
 }
 
 #[tokio::test]
-async fn what_an_operator_forgets_is_forgotten_in_every_process() {
+async fn a_forgotten_key_is_removed_from_every_cache() {
     let server = RedisServer::start();
     let (one, other) = (open(&server).await, open(&server).await);
     let fencing = consume(&one, "k", None).await;
     assert!(is_consumed(&other.claim(&ask("k", 2)).await.unwrap(), None));
     assert_eq!(other.forget(&key("k"), fencing, false, HOUR).await.unwrap(), Settled::Done);
-    // In the process that forgot it at once, in the other as soon as it is told.
+    // The forgetting process sees the change at once, the other one as soon as it is notified.
     granted(other.claim(&ask("k", 3)).await.unwrap());
     until("the other process is told", async || !is_consumed(&one.claim(&ask("k", 4)).await.unwrap(), None)).await;
 }
 
 #[tokio::test]
-async fn another_payload_is_a_mismatch_from_memory_too_and_an_unknown_one_is_asked_for() {
+async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_server() {
     let server = RedisServer::start();
     let (one, other) = (open(&server).await, open(&server).await);
     let with =
@@ -75,7 +77,7 @@ async fn another_payload_is_a_mismatch_from_memory_too_and_an_unknown_one_is_ask
     let held =
         idempotent_core::Held { key: key("k"), owner: idempotent_core::OwnerToken(1), fencing: Some(grant.fencing) };
     one.complete(&held, &done(None)).await.unwrap();
-    // The one that completed it does not know the payload's fingerprint: it asks once.
+    // The process that completed the key does not know the payload's fingerprint and asks once.
     let before = calls(&server, "evalsha");
     assert_eq!(one.claim(&with("b", 2)).await.unwrap(), Claim::Mismatch);
     assert_eq!(calls(&server, "evalsha"), before + 1);
@@ -89,7 +91,7 @@ async fn another_payload_is_a_mismatch_from_memory_too_and_an_unknown_one_is_ask
 }
 
 #[tokio::test]
-async fn nothing_is_believed_for_longer_than_its_age_or_its_retention() {
+async fn cached_keys_expire_with_their_age_or_retention() {
     let server = RedisServer::start();
     let clock = VirtualClock::new();
     let store = RedisStore::builder(server.url()).clock(Arc::new(clock.clone())).connect().await.unwrap();
@@ -110,14 +112,14 @@ async fn nothing_is_believed_for_longer_than_its_age_or_its_retention() {
 }
 
 #[tokio::test]
-async fn while_nothing_can_be_heard_nothing_is_believed() {
+async fn the_cache_is_unused_without_a_subscription() {
     let server = RedisServer::start();
     let store = open(&server).await;
     consume(&store, "k", None).await;
     server.kill();
     until("the end of the connection is noticed", async || {
         match store.claim(&ask("k", 2)).await {
-            // Believed until the connection's end is known.
+            // The cache is used until the end of the connection is known.
             Ok(claim) => !is_consumed(&claim, None),
             Err(error) => {
                 let kind = error.kind();
@@ -127,14 +129,14 @@ async fn while_nothing_can_be_heard_nothing_is_believed() {
         }
     })
     .await;
-    // Without its data: what was believed before must not count.
+    // The server restarts without its data, so cached keys must not be used.
     server.restart();
     until("the store is connected again", async || store.claim(&ask("other", 1)).await.is_ok()).await;
     granted(store.claim(&ask("k", 3)).await.unwrap());
 }
 
 #[tokio::test]
-async fn a_cache_is_bounded_and_can_be_off() {
+async fn a_cache_is_bounded_and_can_be_disabled() {
     let server = RedisServer::start();
     let mut options = CacheOptions::default();
     (options.keys, options.result_bytes) = (10, 1_000);
@@ -159,7 +161,7 @@ async fn a_cache_is_bounded_and_can_be_off() {
 }
 
 #[tokio::test]
-async fn a_large_result_is_not_kept_and_the_first_one_stands() {
+async fn a_large_result_is_not_cached_and_the_first_result_is_kept() {
     let server = RedisServer::start();
     let store = open(&server).await;
     let large = vec![7; 2 << 20];
@@ -174,4 +176,17 @@ async fn a_large_result_is_not_kept_and_the_first_one_stands() {
     let told = store.claim(&ask("k", 2)).await.unwrap();
     let Claim::Consumed(Consumed { value, .. }) = told else { panic!("{told:?}") };
     assert_eq!(value.as_deref(), Some(&b"first"[..]));
+}
+
+#[tokio::test]
+async fn an_unlimited_cache_age_is_accepted() {
+    let server = RedisServer::start();
+    let mut options = CacheOptions::default();
+    options.max_age = Duration::MAX;
+    let store = RedisStore::builder(server.url()).cache(options).connect().await.unwrap();
+    let request = ask_number(1, 1);
+    let Claim::Acquired(grant) = store.claim(&request).await.unwrap() else { panic!("not granted") };
+    let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let done = Completion { value: None, retain: Duration::MAX };
+    assert_eq!(store.complete(&held, &done).await.unwrap(), Settled::Done);
 }

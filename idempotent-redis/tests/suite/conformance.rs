@@ -1,9 +1,9 @@
-//! The laws of a store against a real server.
-pub(crate) mod damage;
-pub(crate) mod exact;
-mod groups;
-mod losing;
-mod wrong;
+//! The conformance laws of stores against a real server.
+pub(crate) mod damaged_values;
+mod lost_calls;
+mod server_groups;
+mod skewed_clock;
+pub(crate) mod virtual_clock;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_testkit::{Subject, conformance};
 
-use self::damage::Values;
-use self::losing::Lossy;
-use self::wrong::Wrong;
+use self::damaged_values::Values;
+use self::lost_calls::Lossy;
+use self::skewed_clock::Wrong;
 
-/// A machine that is busy may let a server stand still for seconds: no law is broken by that.
+/// Uses long timeouts, because a server on a busy machine may pause for seconds without breaking a law.
 fn builder(url: String) -> RedisStoreBuilder {
     RedisStore::builder(url).response_timeout(Duration::from_secs(20)).connect_timeout(Duration::from_secs(20))
 }
@@ -36,12 +36,12 @@ async fn subject(set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Subjec
         .guarded_by(server)
 }
 
-// Through a proxy, and with the clients' clocks wrong. The server's clock is not the test's.
+// Through a proxy and with wrong client clocks. The tests do not control the server's clock.
 conformance!(by_the_servers_clock, subject(|builder| builder), without: [clock]);
-// Values are damaged above; here it is about time.
+// Damage is covered above; here the laws are about time.
 conformance!(
     by_the_tests_clock,
-    exact::subject(Arc::new(RedisServer::start()), true, str::to_owned),
+    virtual_clock::subject(Arc::new(RedisServer::start()), true, str::to_owned),
     without: [clients, losing, planting, foreign]
 );
 
@@ -50,6 +50,6 @@ mod extras {
 
     conformance!(without_a_cache, subject(|builder| builder.cache(None)), without: [clock]);
     conformance!(with_the_scripts_of_redis_6, subject(RedisStoreBuilder::plain_scripts), without: [clock]);
-    conformance!(sentinels, groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
-    conformance!(cluster, groups::subject::<RedisCluster>(), without: [clock, clients, losing]);
+    conformance!(sentinels, server_groups::subject::<RedisSentinels>(), without: [clock, clients, losing]);
+    conformance!(cluster, server_groups::subject::<RedisCluster>(), without: [clock, clients, losing]);
 }

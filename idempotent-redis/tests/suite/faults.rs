@@ -1,7 +1,9 @@
-//! Connections, memory, processes and clocks that fail under runs on a real server.
-mod clock;
-mod memory;
-mod paused;
-mod replies;
+//! Failing connections, memory, processes and clocks during runs on a real server.
+mod clock_changes;
+mod connections;
+mod full_memory;
+mod lost_replies;
+mod paused_server;
+mod refusals;
 mod restart;
-mod silence;
+mod silent_connections;

@@ -1,24 +1,18 @@
-//! Tests against real servers, one module for each subject, in one binary: it is linked once, and what is generic is
-//! compiled once.
+//! Tests against real servers, one module per subject, in one binary, so that linking and generic code cost only once.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 #[macro_use]
-mod delay;
+mod delay_queue;
 
-mod behaviour;
+mod batching;
 mod cache;
 mod conformance;
-mod delay_mutants;
-mod fake;
+mod executor;
 mod faults;
-mod guards;
-mod lane;
-mod lua;
+mod listing;
 mod mutants;
 mod records;
-mod review;
 mod startup;
 mod support;
-mod tiered;
+mod tiered_store;
 mod topology;
 mod watch;
-mod words;

@@ -1,8 +1,10 @@
-//! Each guard of each script is there for a reason: without it a law is broken.
-mod lines;
-mod own;
+//! Mutants of the scripts: without a guard, a law or a case fails.
+pub(crate) mod guards;
+mod lua;
+mod order_tables;
+mod planted_records;
+mod side_effects;
 mod steps;
-mod traces;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,9 +15,9 @@ use idempotent_testkit::Subject;
 use idempotent_testkit::conformance::{Law, Need, laws};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::conformance::damage::Values;
-use crate::conformance::exact;
-use crate::guards::{Mutant, Scripts, quietly};
+use crate::conformance::damaged_values::Values;
+use crate::conformance::virtual_clock;
+use crate::mutants::guards::{Mutant, Scripts, quietly};
 
 const SCRIPTS: &[(&str, &str)] = &[
     ("claim", include_str!("../../src/scripts/claim.lua")),
@@ -29,8 +31,8 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("redraw", include_str!("../../src/scripts/redraw.lua")),
 ];
 
-/// Puts a mutant in the place of its script. What a store does to scripts first must be the same here. One text is two scripts,
-/// with other flags before it.
+/// Replaces the script of a mutant, after the same preparation as in the store. One text serves two scripts with
+/// different flags.
 fn edits(mutant: &Mutant) -> impl Fn(&str) -> String + Clone + Send + Sync + 'static + use<> {
     let (whole, edited) = (prepared(mutant.whole), prepared(&mutant.edit.text));
     move |script: &str| script.replacen(&whole, &edited, 1)
@@ -40,7 +42,7 @@ fn prepared(text: &str) -> String {
     text.replace("@settled", "idempotent:settled").replace("@forgotten", "idempotent:forgotten")
 }
 
-/// Guards without which a script answers the same: the script, what they are called, and why.
+/// Guards whose removal does not change the result: script, description and reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("claim", "`timed` always true", "the time to live is read for nothing where nobody keeps it"),
     ("claim", r"`string.match(cur, '^[\129%d]')` always true", "the client refuses what is no record all the same"),
@@ -59,7 +61,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("forget", "`fence` always true", "no number is not the expected one"),
 ];
 
-/// Those that need no time of their own first: most mutants go no further.
+/// Returns the laws, fast ones first, because most mutants fail an early law.
 fn by_cost() -> Vec<&'static Law> {
     let offered = |law: &&Law| !law.needs().iter().any(|need| matches!(need, Need::Clients | Need::Losing));
     let mut all: Vec<_> = laws::all().filter(offered).collect();
@@ -71,8 +73,8 @@ fn is_slow(law: &Law) -> bool {
     matches!(law.group(), "races" | "connections" | "equality")
 }
 
-/// On a server that is swept first: damage is planted by the system's clock, all else goes by the test's.
-fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option<String> {
+/// Checks a law on a server without keys. Laws with damaged values use the system clock, all others the virtual clock.
+fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl virtual_clock::Edit) -> Option<String> {
     let swept = || {
         server.command(&["FLUSHALL"]);
         (server.clone(), edit.clone())
@@ -81,7 +83,7 @@ fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option
         return quietly(|| {
             law.hold(|| {
                 let (server, edit) = swept();
-                async { exact::subject(server, false, edit).await.rounds(4) }
+                async { virtual_clock::subject(server, false, edit).await.rounds(4) }
             });
         });
     }
@@ -101,7 +103,7 @@ fn holds(law: &Law, server: &Arc<RedisServer>, edit: impl exact::Edit) -> Option
 
 macro_rules! cases {
     ($($place:ident::$case:ident)+) => {
-        /// Those of `own`, by name.
+        /// The cases of the submodules, by name.
         const CASES: &[(&str, Case)] = &[$((stringify!($case), |world| Box::pin($place::$case(world)))),+];
 
         mod cases {
@@ -115,44 +117,44 @@ macro_rules! cases {
     };
 }
 
-type Case = for<'w> fn(&'w own::World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
+type Case = for<'w> fn(&'w planted_records::World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
 
 cases! {
-    own::numbers_that_are_none_are_refused_at_any_time
-    own::a_result_that_ends_as_a_record_does_is_a_result
-    own::a_record_past_its_time_that_is_still_there_counts_as_absent
-    own::a_purge_leaves_a_record_whose_number_lies_ahead
-    own::a_purge_leaves_what_it_cannot_read
-    own::attempts_of_any_number_are_kept
-    own::a_completion_without_a_value_keeps_its_payload_and_its_owner
-    own::a_delay_of_months_ends
-    steps::steps_are_those_of_a_record_that_is_held
-    steps::what_is_in_the_way_of_steps_is_told_and_left
-    steps::steps_of_the_record_before_are_not_read_and_go_with_the_first_note
-    steps::of_joined_notes_and_readings_each_has_its_own_answer
-    lines::a_line_ends_by_itself_unless_it_is_for_ever
-    lines::what_is_in_the_way_of_a_line_is_told_and_left
-    traces::what_the_server_refuses_is_told_and_not_done
-    traces::a_record_is_as_short_as_it_can_be
-    traces::long_retentions_are_spread_and_short_ones_are_not
-    traces::of_joined_calls_each_has_its_own_answer
-    traces::what_looks_like_a_consumed_record_is_not_forgotten
-    traces::a_refunded_takeover_leaves_a_trace_though_no_attempt_is_left
-    traces::what_ran_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
-    traces::a_store_that_keeps_consumed_keys_in_mind_asks_once
-    traces::word_is_sent_of_what_is_waited_for_and_of_nothing_else
+    planted_records::invalid_numbers_are_rejected_at_any_time
+    planted_records::a_result_that_ends_like_a_record_is_a_result
+    planted_records::an_expired_record_that_still_exists_counts_as_absent
+    planted_records::a_purge_keeps_a_record_with_a_number_in_the_future
+    planted_records::a_purge_keeps_unreadable_values
+    planted_records::every_attempt_number_is_preserved
+    planted_records::a_completion_without_a_value_keeps_its_payload_and_its_owner
+    planted_records::a_delay_of_months_ends
+    steps::steps_belong_to_a_held_record
+    steps::values_in_the_place_of_steps_are_reported_and_left_unchanged
+    steps::steps_of_an_earlier_record_are_ignored_and_removed_by_the_first_note
+    steps::each_batched_step_call_has_its_own_reply
+    order_tables::an_order_table_expires_unless_it_is_kept_forever
+    order_tables::values_in_the_place_of_an_order_table_are_reported_and_left_unchanged
+    side_effects::refused_writes_are_reported_and_not_applied
+    side_effects::a_record_is_as_short_as_it_can_be
+    side_effects::long_retentions_are_spread_and_short_ones_are_not
+    side_effects::each_batched_call_has_its_own_reply
+    side_effects::a_value_that_resembles_a_consumed_record_is_not_forgotten
+    side_effects::a_refunded_takeover_stays_recorded_without_attempts
+    side_effects::a_number_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
+    side_effects::a_caching_store_asks_once
+    side_effects::notifications_are_sent_only_for_watched_keys
 }
 
-fn play(case: Case, server: &Arc<RedisServer>, edit: impl exact::Edit) {
+fn play(case: Case, server: &Arc<RedisServer>, edit: impl virtual_clock::Edit) {
     server.command(&["FLUSHALL"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = RedisStore::builder(server.url()).cache(None).edit_scripts(edit.clone()).connect().await.unwrap();
-        case(&own::World { server: server.clone(), store, edit: Arc::new(edit) }).await;
+        case(&planted_records::World { server: server.clone(), store, edit: Arc::new(edit) }).await;
     });
 }
 
-/// The first law or case that it breaks.
+/// Returns the first law or case that fails with the mutant.
 fn found(mutant: &Mutant, server: &Arc<RedisServer>) -> Option<&'static str> {
     let (quick, slow): (Vec<_>, Vec<_>) = by_cost().into_iter().partition(|law| !is_slow(law));
     let law = |laws: Vec<&'static Law>| {
@@ -171,7 +173,7 @@ mod extras {
     use super::*;
 
     #[test]
-    fn the_scripts_as_they_are_break_no_law_here() {
+    fn the_unchanged_scripts_break_no_law() {
         let server = Arc::new(RedisServer::start());
         let broken: Vec<_> =
             by_cost().into_iter().filter_map(|law| Some((law.name(), holds(law, &server, str::to_owned)?))).collect();
@@ -187,7 +189,7 @@ mod extras {
 fn are_noticed(nth: usize) {
     let start = || {
         let server = Arc::new(RedisServer::start());
-        // What does not hold with every guard in its place notices nothing.
+        // A case that fails with all guards in place would detect nothing.
         CASES.iter().for_each(|(_, case)| play(*case, &server, str::to_owned));
         server
     };

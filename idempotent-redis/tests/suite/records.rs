@@ -1,3 +1,3 @@
-//! What lies under a key: what the scripts write, byte for byte, and what is refused and left as it is.
-mod damaged;
-mod forms;
+//! Stored values: the exact bytes that scripts write, and the values that are rejected unchanged.
+mod damaged_values;
+mod stored_forms;

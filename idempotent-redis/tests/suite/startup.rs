@@ -1,7 +1,7 @@
-//! Addresses, certificates, rights, and what a server may be like: as real servers say it.
+//! Addresses, certificates, permissions, and checks of real servers.
 mod access;
-mod checkup;
-mod rights;
-mod service;
-mod states;
+mod health_check;
+mod permissions;
+mod requests;
+mod server_states;
 mod tls;

@@ -1,4 +1,6 @@
-//! What the tests ask with.
+//! Requests and helpers for the tests.
+pub(crate) mod commands;
+pub(crate) mod fake_server;
 pub(crate) mod runs;
 
 use std::sync::Arc;
@@ -34,6 +36,12 @@ pub(crate) fn ask_for(key: Key, owner: u128) -> ClaimRequest {
     }
 }
 
+/// Returns a claim of the key with this number, with a lease of 60 s and one attempt.
+pub(crate) fn ask_number(number: u128, owner: u128) -> ClaimRequest {
+    let key = Key::from_parts("idempotent:mq:a", number);
+    ClaimRequest { lease: Duration::from_secs(60), max_attempts: 1, ..ask_for(key, owner) }
+}
+
 #[track_caller]
 pub(crate) fn granted(claim: Claim) -> Grant {
     match claim {
@@ -42,7 +50,7 @@ pub(crate) fn granted(claim: Claim) -> Grant {
     }
 }
 
-/// As executors hold it: by the grant's number.
+/// Claims a key and holds it by the number of the grant, like an executor.
 pub(crate) async fn hold(store: &dyn Store, part: &str, owner: u128) -> Held {
     let request = ask(part, owner);
     let grant = granted(store.claim(&request).await.unwrap());
@@ -57,7 +65,7 @@ pub(crate) fn put_down(verdict: Verdict) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }
 
-/// Claims and completes; says the number.
+/// Claims and completes a key, and returns the fencing number.
 pub(crate) async fn consume(store: &dyn Store, part: &str, value: Option<&[u8]>) -> Fencing {
     let held = hold(store, part, 1).await;
     assert_eq!(store.complete(&held, &done(value)).await.unwrap(), idempotent_core::Settled::Done);
@@ -68,19 +76,19 @@ pub(crate) async fn open(server: &RedisServer) -> RedisStore {
     RedisStore::connect(server.url()).await.unwrap()
 }
 
-/// Asks the server each time.
+/// Opens a store that always asks the server.
 pub(crate) async fn open_without_cache(server: &RedisServer) -> RedisStore {
     RedisStore::builder(server.url()).cache(None::<CacheOptions>).connect().await.unwrap()
 }
 
-/// How often a command was called since the server started, scripts' own calls included.
+/// Returns the number of calls of a command since the server's start, including calls by scripts.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     let name = format!("cmdstat_{command}:calls=");
     let stats = server.cli(&["INFO", "commandstats"]);
     stats.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Waits for an event, not for a time.
+/// Waits for an event instead of a time.
 pub(crate) async fn until(what: &str, happened: impl AsyncFnMut() -> bool) {
     until_within(Duration::from_secs(30), what, happened).await;
 }

@@ -1,9 +1,11 @@
-//! More servers than one: which of them is asked, and what becomes of calls when that changes.
+//! Several servers: routing of calls, and changes of the topology.
 mod cluster;
-mod durable;
+mod durability;
 mod failover;
-mod refusals;
+mod refused_calls;
+mod repeated_writes;
 mod sentinel;
+mod sentinel_switches;
 
 use std::time::Duration;
 
@@ -14,15 +16,15 @@ use idempotent_redis::RedisStore;
 
 use crate::support::{HOUR, ask_for, until_within};
 
-/// For what is sure to come, on a machine that is doing other things.
+/// Limit for events that are certain to happen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Its slot goes by the number alone.
+/// Returns a key whose slot depends only on the number.
 fn key(name: &str, number: u128) -> Key {
     Key::from_parts(name, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Long enough for any failover: a claim is tried for a quarter of it.
+/// Returns a claim with a lease longer than any failover: a claim is retried for a quarter of it.
 fn ask(key: Key, owner: u128) -> ClaimRequest {
     ClaimRequest { lease: Duration::from_secs(240), ..ask_for(key, owner) }
 }
@@ -39,7 +41,7 @@ async fn without_cache(url: String) -> RedisStore {
     RedisStore::builder(url).cache(None).connect().await.unwrap()
 }
 
-/// As executors claim: where the answer is lost, again by the same token.
+/// Claims like an executor: after a lost reply, again with the same token.
 async fn claim(store: &RedisStore, request: &ClaimRequest) -> Result<Claim, StoreError> {
     let tries = async {
         loop {
@@ -64,7 +66,7 @@ async fn state(store: &RedisStore, key: &Key) -> StateKind {
     store.peek(key).await.unwrap().map_or(StateKind::Absent, |record| record.state.kind())
 }
 
-/// What blocks does so beside the runtime.
+/// Runs blocking work outside of the runtime.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Waiting for a run of another process: told over pub/sub, not by asking again and again.
+//! Waiting for a run of another process, by pub/sub instead of polling.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn ends(watching: Watching) {
     tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken");
 }
 
-/// Bit 4 of the flags: whoever settles it has to tell.
+/// Returns whether a waiter is registered: bit 4 of the flags.
 fn is_waited_for(server: &RedisServer, part: &str) -> bool {
     raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
 }
@@ -45,7 +45,7 @@ const WAYS: [Option<Verdict>; 6] = [
 ];
 
 #[tokio::test]
-async fn a_waiter_of_another_process_is_woken_by_every_way_to_settle() {
+async fn a_waiter_in_another_process_is_woken_by_every_kind_of_settlement() {
     let server = RedisServer::start();
     let (owner, waiter) = (open(&server).await, open(&server).await);
     for how in WAYS {
@@ -65,16 +65,16 @@ async fn a_waiter_of_another_process_is_woken_by_every_way_to_settle() {
     tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
 }
 
-/// The word is kept while the owner renews: it is asked for once.
+/// The registration survives renewals by the owner.
 #[tokio::test]
-async fn a_long_wait_costs_a_call_or_two_and_not_one_for_each_moment() {
+async fn a_long_wait_costs_one_or_two_calls() {
     let server = RedisServer::start();
     let (owner, waiter) = (open_without_cache(&server).await, open(&server).await);
     let held = hold(&owner, "k", 1).await;
     let before = calls(&server, "evalsha");
     let watching = tokio::spawn(watch(&waiter, "k"));
     until("it waits", async || is_waited_for(&server, "k")).await;
-    // Three seconds; asked each 50 ms that would be sixty calls.
+    // Three seconds: polling every 50 ms would cost sixty calls.
     for _ in 0..30 {
         owner.renew(&held, secs(30)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -87,7 +87,7 @@ async fn a_long_wait_costs_a_call_or_two_and_not_one_for_each_moment() {
 }
 
 #[tokio::test]
-async fn what_happens_between_making_a_watch_and_polling_it_is_not_missed() {
+async fn a_settlement_between_creating_and_polling_a_watch_is_not_missed() {
     let server = RedisServer::start();
     let (owner, waiter) = (open(&server).await, open_without_cache(&server).await);
     for how in WAYS {
@@ -95,15 +95,15 @@ async fn what_happens_between_making_a_watch_and_polling_it_is_not_missed() {
         let held = hold(&owner, &part, 1).await;
         let watching = watch(&waiter, &part);
         settle(&owner, &held, how).await;
-        // By whom it is held now is no reason to go on: what was waited for is over, and here nobody holds it.
+        // The watched run is over, whoever holds the key now. Here the key is free.
         ends(watching).await;
     }
-    // Nobody held it to begin with.
+    // The key was never held.
     ends(watch(&waiter, "never")).await;
 }
 
 #[tokio::test]
-async fn a_watch_that_is_dropped_or_over_leaves_nothing_behind() {
+async fn a_dropped_or_finished_watch_leaves_no_registration() {
     let server = RedisServer::start();
     let (owner, waiter) = (open(&server).await, open(&server).await);
     let held = hold(&owner, "k", 1).await;
@@ -122,9 +122,9 @@ async fn a_watch_that_is_dropped_or_over_leaves_nothing_behind() {
     assert!(!waiting(&waiter), "{waiter:?}");
 }
 
-/// Two waiters of one process, and one of another; one of them gives up.
+/// Two waiters in one process and one in another; one of them gives up.
 #[tokio::test]
-async fn who_gives_up_takes_the_word_from_nobody() {
+async fn a_waiter_that_gives_up_does_not_affect_other_waiters() {
     let server = RedisServer::start();
     let (owner, one, other) = (open(&server).await, open(&server).await, open(&server).await);
     let held = hold(&owner, "k", 1).await;
@@ -139,9 +139,9 @@ async fn who_gives_up_takes_the_word_from_nobody() {
     }
 }
 
-/// A user whose rights do not cover channels works all the same; it asks again, ever more seldom.
+/// A user without channel permissions can wait by polling at growing intervals.
 #[tokio::test]
-async fn who_may_not_listen_asks_again_instead() {
+async fn a_waiter_without_channel_permissions_polls() {
     let server = RedisServer::start();
     let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
     assert_eq!(server.command(&rights).text(), "OK");
@@ -154,7 +154,7 @@ async fn who_may_not_listen_asks_again_instead() {
     assert!(!watching.is_finished());
     settle(&owner, &held, None).await;
     tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
-    // What it settles itself is settled, though it may not tell those who wait for it; they look after a while.
+    // A settlement works without the permission to notify; waiters poll after a while.
     let held = hold(&waiter, "its own", 1).await;
     let watching = tokio::spawn(watch(&owner, "its own"));
     until("it waits", async || is_waited_for(&server, "its own")).await;
@@ -162,13 +162,13 @@ async fn who_may_not_listen_asks_again_instead() {
     tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
     let told = owner.claim(&ask("its own", 2)).await.unwrap();
     assert!(matches!(told, Claim::Consumed(_)), "{told:?}");
-    // Nor does it believe what it remembers, which nobody could tell it to forget.
+    // The cache is unused, because no process could invalidate it.
     let before = calls(&server, "evalsha");
     assert!(matches!(waiter.claim(&ask("its own", 2)).await.unwrap(), Claim::Consumed(_)));
     assert_eq!(calls(&server, "evalsha"), before + 1);
 }
 
-/// What was said while the connection was away is not heard: the end of the connection wakes, too.
+/// Notifications during a lost connection are missed, so the end of the connection wakes waiters, too.
 #[tokio::test]
 async fn a_waiter_whose_connection_is_cut_misses_nothing() {
     let server = RedisServer::start();
@@ -180,7 +180,7 @@ async fn a_waiter_whose_connection_is_cut_misses_nothing() {
     proxy.refuse();
     proxy.cut_all();
     tokio::time::timeout(secs(30), watching).await.expect("to ask the store").unwrap();
-    // One that begins while nobody answers asks until somebody does.
+    // A watch that starts without a server polls until one is available.
     let watching = tokio::spawn(watch(&waiter, "k"));
     settle(&owner, &held, None).await;
     tokio::task::yield_now().await;
@@ -188,9 +188,9 @@ async fn a_waiter_whose_connection_is_cut_misses_nothing() {
     tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
 }
 
-/// The executor's: the owner in one process, the waiters in others, one of which cannot hear.
+/// The owner is in one process, the waiters are in others, and one of them cannot subscribe.
 #[tokio::test]
-async fn runs_that_wait_get_the_result_of_another_process() {
+async fn waiting_runs_get_the_result_of_another_process() {
     let server = RedisServer::start();
     let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
     assert_eq!(server.command(&rights).text(), "OK");

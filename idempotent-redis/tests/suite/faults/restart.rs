@@ -1,4 +1,4 @@
-//! A server that is killed and started again on its append-only file.
+//! A server that is killed and restarted with its append-only file.
 use idempotent_core::{Claim, Settled, Store, Verdict};
 use idempotent_testkit::servers::RedisServer;
 
@@ -6,7 +6,7 @@ use crate::support::runs::{raw, record};
 use crate::support::{ask, consume, done, hold, key, open_without_cache, put_down, until};
 
 #[tokio::test]
-async fn a_restart_on_an_append_only_file_keeps_every_record_and_its_end() {
+async fn a_restart_with_an_append_only_file_keeps_every_record_and_its_expiry() {
     let server = RedisServer::builder().aof().start();
     let store = open_without_cache(&server).await;
     let held = hold(&store, "held", 1).await;

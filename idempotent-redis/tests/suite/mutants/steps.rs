@@ -1,4 +1,4 @@
-//! Steps beside records of every shape, and beside what is no record.
+//! Steps with records of every form, and with other values in their place.
 use std::sync::Arc;
 
 use idempotent_core::{
@@ -7,13 +7,13 @@ use idempotent_core::{
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 
-use super::own::{HELD, HOUR, Shape, World, held, key};
+use super::planted_records::{HELD, HOUR, Shape, World, held, key};
 
 fn done(name: &str) -> StepRecord {
     StepRecord { name: name.into(), place: 0, state: StepState::Done, value: Some(Arc::from(&b"v"[..])) }
 }
 
-/// Where the steps of a record lie.
+/// Returns the key of a record's steps.
 fn beside(key: &Key) -> String {
     format!("{}:steps", key.as_str())
 }
@@ -22,7 +22,7 @@ fn look(w: &World, key: &Key) -> Value {
     w.server.command(&["GET", &beside(key)])
 }
 
-/// Neither reads nor writes a step, whatever lies under the key.
+/// Checks that a step can be neither read nor written.
 async fn has_no_steps(w: &World, held: &Held, what: &str) {
     let before = look(w, &held.key);
     assert_ne!(w.store.note(held, &done("a"), HOUR).await.ok(), Some(Settled::Done), "{what}");
@@ -31,7 +31,7 @@ async fn has_no_steps(w: &World, held: &Held, what: &str) {
     assert_eq!(look(w, &held.key), before, "{what}");
 }
 
-pub(crate) async fn steps_are_those_of_a_record_that_is_held(w: &World) {
+pub(crate) async fn steps_belong_to_a_held_record(w: &World) {
     let (month, second) = (31 * 24 * 3_600_000_000_i64, 1_000_000);
     let mut short = HELD.bytes();
     short.remove(37);
@@ -53,8 +53,8 @@ pub(crate) async fn steps_are_those_of_a_record_that_is_held(w: &World) {
     assert_eq!(w.store.steps(&nothing, HOUR).await.unwrap(), Journaled::Lost { now: StateKind::Absent });
 }
 
-/// A value of another type in either place, a value in the place of steps, and a server that takes none.
-pub(crate) async fn what_is_in_the_way_of_steps_is_told_and_left(w: &World) {
+/// A value of another type in either place, a foreign value in place of the steps, and a server that rejects writes.
+pub(crate) async fn values_in_the_place_of_steps_are_reported_and_left_unchanged(w: &World) {
     let kinds = async |store: &RedisStore, name| {
         let held = held(&key(name), 1);
         let note = store.note(&held, &done("a"), HOUR).await.err().map(|error| error.kind());
@@ -84,8 +84,8 @@ pub(crate) async fn what_is_in_the_way_of_steps_is_told_and_left(w: &World) {
     w.server.command(&["ACL", "DELUSER", "reader"]);
 }
 
-/// Of a run before are the steps that were noted under another record of the key.
-pub(crate) async fn steps_of_the_record_before_are_not_read_and_go_with_the_first_note(w: &World) {
+/// Steps recorded under another record of the key belong to an earlier run.
+pub(crate) async fn steps_of_an_earlier_record_are_ignored_and_removed_by_the_first_note(w: &World) {
     w.plant(&key(1), &HELD.bytes());
     let held = held(&key(1), 1);
     assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(Vec::new()), "nothing was noted");
@@ -96,7 +96,7 @@ pub(crate) async fn steps_of_the_record_before_are_not_read_and_go_with_the_firs
     assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(vec![done("new")]));
 }
 
-pub(crate) async fn of_joined_notes_and_readings_each_has_its_own_answer(w: &World) {
+pub(crate) async fn each_batched_step_call_has_its_own_reply(w: &World) {
     for name in 0..40 {
         let shape = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
         w.plant(&key(name), &shape.bytes());

@@ -1,4 +1,4 @@
-//! Reaching a server, and being let in.
+//! Connecting and authenticating.
 use std::time::Duration;
 
 use idempotent_core::Store;
@@ -6,9 +6,9 @@ use idempotent_core::StoreErrorKind::{Denied, NotApplied, Schema};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::startup::service::{SECRET, claim, cycle, key, quick, said};
+use crate::startup::requests::{SECRET, claim, cycle, key, quick, said};
 
-/// Nobody listens there: it was free, and is held without listening.
+/// Returns an address that is reserved but does not accept connections.
 fn silent() -> (std::net::TcpListener, String) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -16,7 +16,7 @@ fn silent() -> (std::net::TcpListener, String) {
 }
 
 #[tokio::test]
-async fn user_and_password_and_database_are_those_of_the_url() {
+async fn user_password_and_database_of_the_url_are_used() {
     let server = RedisServer::builder().password("p@s:s/%").start();
     server.command(&["ACL", "SETUSER", "wo@rker", "on", ">hunter2", "~*", "&*", "+@all"]);
     let store = quick(format!("redis://wo%40rker:hunter2@{}/3", server.address())).connect().await.unwrap();
@@ -27,43 +27,43 @@ async fn user_and_password_and_database_are_those_of_the_url() {
 }
 
 #[tokio::test]
-async fn a_socket_file_is_a_place_too() {
+async fn a_unix_socket_can_be_used() {
     let server = RedisServer::start();
     let path = server.command(&["CONFIG", "GET", "unixsocket"]).items()[1].text();
     cycle(&RedisStore::connect(format!("redis+unix://{path}")).await.unwrap(), "socket").await.unwrap();
 }
 
 #[tokio::test]
-async fn n54_a_database_that_is_not_there_is_the_servers_to_refuse() {
+async fn the_server_rejects_a_database_that_does_not_exist() {
     let server = RedisServer::start();
     said(
         RedisStore::connect(format!("{}/99", server.url())).await,
         Schema,
-        &["DB index is out of range", "database 99", "databases 16", "redis.conf"],
+        &["DB index is out of range", "database 99", "`databases`", "redis.conf"],
     );
 }
 
 #[tokio::test]
-async fn n55_a_host_without_an_address_is_named() {
+async fn an_unresolvable_host_is_named() {
     let text = said(RedisStore::connect("redis://:hunter2@no.such.host.invalid:7").await, NotApplied, &["attempt 1"]);
     assert!(text.contains("no connection to no.such.host.invalid:7"), "{text}");
 }
 
 #[tokio::test]
-async fn n56_a_refused_connection_names_host_port_and_attempts() {
+async fn a_refused_connection_names_host_port_and_attempts() {
     let server = RedisServer::start();
     let store = quick(server.url()).connect().await.unwrap();
     server.kill();
     let address = server.address();
     said(RedisStore::connect(server.url()).await, NotApplied, &["refused", &address, "(attempt 1):"]);
-    // The first finds the old connection broken, or has it break.
+    // The first call finds the old connection broken or breaks it.
     let _ = claim(&store, "a").await.unwrap_err();
     let count = async || {
         let text = claim(&store, "a").await.unwrap_err().to_string();
         let (_, count) = text.split_once("(attempt ").unwrap_or_else(|| panic!("{text}"));
         count.split([',', ')']).next().unwrap().parse::<u32>().unwrap()
     };
-    // Who comes a moment later shares the failure: the next try is soon.
+    // A caller shortly after shares the failure; the next attempt follows soon.
     let patience = Duration::from_secs(60);
     let first = count().await;
     let again = async { while count().await == first {} };
@@ -75,28 +75,28 @@ async fn n56_a_refused_connection_names_host_port_and_attempts() {
 }
 
 #[tokio::test]
-async fn n57_a_server_that_says_nothing_is_given_up_in_time() {
+async fn a_silent_server_fails_within_the_connect_timeout() {
     let (listener, address) = silent();
     let store = quick(format!("redis://:{SECRET}@{address}")).connect_timeout(Duration::from_millis(50));
-    said(store.connect().await, NotApplied, &[&address, "took none within 50ms", "attempt 1"]);
+    said(store.connect().await, NotApplied, &[&address, "no answer within the connect timeout of 50ms", "attempt 1"]);
     drop(listener);
 }
 
 #[tokio::test]
-async fn n59_no_password_where_one_is_asked_for() {
+async fn a_missing_password_is_reported_with_a_remedy() {
     let server = RedisServer::builder().password(SECRET).start();
     let url = format!("redis://{}", server.address());
     said(RedisStore::connect(url).await, Denied, &["NOAUTH", "redis://user:password@host"]);
 }
 
 #[tokio::test]
-async fn n60_a_wrong_password_ends_it_even_where_nobody_needs_one() {
+async fn a_wrong_password_fails_even_if_none_is_required() {
     let server = RedisServer::start();
     server.command(&["ACL", "SETUSER", "worker", "on", ">right", "~*", "&*", "+@all"]);
     server.command(&["CONFIG", "RESETSTAT"]);
     for user in ["worker", "nobody"] {
         let url = format!("redis://{user}:hunter2@{}", server.address());
-        said(RedisStore::connect(url).await, Denied, &["WRONGPASS", "percent-encoded"]);
+        said(RedisStore::connect(url).await, Denied, &["WRONGPASS", "percent-encode"]);
     }
     let stats = server.command(&["INFO", "commandstats"]).text();
     let mut asked: Vec<_> = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next()).collect();
@@ -105,7 +105,7 @@ async fn n60_a_wrong_password_ends_it_even_where_nobody_needs_one() {
 }
 
 #[tokio::test]
-async fn a_password_is_in_no_text() {
+async fn no_text_contains_a_password() {
     let server = RedisServer::builder().password(SECRET).start();
     let builder = quick(server.url());
     let debug = format!("{builder:?}");
@@ -114,7 +114,7 @@ async fn a_password_is_in_no_text() {
     let debug = format!("{store:?} {:#?}", store.check().await.unwrap());
     assert!(!debug.contains(SECRET), "{debug}");
     server.kill();
-    // The first finds the old connection broken, or has it break.
+    // The first call finds the old connection broken or breaks it.
     let broken = claim(&store, "a").await.unwrap_err();
     assert!(!format!("{broken:?}").contains(SECRET));
     said(claim(&store, "a").await, NotApplied, &[]);

@@ -1,12 +1,12 @@
-//! By TLS, and not by mistake without.
+//! TLS, and errors for a mix of TLS and plain connections.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 
-use crate::startup::service::{cycle, quick, said};
+use crate::startup::requests::{cycle, quick, said};
 
 #[tokio::test]
-async fn a_server_with_tls_is_used_by_its_authority() {
+async fn a_tls_server_is_verified_with_the_given_authority() {
     let server = RedisServer::builder().password("hunter2").tls().start();
     let store = quick(server.url()).ca_file(server.certificates().ca()).connect().await.unwrap();
     cycle(&store, "tls").await.unwrap();
@@ -17,7 +17,7 @@ async fn a_server_with_tls_is_used_by_its_authority() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_a_certificate_gets_one_or_says_so() {
+async fn a_required_client_certificate_is_sent_or_requested_in_the_error() {
     let server = RedisServer::builder().mutual_tls().start();
     let files = server.certificates();
     let open = || quick(server.url()).ca_file(files.ca());
@@ -27,7 +27,7 @@ async fn a_server_that_asks_for_a_certificate_gets_one_or_says_so() {
 }
 
 #[tokio::test]
-async fn n53_a_plain_url_to_a_tls_port_is_told_so() {
+async fn a_plain_url_for_a_tls_port_gets_a_remedy() {
     for server in [RedisServer::builder().tls().start(), RedisServer::builder().mutual_tls().start()] {
         let plain = server.url().replace("rediss://", "redis://u:hunter2@");
         said(RedisStore::connect(plain).await, NotApplied, &["this looks like TLS; use rediss://", &server.address()]);
@@ -35,20 +35,20 @@ async fn n53_a_plain_url_to_a_tls_port_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_tls_url_to_a_plain_port_is_told_so() {
+async fn a_tls_url_for_a_plain_port_gets_a_remedy() {
     let server = RedisServer::start();
     let url = server.url().replace("redis://", "rediss://:hunter2@");
     said(RedisStore::connect(url).await, NotApplied, &["does not look like TLS", "redis://"]);
 }
 
 #[tokio::test]
-async fn n58_a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
+async fn a_certificate_of_an_unknown_authority_is_rejected_with_a_remedy() {
     let server = RedisServer::builder().password("hunter2").tls().start();
     let unknown = ["invalid peer certificate", "UnknownIssuer", "ca_file", &server.address()];
     said(RedisStore::connect(server.url()).await, NotApplied, &unknown);
     let other = quick(server.url()).ca_file(server.certificates().other_ca()).connect().await;
     said(other, NotApplied, &["invalid peer certificate", "ca_file"]);
-    // Nothing was said before the certificate was verified.
+    // No command was sent before the certificate was verified.
     assert_eq!(server.info("total_commands_processed"), "1");
 }
 
@@ -57,19 +57,19 @@ async fn a_certificate_for_another_name_is_refused() {
     let server = RedisServer::builder().tls().start();
     let elsewhere = server.url().replace("127.0.0.1", "127.0.0.2");
     let text = quick(elsewhere).ca_file(server.certificates().ca()).connect().await.unwrap_err().to_string();
-    // Bound to one address: without a connection there is no certificate either.
+    // The server uses one address only: without a connection there is no certificate.
     assert!(text.contains("127.0.0.2"), "{text}");
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_used_are_named() {
+async fn unusable_certificates_are_named() {
     let folder = RedisServer::builder().tls().start();
     let files = folder.certificates();
     let open = |url: &str| quick(url.to_owned());
     let missing = open("rediss://127.0.0.1:1").ca_file("no/such/ca.pem").connect().await;
-    said(missing, Schema, &["cannot read the certificate of the authority no/such/ca.pem"]);
-    let empty = open("rediss://127.0.0.1:1").ca_pem("no certificate").connect().await;
-    said(empty, Schema, &["there is no certificate in what is given as one"]);
+    said(missing, Schema, &["cannot read the CA certificate no/such/ca.pem"]);
+    let empty = open("rediss://127.0.0.1:1").ca_pem("no certificate found").connect().await;
+    said(empty, Schema, &["no certificate found"]);
     let plain = open("redis://127.0.0.1:1").ca_file(files.ca()).connect().await;
     said(plain, Schema, &["certificates are given", "rediss://"]);
     let swapped = open(&folder.url()).client_certificate(files.client_certificate(), files.ca()).connect().await;

@@ -1,4 +1,4 @@
-//! Runs through executors, in real time: a handler ends when the test says so, and not after a while.
+//! Runs through executors in real time: a handler ends when the test tells it to, not after some time.
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) enum End {
     Panic,
 }
 
-/// A handler that runs until it is told how to end, and what it saw.
+/// A handler that runs until the test ends it, and the values it saw.
 #[derive(Debug)]
 pub(crate) struct Job {
     begun: watch::Sender<u32>,
@@ -73,7 +73,7 @@ impl Job {
         *self.begun.borrow()
     }
 
-    /// Until so many runs have begun.
+    /// Waits until this many runs have started.
     pub(crate) async fn begun(&self, runs: u32) {
         let mut begun = self.begun.subscribe();
         let waited = tokio::time::timeout(secs(30), begun.wait_for(|begun| *begun >= runs)).await;
@@ -104,14 +104,14 @@ impl Job {
     }
 }
 
-/// One worker process, or what stands for one: an executor of its own.
+/// A worker process, or an executor that stands for one.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) executor: Executor,
     failed: Failed,
 }
 
-/// What the store failed at.
+/// Records the operations at which the store failed.
 #[derive(Clone, Debug, Default)]
 struct Failed(Arc<Mutex<Vec<&'static str>>>);
 
@@ -140,7 +140,7 @@ impl Worker {
         (outcome.unwrap(), answer)
     }
 
-    /// One delivery of `part`: what it came to, and what the caller got.
+    /// Delivers `part` once and returns the outcome and the result.
     pub(crate) async fn deliver(&self, part: &str, job: &Arc<Job>) -> Delivered {
         self.deliver_call(Call::new(id(part)), job).await
     }
@@ -149,7 +149,7 @@ impl Worker {
         self.deliver(part, job).await.0
     }
 
-    /// A delivery in a task of its own, whose handler has begun by the time this returns.
+    /// Starts a delivery in a task and returns once its handler has started.
     pub(crate) async fn begin(&self, part: &str, job: &Arc<Job>) -> JoinHandle<Delivered> {
         let runs = job.runs();
         let run = self.spawn(part, job);
@@ -162,12 +162,12 @@ impl Worker {
         tokio::spawn(async move { worker.deliver(&part, &job).await })
     }
 
-    /// Delivered again and again by an impatient broker, until it is more than put off; how often it was.
+    /// Redelivers without delay until the delivery is no longer deferred, and returns the number of deliveries.
     pub(crate) async fn redeliver(&self, part: &str, job: &Arc<Job>) -> (Outcome, u32) {
         let mut deferred = 0;
         loop {
             let outcome = self.outcome(part, job).await;
-            // Or the server did not answer in time, on a machine that is busy.
+            // The server may also be slow to reply on a busy machine.
             if !outcome.is_deferral() && !matches!(outcome, Outcome::StoreDown(_)) {
                 return (outcome, deferred);
             }
@@ -177,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// How often the store failed at this step.
+    /// Returns the number of failures of this operation.
     pub(crate) fn failed(&self, step: &str) -> usize {
         self.failed.0.lock().unwrap().iter().filter(|failed| **failed == step).count()
     }
@@ -192,7 +192,7 @@ pub(crate) async fn record(store: &dyn Store, part: &str) -> Option<Record> {
     store.peek(&key(part)).await.unwrap()
 }
 
-/// The end of the lease under this key, in µs of the server's clock; as fencing numbers are.
+/// Returns the end of the lease in µs of the server's clock, like fencing numbers.
 pub(crate) async fn lease_end(store: &dyn Store, part: &str) -> u64 {
     match record(store, part).await.unwrap().state {
         State::Consuming { until, .. } => until.0,
@@ -200,19 +200,19 @@ pub(crate) async fn lease_end(store: &dyn Store, part: &str) -> u64 {
     }
 }
 
-/// The server's clock, µs.
+/// Returns the server's time in µs.
 pub(crate) fn time_of(server: &RedisServer) -> u64 {
     let time = server.command(&["TIME"]);
     let part = |at: usize| u64::try_from(time.items()[at].integer().unwrap()).unwrap();
     part(0) * 1_000_000 + part(1)
 }
 
-/// Until the server's clock has passed this.
+/// Waits until the server's clock has passed this time.
 pub(crate) async fn until_time(server: &RedisServer, micros: u64) {
     until("the server's clock to go on", async || time_of(server) > micros).await;
 }
 
-/// The value under a key as it is.
+/// Returns the raw value of a key.
 pub(crate) fn raw(server: &RedisServer, part: &str) -> Vec<u8> {
     match server.command(&["GET", key(part).as_str()]) {
         idempotent_testkit::servers::Value::Bytes(bytes) => bytes,
@@ -220,7 +220,7 @@ pub(crate) fn raw(server: &RedisServer, part: &str) -> Vec<u8> {
     }
 }
 
-/// Time to live, ms; -1: for ever, -2: not there.
+/// Returns the time to live in ms: -1 for no expiry, -2 for no key.
 pub(crate) fn ttl(server: &RedisServer, part: &str) -> i64 {
     server.command(&["PTTL", key(part).as_str()]).integer().unwrap()
 }

@@ -1,4 +1,4 @@
-//! A cluster: slots that move, nodes that die.
+//! A cluster whose slots move and whose nodes die.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use idempotent_testkit::servers::{RedisCluster, RedisServer};
 use crate::topology::{ask, blocking, claim, done, granted, held, key, state, until, without_cache};
 
 #[tokio::test]
-async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_on() {
+async fn a_batch_is_sent_to_the_owners_of_its_keys_without_redirections() {
     let cluster = RedisCluster::start(3);
     let store = without_cache(cluster.url()).await;
     let before = sizes(&cluster);
@@ -20,7 +20,7 @@ async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_
     for (request, claim) in requests.iter().zip(claims) {
         granted(claim);
         let record = store.peek(&request.key).await.unwrap().unwrap();
-        // In the order asked: each has its own owner.
+        // Replies have the order of the requests: each record has its own owner.
         assert!(matches!(record.state, State::Consuming { owner, .. } if owner == request.owner), "{record:?}");
     }
     let all: Vec<_> = requests.iter().map(|request| (held(request), done())).collect();
@@ -29,7 +29,7 @@ async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_
     let all: Vec<i64> = sizes(&cluster).into_iter().zip(before).map(|(after, before)| after - before).collect();
     assert!(all.iter().all(|keys| *keys > 0) && all.iter().sum::<i64>() == 400, "{all:?}");
 
-    // Joined calls of concurrent tasks, too: they wait for each other, and then go together.
+    // Calls of concurrent tasks are batched, too.
     let tasks: Vec<_> = (1_000..1_200_u128)
         .map(|n| {
             let store = store.clone();
@@ -43,10 +43,10 @@ async fn n69_a_batch_goes_to_the_nodes_that_have_the_keys_and_no_node_sends_any_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_a_slot_moves_no_caller_sees_an_error_and_leases_go_with_it() {
+async fn a_slot_migration_causes_no_errors_and_moves_the_leases() {
     let cluster = Arc::new(RedisCluster::start(3));
     let store = without_cache(cluster.url()).await;
-    // All names of one number lie in one slot.
+    // Names with equal numbers share a slot.
     let lease = ask(key("lease", 7), 1);
     let slot = cluster.slot_of(lease.key.as_str());
     let (from, to) = (cluster.owner_of(slot), (cluster.owner_of(slot) + 1) % 3);
@@ -84,7 +84,7 @@ async fn while_a_slot_moves_no_caller_sees_an_error_and_leases_go_with_it() {
     more("runs while all keys are at the other node").await;
     let (moving, before) = (cluster.clone(), store.counts().redirections);
     blocking(move || {
-        // What the old node was left with since.
+        // Moves the keys that the old node has received since.
         while moving.move_keys(slot, from, to, 50) > 0 {}
         moving.end_migration(slot, from, to);
     })
@@ -103,26 +103,26 @@ async fn while_a_slot_moves_no_caller_sees_an_error_and_leases_go_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_node_is_killed_claims_wait_for_its_replica_and_what_it_had_is_known() {
+async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     let cluster = Arc::new(RedisServer::builder().start_cluster(3, 1));
     let store = without_cache(cluster.url()).await;
     let requests: Vec<_> = (0..60).map(|number| ask(key("a", number), 1)).collect();
     for claim in store.abilities().batch.unwrap().claim_all(&requests).await {
         granted(claim);
     }
-    // All the replicas have all of it.
+    // All replicas are up to date.
     for node in cluster.nodes() {
         let (at, of) = (node.offset(), cluster.nodes());
         until("replicas are in step", async || of.iter().filter(|other| other.offset() >= at).count() > 1).await;
     }
     let killed = cluster.clone();
     let promoted = tokio::spawn(async move { blocking(move || killed.fail_over(0)).await });
-    // Under way while it happens.
+    // In flight while the node dies.
     let during: Vec<_> = (100..160).map(|number| ask(key("a", number), 1)).collect();
     let claims = store.abilities().batch.unwrap().claim_all(&during).await;
     for (request, said) in during.iter().zip(claims) {
         match said {
-            // What was under way to the node when it died.
+            // The call was in flight to the node that died.
             Err(error) if error.kind() == StoreErrorKind::Ambiguous => granted(claim(&store, request).await),
             said => granted(said),
         };
@@ -137,7 +137,7 @@ async fn when_a_node_is_killed_claims_wait_for_its_replica_and_what_it_had_is_kn
     }
 }
 
-/// Keys of each node.
+/// Returns the number of keys of each node.
 fn sizes(cluster: &RedisCluster) -> Vec<i64> {
     cluster.nodes().iter().map(|node| node.command(&["DBSIZE"]).integer().unwrap()).collect()
 }
@@ -147,7 +147,7 @@ trait Offset {
 }
 
 impl Offset for RedisServer {
-    /// How far it has got in its primary's stream, or its own.
+    /// Returns the offset in the replication stream.
     fn offset(&self) -> i64 {
         self.info("master_repl_offset").trim().parse().unwrap()
     }

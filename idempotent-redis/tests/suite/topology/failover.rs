@@ -1,4 +1,4 @@
-//! The primary dies while handlers run.
+//! The death of the primary while handlers run.
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,9 +26,9 @@ async fn run(executor: &Executor, number: usize, handler: impl AsyncFnOnce()) ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b45_a_failover_between_the_handlers_success_and_its_record_costs_no_second_run() {
+async fn a_failover_between_the_run_and_its_completion_causes_no_second_run() {
     let group = Arc::new(RedisSentinels::start());
-    // So that the claim is there after the failover.
+    // The claim must exist after the failover.
     let store = store(&group, Durability::wait(1, Duration::from_secs(2))).await;
     let executor = Executor::new(store.clone());
     let runs = AtomicU32::new(0);
@@ -50,20 +50,20 @@ async fn b45_a_failover_between_the_handlers_success_and_its_record_costs_no_sec
     assert!(!group.primary().is_running());
 }
 
-/// What a failover did.
+/// The effects of a failover.
 struct Lost {
     acknowledged: usize,
-    /// Of these, while no replica could have had it.
+    /// Acknowledged while no replica could have the record.
     alone: usize,
-    /// Acknowledged, and not recorded any more.
+    /// Acknowledged and no longer recorded.
     lost: usize,
     /// Completions known not to be replicated.
     warned: u64,
-    /// Here, so that a failed assertion shows their logs.
+    /// Kept, so that a failed assertion shows the servers' logs.
     _servers: Arc<RedisSentinels>,
 }
 
-/// Deliveries over and over, by eight workers; what is not acknowledged is delivered again.
+/// Repeated deliveries by eight workers, until each message is acknowledged.
 struct Deliveries {
     acknowledged: Arc<Mutex<Vec<Key>>>,
     stop: Arc<AtomicBool>,
@@ -108,7 +108,7 @@ impl Deliveries {
 
 const WORKERS: usize = 8;
 
-/// The replica falls behind, the primary dies, and the replica takes its place.
+/// Lets the replica fall behind, kills the primary, and promotes the replica.
 async fn failover(durability: Durability) -> Lost {
     let group = Arc::new(RedisSentinels::start());
     let store = store(&group, durability).await;
@@ -116,7 +116,7 @@ async fn failover(durability: Durability) -> Lost {
     until("deliveries before the failover", async || deliveries.count() >= 300).await;
     let before = deliveries.count();
     group.replica().pause();
-    // What is on its way to it arrives; nothing follows.
+    // Commands on their way arrive; nothing follows.
     group.primary().command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let cut = deliveries.count();
     until("deliveries that no replica has, or refused claims", async || {
@@ -129,11 +129,11 @@ async fn failover(durability: Durability) -> Lost {
     blocking(move || {
         servers.replica().resume();
         servers.wait_for_failover(servers.primary());
-        // One failover is enough: a second one, on a busy machine, would put the empty server first.
+        // A second failover, on a busy machine, could promote the empty server.
         for sentinel in servers.sentinels() {
             sentinel.command(&["SENTINEL", "SET", servers.master_name(), "down-after-milliseconds", "120000"]);
         }
-        // Empty; the sentinels make it a replica of the new one. Until then nothing can be replicated.
+        // The server is empty and becomes a replica of the new primary. Until then nothing can be replicated.
         servers.primary().restart();
     })
     .await;
@@ -149,7 +149,7 @@ async fn failover(durability: Durability) -> Lost {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_loses_no_acknowledged_record_but_those_it_has_warned_of() {
+async fn a_failover_loses_only_records_with_a_warning() {
     let Lost { acknowledged, lost, warned, _servers, .. } =
         failover(Durability::wait(1, Duration::from_millis(300))).await;
     println!("with WAIT: {acknowledged} acknowledged, {lost} of their records lost, {warned} completions warned of");
@@ -157,7 +157,7 @@ async fn a_failover_loses_no_acknowledged_record_but_those_it_has_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_waiting_a_failover_loses_what_no_replica_had_and_no_more() {
+async fn without_waiting_a_failover_loses_only_unreplicated_records() {
     let Lost { acknowledged, alone, lost, warned, _servers } = failover(Durability::Primary).await;
     println!("without WAIT: {acknowledged} acknowledged, {alone} of them at the primary alone, {lost} records lost");
     assert!(0 < lost && lost <= alone && warned == 0, "{lost} of {alone}, {warned}");

@@ -1,21 +1,21 @@
-//! The primary that sentinels name.
+//! The primary that sentinels report.
 use std::sync::Arc;
 
 use idempotent_core::{StateKind, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisReplicas, RedisSentinels, RedisServer};
 
-use crate::fake::Fake;
+use crate::support::fake_server::Fake;
 use crate::topology::{ask, blocking, claim, granted, key, state, without_cache};
 
 #[tokio::test]
-async fn one_sentinel_that_answers_is_enough_and_tells_of_the_others() {
+async fn one_reachable_sentinel_is_enough_and_reports_the_others() {
     let group = RedisSentinels::start();
     group.sentinels()[0].pause();
     group.sentinels()[1].kill();
     let store = without_cache(group.url()).await;
     granted(claim(&store, &ask(key("a", 1), 1)).await);
-    // By the third alone; the first, which it has told of, is then the only one.
+    // Uses only the third sentinel. The first one, which the third has reported, is then the only one left.
     let third = format!("redis+sentinel://{}/mymaster", group.sentinels()[2].address());
     let other = without_cache(third).await;
     group.sentinels()[0].resume();
@@ -26,14 +26,14 @@ async fn one_sentinel_that_answers_is_enough_and_tells_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_name_that_no_sentinel_knows_is_said_so() {
+async fn an_unknown_primary_name_is_reported() {
     let group = RedisSentinels::start();
     let error = RedisStore::connect(group.url().replace("mymaster", "others")).await.unwrap_err();
     assert!(error.to_string().contains("knows no primary \"others\""), "{error}");
 }
 
 #[tokio::test]
-async fn n59_sentinels_that_ask_for_a_password_name_the_builder_s_method() {
+async fn sentinels_that_require_a_password_name_the_builder_method() {
     let group = RedisSentinels::start();
     for sentinel in group.sentinels() {
         sentinel.command(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]);
@@ -45,7 +45,7 @@ async fn n59_sentinels_that_ask_for_a_password_name_the_builder_s_method() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_named_before_it_is_a_primary_is_not_used_before() {
+async fn a_reported_server_is_not_used_before_it_is_a_primary() {
     let group = RedisReplicas::start(1);
     let sentinel = Fake::sentinel(group.replica().port(), 1).await;
     let url = format!("redis+sentinel://{}/main", sentinel.address());
@@ -57,12 +57,12 @@ async fn a_server_that_is_named_before_it_is_a_primary_is_not_used_before() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_has_not_heard_of_the_last_failover_is_not_believed() {
+async fn an_outdated_sentinel_is_not_believed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (knows, behind) = (Fake::sentinel(new.port(), 2).await, Fake::sentinel(old.port(), 1).await);
     let store = without_cache(format!("redis+sentinel://{},{}/main", knows.address(), behind.address())).await;
     granted(claim(&store, &ask(key("a", 1), 1)).await);
-    // From now on the other one is quicker.
+    // From now on the other sentinel is faster.
     knows.hesitate(500);
     new.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     new.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -71,15 +71,15 @@ async fn a_sentinel_that_has_not_heard_of_the_last_failover_is_not_believed() {
     assert_eq!((has(&new), has(&old)), (Some(1), Some(0)));
 }
 
-/// It stands still, is replaced, and goes on as the primary it thinks it is.
+/// The old primary pauses, is replaced, and resumes in the belief that it is the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failover_nothing_is_written_to_the_old_primary_not_even_by_who_was_idle() {
+async fn after_a_failover_even_an_idle_store_writes_nothing_to_the_old_primary() {
     let group = Arc::new(RedisSentinels::start());
     let (busy, idle) = (without_cache(group.url()).await, without_cache(group.url()).await);
     granted(claim(&busy, &ask(key("a", 1), 1)).await);
     granted(claim(&idle, &ask(key("a", 2), 1)).await);
     group.primary().pause();
-    // It waits for the new primary.
+    // The call waits for the new primary.
     granted(claim(&busy, &ask(key("a", 3), 1)).await);
     let seen = group.clone();
     blocking(move || seen.wait_for_failover(seen.primary()).port()).await;

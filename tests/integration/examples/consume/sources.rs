@@ -60,7 +60,7 @@ fn a_wrong_password_or_virtual_host_is_told_by_the_broker() {
     source(&format!("rabbitmq://guest:guest@{at}/?queue=orders&kind=existing"), &["NOT_FOUND", "no queue 'orders'"]);
     let redis = RedisServer::builder().password("right").start();
     let url = format!("redis-streams://:hunter2@{}/?stream=orders&group=g", redis.address());
-    source(&url, &["cannot use the stream orders", "check user and password in the url"]);
+    source(&url, &["cannot use the stream orders", "check user and password in the URL"]);
 }
 
 #[test]

@@ -1,0 +1,327 @@
+//! Script calls for one key, their encoding as commands, and the parsing of replies.
+use std::sync::Arc;
+
+use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
+use redis::{Cmd, Value};
+
+use crate::durability::UnconfirmedReplicas;
+use crate::failure::CallFailure;
+use crate::record::{ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, digits, guard, micros, millis};
+use crate::scripts::{Script, ScriptSet};
+
+/// Maximum number of keys of one command. Other clients wait while the server runs a command.
+pub(crate) const MAX_KEYS_PER_COMMAND: usize = 256;
+
+/// A script call for one key.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptCall {
+    pub(crate) params: ScriptParams,
+    pub(crate) key: Key,
+    args: [Option<CallArgument>; 2],
+}
+
+/// An argument, shared with the caller and with the batch.
+#[derive(Clone, Debug)]
+enum CallArgument {
+    Own(Arc<[u8]>),
+    Text(Arc<str>),
+}
+
+impl CallArgument {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// The script and the leading arguments, which batched calls have in common.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct ScriptParams {
+    pub(crate) script: Script,
+    verdict: u8,
+    numbers: [u64; 5],
+    given: usize,
+    /// True if the call waits for the durability of the store's settings. Renewals and releases do not wait: losing one
+    /// costs time, but no guarantee.
+    pub(crate) waits: bool,
+    /// Maximum jitter that is added to the first number.
+    spread: u64,
+}
+
+impl ScriptParams {
+    fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
+        let mut all = [0; 5];
+        all[..N].copy_from_slice(&numbers);
+        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note | Script::Redraw | Script::Shrink);
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
+    }
+}
+
+/// Longest retention without jitter, in ms.
+///
+/// A longer retention is extended by up to 1/128, at most 15 minutes. Records written at the same time then do not
+/// expire in the same second.
+const SPREAD_FROM_MS: u64 = 3_600_000;
+
+fn spread(retain: u64) -> u64 {
+    if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
+}
+
+/// Returns a different jitter for each command, so that records written together do not expire together.
+fn jitter(spread: u64) -> u64 {
+    let micros =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.subsec_micros());
+    if spread == 0 { 0 } else { u64::from(micros()).wrapping_mul(0x9e37_79b9_7f4a_7c15) % spread }
+}
+
+impl ScriptCall {
+    /// Creates a claim. With `timed`, the reply for a consumed key contains the remaining retention.
+    pub(crate) fn claim(request: &ClaimRequest, timed: bool) -> Self {
+        let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
+        let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
+        let numbers = [lease, memory, (lease + memory).div_ceil(1_000), request.max_attempts.into(), park];
+        Self::new(
+            ScriptParams::new(Script::Claim, numbers),
+            &request.key,
+            [Some(CallArgument::Own(claimed(request))), None],
+        )
+    }
+
+    pub(crate) fn renew(held: &Held, lease: std::time::Duration) -> Self {
+        Self::new(
+            ScriptParams::new(Script::Renew, [micros(lease)]),
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), None],
+        )
+    }
+
+    /// Creates a renewal that waits for durability. A repeated claim writes nothing, so it has nothing to wait for.
+    pub(crate) fn confirm(held: &Held, lease: std::time::Duration) -> Self {
+        let mut call = Self::renew(held, lease);
+        call.params.waits = true;
+        call
+    }
+
+    pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
+        let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
+        let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
+        // Number of arguments per key.
+        let each = 1 + u64::from(value.is_some());
+        let args = [Some(CallArgument::Own(guard(held))), value];
+        let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Complete, [retain, each]) };
+        Self::new(params, &held.key, args)
+    }
+
+    pub(crate) fn release(held: &Held, release: &Release) -> Self {
+        let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.memory)]);
+        params.verdict = match release.verdict {
+            Verdict::Delete => b'X',
+            Verdict::Vacate => b'V',
+            Verdict::Refund => b'U',
+            Verdict::Fail => b'F',
+            Verdict::Bury => b'D',
+        };
+        Self::new(
+            params,
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), Some(CallArgument::Text(release.error.clone()))],
+        )
+    }
+
+    pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
+        let force = if force { b"1" } else { b"0" };
+        let args =
+            [Some(CallArgument::Own(Arc::from(&digits(expected)[..]))), Some(CallArgument::Own(Arc::from(&force[..])))];
+        Self::new(ScriptParams::new(Script::Forget, [micros(memory)]), key, args)
+    }
+
+    pub(crate) fn look(key: &Key) -> Self {
+        Self::new(ScriptParams::new(Script::Look, []), key, [None, None])
+    }
+
+    pub(crate) fn watch(key: &Key) -> Self {
+        Self::new(ScriptParams::new(Script::Watch, []), key, [None, None])
+    }
+
+    pub(crate) fn recall(key: &Key) -> Self {
+        Self::new(ScriptParams::new(Script::Recall, []), key, [None, None])
+    }
+
+    pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: std::time::Duration) -> Self {
+        Self::new(
+            ScriptParams::new(Script::Remember, [millis(keep)]),
+            key,
+            [Some(CallArgument::Own(fact.into())), None],
+        )
+    }
+
+    pub(crate) fn bar(key: &Key, keep: std::time::Duration) -> Self {
+        Self::new(ScriptParams::new(Script::Bar, [millis(keep)]), key, [None, None])
+    }
+
+    /// Creates a call that records an encoded step.
+    pub(crate) fn note(held: &Held, entry: Vec<u8>, keep: std::time::Duration) -> Self {
+        let args = [Some(CallArgument::Own(guard(held))), Some(CallArgument::Own(entry.into()))];
+        Self::new(ScriptParams::new(Script::Note, [millis(keep)]), &held.key, args)
+    }
+
+    pub(crate) fn steps(held: &Held, keep: std::time::Duration) -> Self {
+        Self::new(
+            ScriptParams::new(Script::Steps, [millis(keep)]),
+            &held.key,
+            [Some(CallArgument::Own(guard(held))), None],
+        )
+    }
+
+    pub(crate) fn line(stream: &Key) -> Self {
+        Self::new(ScriptParams::new(Script::Line, []), stream, [None, None])
+    }
+
+    pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
+        let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
+        // A swap that needs no more memory is allowed even when the server's memory is full.
+        let script = if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::Redraw };
+        let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
+        let args = [Some(CallArgument::Own(seen.into())), Some(CallArgument::Own(next.into()))];
+        Self::new(ScriptParams::new(script, [keep]), stream, args)
+    }
+
+    pub(crate) fn purge(key: &Key) -> Self {
+        Self::new(ScriptParams::new(Script::Purge, []), key, [None, None])
+    }
+
+    fn new(params: ScriptParams, key: &Key, args: [Option<CallArgument>; 2]) -> Self {
+        Self { params, key: key.clone(), args }
+    }
+}
+
+/// Encodes calls with the same parameters as one command.
+pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool) -> Cmd {
+    let Some(ScriptCall { params, .. }) = calls.first() else { return Cmd::new() };
+    let mut cmd = Cmd::with_capacity(8 + calls.len() * 3, 128 + calls.len() * 160);
+    if in_full {
+        cmd.arg("EVAL").arg(scripts.text(params.script));
+    } else {
+        cmd.arg("EVALSHA").arg(scripts.sha(params.script));
+    }
+    let with_steps = matches!(params.script, Script::Note | Script::Steps);
+    cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
+    let of_streams = matches!(params.script, Script::Line | Script::Redraw | Script::Shrink);
+    for call in calls {
+        if of_streams {
+            cmd.arg([call.key.as_str(), ORDER_TABLE_SUFFIX].concat());
+            continue;
+        }
+        cmd.arg(call.key.as_str());
+        if with_steps {
+            cmd.arg([call.key.as_str(), STEPS_SUFFIX].concat());
+        }
+    }
+    if params.verdict != 0 {
+        cmd.arg(&[params.verdict][..]);
+    }
+    for (at, number) in params.numbers[..params.given].iter().enumerate() {
+        cmd.arg(if at == 0 { *number + jitter(params.spread) } else { *number });
+    }
+    for call in calls {
+        for arg in call.args.iter().flatten() {
+            cmd.arg(arg.bytes());
+        }
+    }
+    cmd
+}
+
+/// The reply of a script for one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ScriptReply {
+    /// Server time in µs since the Unix epoch.
+    pub(crate) now: u64,
+    pub(crate) body: ReplyBody,
+    /// Missing replicas, if the write is less durable than requested.
+    pub(crate) unconfirmed: Option<UnconfirmedReplicas>,
+}
+
+impl ScriptReply {
+    fn new(now: u64, body: ReplyBody) -> Self {
+        Self { now, body, unconfirmed: None }
+    }
+
+    /// Returns an error if a command inside the script failed, the same error as outside of a script.
+    pub(crate) fn into_result(self) -> Result<Self, CallFailure> {
+        match &self.body {
+            ReplyBody::Tagged(reply) | ReplyBody::Value(Some(reply), _) => match reply.split_first() {
+                Some((b'E', error)) => Err(CallFailure::from_script(&String::from_utf8_lossy(error))),
+                _ => Ok(self),
+            },
+            _ => Ok(self),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReplyBody {
+    /// Nothing to report: the call succeeded, or the key was free.
+    Empty,
+    /// A tag byte and its payload; see the scripts.
+    Tagged(Vec<u8>),
+    /// The reply to `Look`: the value and the expiry time in ms.
+    Value(Option<Vec<u8>>, i64),
+    /// The reply to `Watch` (whether the key is held) and to `Purge` (whether the key is gone).
+    Flag(bool),
+}
+
+/// Splits the reply to a command into the replies of its calls.
+pub(crate) fn parse_replies(script: Script, count: usize, value: Value) -> Result<Vec<ScriptReply>, CallFailure> {
+    let items = match value {
+        Value::Array(items) => items,
+        // A bare time means that no key has anything to report.
+        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look) => vec![now],
+        _ => return Err(unexpected_reply()),
+    };
+    match script {
+        Script::Watch | Script::Purge => {
+            items.into_iter().map(|item| Ok(ScriptReply::new(0, ReplyBody::Flag(int(&item)? == 1)))).collect()
+        }
+        Script::Look => parse_look(count, items),
+        _ => parse_common(count, items),
+    }
+}
+
+fn parse_common(count: usize, items: Vec<Value>) -> Result<Vec<ScriptReply>, CallFailure> {
+    let mut items = items.into_iter();
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(unexpected_reply)?;
+    let mut all = vec![ScriptReply::new(now, ReplyBody::Empty); count];
+    while let (Some(index), Some(reply)) = (items.next(), items.next()) {
+        let place = usize::try_from(int(&index)?).ok().and_then(|index| all.get_mut(index.checked_sub(1)?));
+        match (place, reply) {
+            (Some(place), Value::BulkString(reply)) => place.body = ReplyBody::Tagged(reply),
+            _ => return Err(unexpected_reply()),
+        }
+    }
+    Ok(all)
+}
+
+fn parse_look(count: usize, items: Vec<Value>) -> Result<Vec<ScriptReply>, CallFailure> {
+    let mut items = items.into_iter();
+    let now = items.next().and_then(|now| u64::try_from(int(&now).ok()?).ok()).ok_or_else(unexpected_reply)?;
+    let mut all = Vec::with_capacity(count);
+    while let (Some(seen), Some(ttl)) = (items.next(), items.next()) {
+        let seen = match seen {
+            Value::BulkString(bytes) => Some(bytes),
+            Value::Nil | Value::Boolean(false) => None,
+            _ => return Err(unexpected_reply()),
+        };
+        all.push(ScriptReply::new(now, ReplyBody::Value(seen, int(&ttl)?)));
+    }
+    if all.len() == count { Ok(all) } else { Err(unexpected_reply()) }
+}
+
+fn int(value: &Value) -> Result<i64, CallFailure> {
+    if let Value::Int(number) = value { Ok(*number) } else { Err(unexpected_reply()) }
+}
+
+fn unexpected_reply() -> CallFailure {
+    CallFailure::ambiguous("unexpected script reply; is a proxy rewriting responses?")
+}

@@ -1,0 +1,149 @@
+//! Sending of batched calls over a connection, and the splitting of the replies.
+use redis::{Cmd, Pipeline, Value};
+
+use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, parse_replies};
+use crate::connection::{Connection, refused};
+use crate::durability::{Durability, UnconfirmedReplicas};
+use crate::failure::{CallFailure, FailureKind};
+use crate::scripts::ScriptSet;
+
+/// Settings for sending calls.
+#[derive(Clone, Debug)]
+pub(crate) struct SendOptions {
+    pub(crate) scripts: ScriptSet,
+    /// True if a script may use keys of several slots.
+    pub(crate) joins: bool,
+    pub(crate) durability: Durability,
+}
+
+/// The encoding of one round trip.
+#[derive(Clone, Copy)]
+struct RoundTrip {
+    /// True if scripts are sent in full instead of by hash.
+    in_full: bool,
+    /// True if the node does not own the slot yet.
+    asking: bool,
+}
+
+/// The reply to a command, and the replicas that did not acknowledge it.
+type GroupReply = Result<(Value, Option<UnconfirmedReplicas>), CallFailure>;
+
+/// Sends one call that does not wait for replicas or a disk, as one command.
+pub(crate) async fn send_one(
+    connection: &Connection,
+    options: &SendOptions,
+    call: &ScriptCall,
+) -> Result<ScriptReply, CallFailure> {
+    let scripts = &options.scripts;
+    let reply = match connection.send(&command(scripts, &[call], false)).await {
+        // Each server has a script cache of its own, which may be flushed at any time. The script is resent in full.
+        Err(failure) if failure.kind == FailureKind::NoScript => {
+            Box::pin(connection.send(&command(scripts, &[call], true))).await?
+        }
+        reply => reply?,
+    };
+    parse_replies(call.params.script, 1, reply)?.pop().ok_or_else(missing_reply)?.into_result()
+}
+
+/// Sends calls in order. Consecutive calls with the same parameters share a command.
+///
+/// With `asking`, the node is the one that the slot is being moved to: each command needs an `ASKING` directly before
+/// it.
+pub(crate) async fn send_all(
+    connection: &Connection,
+    options: &SendOptions,
+    calls: &[&ScriptCall],
+    asking: bool,
+) -> Vec<Result<ScriptReply, CallFailure>> {
+    let most = if options.joins { MAX_KEYS_PER_COMMAND } else { 1 };
+    let alike = calls.chunk_by(|one, next| one.params == next.params);
+    let groups: Vec<&[&ScriptCall]> = alike.flat_map(|group| group.chunks(most)).collect();
+    let mut reply = round_trip(connection, options, &groups, RoundTrip { in_full: false, asking }).await;
+    let uncached: Vec<usize> = (0..reply.len()).filter(|at| no_script(&reply[*at])).collect();
+    if !uncached.is_empty() {
+        let again: Vec<&[&ScriptCall]> = uncached.iter().map(|at| groups[*at]).collect();
+        for (at, answer) in
+            uncached.into_iter().zip(round_trip(connection, options, &again, RoundTrip { in_full: true, asking }).await)
+        {
+            reply[at] = answer;
+        }
+    }
+    groups.into_iter().zip(reply).flat_map(|(group, reply)| split_replies(group, reply)).collect()
+}
+
+fn no_script(reply: &GroupReply) -> bool {
+    matches!(reply, Err(failure) if failure.kind == FailureKind::NoScript)
+}
+
+/// Returns one reply per group, or the same error for all groups.
+async fn round_trip(
+    connection: &Connection,
+    options: &SendOptions,
+    groups: &[&[&ScriptCall]],
+    trip: RoundTrip,
+) -> Vec<GroupReply> {
+    let wait = if groups.iter().any(|group| needs_wait(group)) { options.durability.command() } else { None };
+    let write = |group: &&[&ScriptCall]| command(&options.scripts, group, trip.in_full);
+    let reply = match groups {
+        [] => return Vec::new(),
+        [group] if wait.is_none() && !trip.asking => connection.send(&write(group)).await.map(|value| vec![value]),
+        _ => {
+            let mut pipeline = Pipeline::with_capacity(groups.len() * 2 + 1);
+            for group in groups {
+                if trip.asking {
+                    pipeline.add_command(Cmd::new().arg("ASKING").to_owned());
+                }
+                pipeline.add_command(write(group));
+            }
+            if let Some(wait) = &wait {
+                pipeline.add_command(wait.clone());
+            }
+            connection.send_pipeline(&pipeline).await
+        }
+    };
+    match reply {
+        Ok(mut values) => {
+            let unconfirmed = wait.and_then(|_| options.durability.unconfirmed(&values.pop().unwrap_or_default()));
+            let step = if trip.asking { 2 } else { 1 };
+            if values.len() != groups.len() * step {
+                let failure = CallFailure::ambiguous(
+                    "unexpected number of replies to a pipeline; is a proxy rewriting responses?",
+                );
+                return vec![Err(failure); groups.len()];
+            }
+            values.into_iter().skip(step - 1).step_by(step).map(|value| Ok((refused(value)?, unconfirmed))).collect()
+        }
+        Err(failure) => vec![Err(failure); groups.len()],
+    }
+}
+
+fn needs_wait(group: &[&ScriptCall]) -> bool {
+    group.first().is_some_and(|call| call.params.waits)
+}
+
+fn split_replies(group: &[&ScriptCall], reply: GroupReply) -> Vec<Result<ScriptReply, CallFailure>> {
+    let Some(first) = group.first() else { return Vec::new() };
+    let parsed = reply
+        .and_then(|(reply, unconfirmed)| Ok((parse_replies(first.params.script, group.len(), reply)?, unconfirmed)));
+    match parsed {
+        Ok((replies, unconfirmed)) if replies.len() == group.len() => {
+            replies.into_iter().map(|answer| ScriptReply { unconfirmed, ..answer }.into_result()).collect()
+        }
+        Ok(_) => vec![
+            Err(CallFailure::ambiguous(
+                "unexpected number of keys in a script reply; is a proxy rewriting responses?"
+            ));
+            group.len()
+        ],
+        Err(failure) => vec![Err(failure); group.len()],
+    }
+}
+
+/// Returns the only reply.
+pub(crate) fn single(mut all: Vec<Result<ScriptReply, CallFailure>>) -> Result<ScriptReply, CallFailure> {
+    all.pop().unwrap_or_else(|| Err(missing_reply()))
+}
+
+fn missing_reply() -> CallFailure {
+    CallFailure::ambiguous("unexpected empty reply; is a proxy rewriting responses?")
+}

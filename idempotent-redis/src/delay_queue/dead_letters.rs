@@ -1,0 +1,131 @@
+//! Listing, redriving and removing dead letters.
+use async_trait::async_trait;
+use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
+use redis::Value;
+
+use super::queue::DelayQueue;
+use super::received::{DeliveryReceipt, RawDelivery, Taken};
+use super::replies::count;
+use super::reply_items::ReplyItems;
+use super::scripts::DelayScript;
+use super::servers::{ScriptArgs, delay_error, source_error, unexpected_reply};
+use super::settler::decode_letter;
+use super::source::delivery;
+
+/// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive) and for inspection.
+///
+/// Dead letters are listed slot by slot, the oldest of a slot first. Each one is put back by one script call, as a
+/// first attempt with one more death.
+#[derive(Debug)]
+#[must_use]
+pub struct DelayDeadLetters {
+    queue: DelayQueue,
+    slot: u16,
+    /// Time of death and member of the last listed letter.
+    cursor: (String, String),
+    /// True if the last listed letter can be put back.
+    can_put_back: bool,
+}
+
+impl DelayDeadLetters {
+    /// Returns a handle to the dead letters of `queue`.
+    pub fn new(queue: &DelayQueue) -> Self {
+        Self { queue: queue.clone(), slot: 0, cursor: (String::from("0"), String::new()), can_put_back: false }
+    }
+
+    async fn next_of_slot(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let doing = "reading the dead letters";
+        let args = ScriptArgs::new().text(&self.cursor.0).text(&self.cursor.1).number(1_u64);
+        let keys = self.queue.keys(self.slot).clone();
+        let reply = self.queue.0.servers.call(DelayScript::Letters, &keys, &args).await;
+        let mut items = reply.map(ReplyItems::of).map_err(|error| source_error(doing, error))?;
+        let unexpected_reply = || source_error(doing, unexpected_reply(doing));
+        let items = items.as_mut().ok_or_else(unexpected_reply)?;
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let parts = (|| Some((items.text()?, items.text()?, items.bytes()?, items.bytes()?, items.bytes()?)))();
+        let (member, died, state, letter, value) = parts.ok_or_else(unexpected_reply)?;
+        self.cursor = (died, member.clone());
+        self.can_put_back = true;
+        let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
+        let receipt = DeliveryReceipt { keys, member, name: String::new(), number: number(0).unwrap_or(0), mark: 1 };
+        let letter = decode_letter(&String::from_utf8_lossy(&letter));
+        let taken = RawDelivery::dead(receipt, self.slot, letter.as_ref(), value)
+            .decode()
+            .unwrap_or_else(|unread| Taken::raw(*unread));
+        let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
+        delivery.delivered = None;
+        Ok(Some((delivery, letter)))
+    }
+}
+
+#[async_trait]
+impl DeadLetters for DelayDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        let counts = self.queue.counts().await;
+        counts.map(|counts| counts.dead).map_err(|error| {
+            let kind = match error.kind() {
+                idempotent_mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,
+                _ => SourceErrorKind::Transient,
+            };
+            SourceError::new(kind, error.to_string()).with_cause(error)
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        while self.slot < self.queue.0.settings.slots {
+            if let Some(letter) = self.next_of_slot().await? {
+                return Ok(Some(letter));
+            }
+            self.slot += 1;
+            self.cursor = (String::from("0"), String::new());
+            self.can_put_back = false;
+        }
+        Ok(None)
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        if !self.can_put_back {
+            let text = "no dead letter to put back; call `next` first";
+            return Err(SourceError::new(SourceErrorKind::Fatal, text));
+        }
+        let args = ScriptArgs::new().text(&self.cursor.1);
+        let reply = self.queue.0.servers.call(DelayScript::Redrive, self.queue.keys(self.slot), &args).await;
+        let there = match reply {
+            Ok(Value::Int(there)) => there == 1,
+            Ok(_) => return Err(source_error("putting back", unexpected_reply("putting back"))),
+            Err(error) => return Err(source_error("putting back", error)),
+        };
+        self.can_put_back = false;
+        Ok(there)
+    }
+}
+
+impl DelayQueue {
+    /// Removes up to `limit` dead letters permanently, the oldest of each slot first. Returns the number of removed
+    /// letters.
+    ///
+    /// # Errors
+    /// By [`kind`](DelayError::kind). Some letters may have been removed.
+    ///
+    /// # Cancellation
+    /// Some letters may have been removed.
+    pub async fn purge_dead(&self, limit: u64) -> Result<u64, DelayError> {
+        let mut purged = 0;
+        for slot in self.slots() {
+            while purged < limit {
+                let some = (limit - purged).min(super::slot_calls::MAX_BATCH as u64);
+                let reply =
+                    self.0.servers.call(DelayScript::Purge, self.keys(slot), &ScriptArgs::new().number(some)).await;
+                let reply = reply.map_err(|error| delay_error("purging", error))?;
+                let gone = count(&reply, "purging")?;
+                purged += gone;
+                if gone < some {
+                    break;
+                }
+            }
+        }
+        Ok(purged)
+    }
+}

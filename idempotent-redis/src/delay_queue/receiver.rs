@@ -1,0 +1,181 @@
+//! Receiving messages, and waiting for them.
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use idempotent_core::StoreError;
+use idempotent_mq::DelayError;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::Instant;
+
+use super::queue::DelayQueue;
+use super::received::Taken;
+use super::servers::delay_error;
+use super::slot_calls::SlotBatch;
+use crate::connection::notifications::WaitRegistration;
+
+/// A receiver for the messages of a topic.
+///
+/// Waiting causes no commands: the receiver sleeps until the next message is due, and is woken if an earlier one is
+/// sent. All receivers of a process share one connection for these notifications.
+pub struct Taker {
+    queue: DelayQueue,
+    slots: Vec<SlotWait>,
+    /// Slot that is polled next. Slots are polled in turn.
+    turn: usize,
+}
+
+struct SlotWait {
+    registration: WaitRegistration,
+    /// Completes when a message is due earlier than expected. Replaced before each poll.
+    notified: Pin<Box<OwnedNotified>>,
+    next: Instant,
+}
+
+impl SlotWait {
+    fn new(registration: WaitRegistration) -> Self {
+        let notified = listen(&registration);
+        Self { registration, notified, next: Instant::now() }
+    }
+}
+
+fn listen(registration: &WaitRegistration) -> Pin<Box<OwnedNotified>> {
+    let mut notified = Box::pin(registration.notify.clone().notified_owned());
+    notified.as_mut().enable();
+    notified
+}
+
+/// Minimum poll frequency of a slot. If the server's clock is set forward, messages become due without a notification.
+const LISTENING_POLL: Duration = Duration::from_secs(5);
+/// Minimum poll frequency without notifications.
+const SILENT_POLL: Duration = Duration::from_millis(250);
+
+impl DelayQueue {
+    /// Returns a receiver for the messages of this topic.
+    pub fn taker(&self) -> Taker {
+        Taker::new(self.clone())
+    }
+}
+
+impl Taker {
+    pub(crate) fn new(queue: DelayQueue) -> Self {
+        let hub = &queue.0.servers.hub;
+        let slots = queue.0.topic.slots.iter().map(|keys| SlotWait::new(hub.register(keys.slot()))).collect();
+        Self { queue, slots, turn: 0 }
+    }
+
+    /// Waits for due messages and takes up to `room` of them (at most 256) from one slot.
+    ///
+    /// # Errors
+    /// By [`kind`](DelayError::kind).
+    ///
+    /// # Cancellation
+    /// Messages that were already taken are redelivered after the visibility timeout.
+    pub async fn take(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
+        loop {
+            let slot = self.next().await;
+            let asked = self.queue.take_from(slot, room, true, &[]).await;
+            self.record_batch(slot, &asked);
+            let batch = asked.map_err(|error| delay_error("taking", error))?;
+            if !batch.taken.is_empty() {
+                return Ok(batch.taken);
+            }
+        }
+    }
+
+    /// Takes up to `room` due messages (at most 256) from all slots, without waiting. The result may be empty.
+    ///
+    /// # Errors
+    /// By [`kind`](DelayError::kind).
+    ///
+    /// # Cancellation
+    /// The same as [`take`](Self::take).
+    pub async fn take_now(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
+        self.more(Vec::new(), room, 0).await
+    }
+
+    pub(crate) fn queue(&self) -> &DelayQueue {
+        &self.queue
+    }
+
+    /// Adds due messages from the slots that were not polled yet. An error is ignored if there are messages, because
+    /// the next poll reports it.
+    pub(crate) async fn more(
+        &mut self,
+        mut taken: Vec<Taken>,
+        room: usize,
+        asked: usize,
+    ) -> Result<Vec<Taken>, DelayError> {
+        let room = room.min(super::slot_calls::MAX_BATCH);
+        for _ in asked..self.slots.len() {
+            if taken.len() >= room {
+                break;
+            }
+            let slot = self.next_in_turn();
+            match self.queue.take_from(slot, room - taken.len(), false, &[]).await {
+                Ok(batch) => taken.extend(batch.taken),
+                Err(error) if taken.is_empty() => return Err(delay_error("taking", error)),
+                Err(_) => break,
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Returns the next slot in turn.
+    pub(crate) fn next_in_turn(&mut self) -> u16 {
+        let slot = self.turn % self.slots.len();
+        self.turn = slot + 1;
+        u16::try_from(slot).unwrap_or_default()
+    }
+
+    /// Waits until a slot should be polled, and returns that slot. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> u16 {
+        loop {
+            if let Some(slot) = self.next_now() {
+                return slot;
+            }
+            let first = self.slots.iter().map(|slot| slot.next).min().unwrap_or_else(Instant::now);
+            let notifications = select_all(self.slots.iter_mut().map(|slot| slot.notified.as_mut()));
+            tokio::select! {
+                ((), index, _) = notifications => self.wake_slot(index),
+                () = tokio::time::sleep_until(first) => {}
+            }
+        }
+    }
+
+    /// Returns the next slot that should be polled now, if any.
+    pub(crate) fn next_now(&mut self) -> Option<u16> {
+        let now = Instant::now();
+        for _ in 0..self.slots.len() {
+            let slot = self.next_in_turn();
+            if self.slots[usize::from(slot)].next <= now {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    fn wake_slot(&mut self, slot: usize) {
+        let slot = &mut self.slots[slot];
+        // Registered before the poll, so that later notifications are not lost.
+        slot.notified = listen(&slot.registration);
+        slot.next = Instant::now();
+    }
+
+    /// Schedules the next poll of a slot by the result of the last one.
+    pub(crate) fn record_batch(&mut self, slot: u16, asked: &Result<SlotBatch, StoreError>) {
+        let sleep = if self.queue.is_listening() { LISTENING_POLL } else { SILENT_POLL };
+        let again = match asked {
+            Ok(batch) => batch.again.map_or(sleep, |again| again.min(sleep)),
+            Err(_) => Duration::ZERO,
+        };
+        self.slots[usize::from(slot)].next = Instant::now() + again;
+    }
+}
+
+impl fmt::Debug for Taker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taker").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Checks of an open store.
+use idempotent_core::StoreError;
+use redis::Cmd;
+
+use crate::RedisStore;
+use crate::failure::FailureKind;
+use crate::startup::health_report::{Checkup, Finding};
+use crate::startup::server_info::ServerInfo;
+use crate::startup::{self, ServerReport};
+
+impl RedisStore {
+    /// Checks version, eviction, persistence, replication, clock, permissions and the namespace's epoch, as
+    /// [`connect`](Self::connect) does.
+    ///
+    /// # Errors
+    /// A server cannot be reached. Findings are never errors, however severe.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
+    pub async fn check(&self) -> Result<Checkup, StoreError> {
+        let mut findings = Vec::new();
+        for batcher in self.0.topology.batchers(true).await? {
+            findings.extend(startup::inspect(batcher.connection(), &self.0.checks).await?.findings);
+        }
+        findings.extend(self.epoch().await?);
+        Ok(Checkup::new(findings))
+    }
+
+    /// Returns the number of keys that the servers have evicted since this store was opened. Each of them may have been
+    /// a record, whose key then runs again.
+    ///
+    /// # Errors
+    /// A server cannot be reached.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub async fn evicted_keys(&self) -> Result<u64, StoreError> {
+        let mut evicted = 0;
+        for batcher in self.0.topology.batchers(true).await? {
+            let reply = batcher.connection().send(Cmd::new().arg("INFO").arg("stats")).await?;
+            if let Some(text) = startup::text(&reply) {
+                evicted += ServerInfo(text).number("evicted_keys").unwrap_or_default();
+            }
+        }
+        // A restarted server counts from 0.
+        Ok(evicted.checked_sub(self.0.evicted).unwrap_or(evicted))
+    }
+
+    /// Returns an error if the reports contain a finding that forbids using the servers.
+    pub(crate) async fn judge(&self, looked: Vec<ServerReport>) -> Result<(), StoreError> {
+        // Permissions first: without them the epoch cannot be read either.
+        Checkup::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
+        Checkup::new(self.epoch().await?).judge()
+    }
+
+    /// Checks the epoch. In a cluster one node owns the key, and the others redirect.
+    async fn epoch(&self) -> Result<Vec<Finding>, StoreError> {
+        let mut moved = None;
+        for batcher in self.0.topology.batchers(false).await? {
+            match startup::epoch(batcher.connection(), &self.0.checks.namespace).await {
+                Err(failure) if matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_)) => {
+                    moved = Some(failure);
+                }
+                found => return Ok(found?),
+            }
+        }
+        moved.map_or(Ok(Vec::new()), |failure| Err(failure.into()))
+    }
+}

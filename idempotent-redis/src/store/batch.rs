@@ -1,0 +1,59 @@
+//! Several requests in one round trip.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::protocol;
+use idempotent_core::{Batch, Claim, ClaimRequest, Completion, Held, Settled, StoreError};
+
+use crate::RedisStore;
+use crate::batching::call::ScriptCall;
+use crate::store::replies;
+use crate::store::{BUDGET, budget};
+
+#[async_trait]
+impl Batch for RedisStore {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        let (topology, cache) = (&self.0.topology, &self.0.hub.cache);
+        let generation = cache.generation();
+        let cached: Vec<Option<Claim>> = requests.iter().map(|request| cache.lookup(request)).collect();
+        let uncached =
+            || requests.iter().zip(&cached).filter(|(_, cached)| cached.is_none()).map(|(request, _)| request);
+        let calls: Vec<ScriptCall> =
+            uncached().map(|request| ScriptCall::claim(request, generation.is_some())).collect();
+        let budget = requests.iter().map(|request| budget(request.lease)).min().unwrap_or_default();
+        let reply = topology.call_all(&calls.iter().collect::<Vec<_>>(), budget).await;
+        let mut claims = Vec::with_capacity(reply.len());
+        for (request, reply) in uncached().zip(reply) {
+            claims.push(match reply {
+                Ok(reply) => self.granted(reply, request, generation).await,
+                Err(error) => Err(error),
+            });
+        }
+        let mut claims = claims.into_iter();
+        let mut all = Vec::with_capacity(requests.len());
+        for cached in &cached {
+            all.extend(cached.clone().map(Ok).or_else(|| claims.next()));
+        }
+        all
+    }
+
+    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        let calls: Vec<ScriptCall> = held.iter().map(|(held, lease)| ScriptCall::renew(held, *lease)).collect();
+        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let replied = held.iter().zip(reply);
+        replied
+            .map(|((held, lease), reply)| {
+                replies::settled(&reply?, |found, now| protocol::renew(found, held, *lease, now))
+            })
+            .collect()
+    }
+
+    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        let generation = self.0.hub.cache.generation();
+        let calls: Vec<ScriptCall> =
+            done.iter().map(|(held, completion)| ScriptCall::complete(held, completion)).collect();
+        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let replied = done.iter().zip(reply);
+        replied.map(|((held, completion), reply)| self.completed(held, completion, generation, &reply?)).collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Waiting for the end of a run, by notifications of the server.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Key, Watch, Watching};
+
+use crate::RedisStore;
+use crate::batching::call::{ReplyBody, ScriptCall};
+use crate::store::StoreInner;
+
+/// First and last poll interval without notifications. The interval doubles with each poll.
+const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Poll interval with notifications, because a notification may be lost.
+const BACKSTOP: Duration = Duration::from_secs(5);
+
+impl Watch for RedisStore {
+    fn watch(&self, key: &Key) -> Watching {
+        let registration = self.0.hub.register(key.as_str());
+        // Registered now, although the future is polled later.
+        let notified = registration.notify.clone().notified_owned();
+        let (inner, key) = (self.0.clone(), key.clone());
+        Box::pin(async move {
+            let _waiting = registration;
+            tokio::select! {
+                () = notified => {}
+                () = poll_until_settled(&inner, &key) => {}
+            }
+        })
+    }
+}
+
+/// Requests a notification for the key, and returns when the run has ended.
+async fn poll_until_settled(inner: &Arc<StoreInner>, key: &Key) {
+    let mut pause = POLL.0;
+    loop {
+        let is_listening = match inner.topology.call(&ScriptCall::watch(key), Duration::ZERO).await {
+            Ok(answer) if answer.body == ReplyBody::Flag(false) => return,
+            Ok(_) => inner.hub.is_listening(),
+            Err(_) => false,
+        };
+        tokio::time::sleep(if is_listening { BACKSTOP } else { pause }).await;
+        pause = (pause * 2).min(POLL.1);
+    }
+}

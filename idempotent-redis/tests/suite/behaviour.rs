@@ -1,9 +1,0 @@
-//! Outcomes of runs over a real server. Simulated worlds go through the same cases with exact times (the facade's
-//! `tests/integration/suite/behaviour`); here it is the scripts, the connection and the server's own clock.
-mod crash;
-mod lease;
-mod order;
-mod races;
-mod settle;
-mod ttl;
-mod wait;

@@ -1,0 +1,127 @@
+//! A store behind a proxy that loses calls.
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_core::{
+    Abilities, Claim, ClaimRequest, Completion, Held, Identity, Key, OwnerToken, Record, Release, Scene, Settled,
+    Store, StoreError, Verdict,
+};
+use idempotent_redis::{RedisStore, RedisStoreBuilder};
+use idempotent_testkit::proxy::{Fault, Proxy};
+use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::{Lose, Loses, Verb};
+
+/// The real store, and the point at which its next call is lost.
+#[derive(Clone)]
+pub(crate) struct Lossy(Arc<Inner>);
+
+struct Inner {
+    store: RedisStore,
+    proxy: Proxy,
+    next: Mutex<Option<(Verb, Lose)>>,
+}
+
+impl Lossy {
+    pub(crate) async fn open(server: &RedisServer, set: impl Fn(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
+        let proxy = Proxy::start(&server.address()).await;
+        let store = set(crate::conformance::builder(proxy.url())).connect().await.unwrap();
+        know_the_scripts(&store).await;
+        Self(Arc::new(Inner { store, proxy, next: Mutex::default() }))
+    }
+
+    /// Loses the selected call in the network; all other calls pass.
+    async fn sent<T>(&self, verb: Verb, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let Inner { store, proxy, next } = &*self.0;
+        let at = next.lock().unwrap().take_if(|(wanted, _)| *wanted == verb).map(|(_, at)| at);
+        match at {
+            None => return call.await,
+            Some(Lose::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
+            Some(Lose::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
+            Some(Lose::Connection) => {
+                // Waits until the store has noticed: a call on a connection that was just cut is another case.
+                proxy.refuse();
+                proxy.cut_all();
+                answers(store, false).await;
+            }
+            Some(other) => panic!("no way to lose a call there: {other:?}"),
+        }
+        let met = proxy.met();
+        let answer = call.await;
+        if at == Some(Lose::Connection) {
+            proxy.listen();
+            answers(store, true).await;
+        } else {
+            assert_eq!(proxy.met(), met + 1, "the call did not get lost");
+        }
+        answer
+    }
+}
+
+impl Loses for Lossy {
+    fn lose(&self, verb: Verb, at: Lose) {
+        *self.0.next.lock().unwrap() = Some((verb, at));
+    }
+}
+
+/// Waits until the store can reach the server, or cannot.
+async fn answers(store: &RedisStore, wanted: bool) {
+    while store.peek(&key()).await.is_ok() != wanted {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn key() -> Key {
+    Identity::new(Scene::Mq, "losing", "k").key("losing").unwrap()
+}
+
+/// Loads the scripts: a rejected unknown digest must not be the lost call.
+async fn know_the_scripts(store: &RedisStore) {
+    let lease = Duration::from_secs(30);
+    let held = Held::unanswered(key(), OwnerToken(1));
+    let request = ClaimRequest {
+        key: key(),
+        owner: held.owner,
+        lease,
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: idempotent_core::OnExpiry::Takeover,
+        memory: lease,
+        display: None,
+    };
+    let delete = Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
+    store.claim(&request).await.unwrap();
+    store.renew(&held, lease).await.unwrap();
+    assert_eq!(store.release(&held, &delete).await.unwrap(), Settled::Done);
+    store.complete(&held, &Completion { value: None, retain: lease }).await.unwrap();
+    assert_eq!(store.peek(&key()).await.unwrap(), None);
+}
+
+impl fmt::Debug for Lossy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.store.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for Lossy {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.sent(Verb::Claim, self.0.store.claim(request)).await
+    }
+    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+        self.sent(Verb::Renew, self.0.store.renew(held, lease)).await
+    }
+    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        self.sent(Verb::Complete, self.0.store.complete(held, completion)).await
+    }
+    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        self.sent(Verb::Release, self.0.store.release(held, release)).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.store.peek(key).await
+    }
+    fn abilities(&self) -> Abilities<'_> {
+        self.0.store.abilities()
+    }
+}

@@ -1,0 +1,104 @@
+//! The cost of a message: server time, as reported by the server, and memory.
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idempotent_redis::{DelayMessage, DelayQueue};
+use idempotent_testkit::servers::RedisServer;
+
+use crate::delay_queue::world::MINUTE;
+
+const BODY: usize = 100;
+
+/// Sends waiting messages with the given numbers.
+async fn fill(queue: &DelayQueue, from: u32, to: u32, named: bool) {
+    for some in (from..to).collect::<Vec<_>>().chunks(500) {
+        let sent = join_all(some.iter().map(async |number| {
+            // Due times are spread, so that later messages are inserted between them.
+            let later = Duration::from_secs(3_600 + u64::from(number.wrapping_mul(7_919) % 100_000));
+            let message = DelayMessage::after(later, vec![b'x'; BODY]);
+            let id = format!("order-{number:010}");
+            queue.send(&if named { message.id(id) } else { message }).await.unwrap();
+        }));
+        sent.await;
+    }
+}
+
+/// Returns the server time per script call during `work`, in µs.
+async fn spent(server: &RedisServer, work: impl AsyncFnOnce()) -> f64 {
+    server.command(&["CONFIG", "RESETSTAT"]);
+    work().await;
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    line.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
+}
+
+async fn send_and_take(server: &RedisServer, queue: &DelayQueue) -> (f64, f64) {
+    let sent = spent(server, async || {
+        for number in 0..1_000 {
+            let message = DelayMessage::after(Duration::ZERO, vec![b'y'; BODY]).id(format!("now-{number}"));
+            queue.send(&message).await.unwrap();
+        }
+    });
+    let sent = sent.await;
+    let mut taker = queue.taker();
+    let mut taken = Vec::new();
+    let took = spent(server, async || {
+        for _ in 0..1_000 {
+            taken.extend(taker.take_now(1).await.unwrap());
+        }
+    });
+    let took = took.await;
+    assert_eq!(taken.len(), 1_000);
+    queue.commit_all(&taken).await.unwrap();
+    (sent, took)
+}
+
+#[tokio::test]
+async fn the_cost_of_a_message_does_not_depend_on_the_queue_length() {
+    let server = RedisServer::start();
+    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
+    let memory = || server.info("used_memory").parse::<u64>().unwrap();
+    let before = memory();
+    fill(&queue, 0, 10_000, false).await;
+    let (sent, took) = send_and_take(&server, &queue).await;
+    fill(&queue, 10_000, 100_000, false).await;
+    let each = (memory() - before) / 100_000;
+    let (sent_later, took_later) = send_and_take(&server, &queue).await;
+    let before = memory();
+    // As many as fill a hash table of 2^14 to the same degree as 100,000 fill one of 2^17.
+    fill(&queue.beside("named").unwrap(), 0, 12_500, true).await;
+    let named = (memory() - before) / 12_500;
+    println!("10,000 wait: {sent:.1} µs to send, {took:.1} µs to take; 100,000: {sent_later:.1} and {took_later:.1}");
+    println!("{each} bytes for each of 100,000 messages with a body of {BODY}, {named} with an id of 16 bytes");
+    // Ten times as many messages need three or four more comparisons. A linear cost would be ten times as high.
+    assert!(sent_later < 3.0 * sent && took_later < 3.0 * took, "the cost grows with the queue");
+    let most = (BODY as u64 + 200) * 13 / 10;
+    assert!(each <= most, "{each} bytes are more than {most}");
+    // An id is stored twice, once as an index.
+    let most = most + 2 * 16 + 64;
+    assert!(named <= most, "{named} bytes are more than {most}");
+}
+
+/// Run by `cargo xtask soak delivery`.
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn the_cost_of_a_message_is_the_same_among_a_million() {
+    let server = RedisServer::start();
+    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
+    let memory = || server.info("used_memory").parse::<u64>().unwrap();
+    let (before, mut filled, mut first) = (memory(), 0, None);
+    for many in [10_000, 100_000, 1_000_000] {
+        fill(&queue, filled, many, false).await;
+        filled = many;
+        let each = (memory() - before) / u64::from(many);
+        let most = (BODY as u64 + 200) * 13 / 10;
+        let (sent, took) = send_and_take(&server, &queue).await;
+        println!(
+            "{many} wait: {sent:.1} µs of the server's to send, {took:.1} to take; {each} bytes a message with a body of \
+             {BODY}, {most} allowed"
+        );
+        assert!(each <= most, "{each} bytes are more than {most}");
+        let (sent_first, took_first) = *first.get_or_insert((sent, took));
+        assert!(sent < 3.0 * sent_first && took < 3.0 * took_first, "the cost grows with the queue");
+    }
+}

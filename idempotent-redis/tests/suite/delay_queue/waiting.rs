@@ -1,0 +1,92 @@
+//! Waiting for messages: who is woken, by which event, and the cost of waiting.
+use idempotent_mq::Redrive;
+use idempotent_redis::{Back, DelayDeadLetters, DelayMessage};
+use tokio::time::timeout;
+
+use crate::delay_queue::world::{World, bodies, ms, new};
+use crate::support::until;
+
+async fn asleep(world: &World) {
+    until("the taker has said that it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1))
+        .await;
+}
+
+pub(crate) async fn a_waiting_receiver_is_woken_by_an_earlier_message_and_sends_no_commands(world: &World) {
+    let queue = world.queue().await;
+    let mut taker = queue.taker();
+    new(queue.send(&DelayMessage::after(ms(3_600_000), "far")).await.unwrap());
+    let mut take = Box::pin(taker.take(10));
+    assert!(timeout(ms(150), &mut take).await.is_err(), "nothing is due");
+    asleep(world).await;
+    let asked = world.place.calls("evalsha");
+    assert!(timeout(ms(300), &mut take).await.is_err());
+    assert!(world.place.calls("evalsha") <= asked + 1, "it polls");
+    let told = world.place.calls("publish");
+    new(queue.send(&DelayMessage::after(ms(7_200_000), "farther")).await.unwrap());
+    assert_eq!(world.place.calls("publish"), told, "it need not be woken for what is due later");
+    let now = DelayMessage::priority(20, "now");
+    let (taken, _) = tokio::join!(timeout(ms(4_000), take), queue.send(&now));
+    assert_eq!(bodies(&taken.expect("it was not woken").unwrap()), ["now"]);
+    assert_eq!(world.place.calls("publish"), told + 1);
+    for _ in 0..3 {
+        new(queue.send(&DelayMessage::priority(20, "more")).await.unwrap());
+    }
+    assert_eq!(world.place.calls("publish"), told + 2, "it is told once until it has asked again");
+    assert_eq!(taker.take(3).await.unwrap().len(), 3);
+    new(queue.send(&DelayMessage::priority(20, "next")).await.unwrap());
+    assert_eq!(world.place.calls("publish"), told + 2, "whose hands are full does not wait");
+}
+
+pub(crate) async fn a_waiting_receiver_is_woken_by_retries_and_redrives(world: &World) {
+    let queue = world.queue_with(|builder| builder.max_retries(1)).await;
+    let (mut taker, mut other) = (queue.taker(), queue.taker());
+    new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
+    let held = other.take_now(1).await.unwrap().remove(0);
+    let mut take = Box::pin(taker.take(10));
+    assert!(timeout(ms(150), &mut take).await.is_err());
+    asleep(world).await;
+    queue.rollback(&held, Back::Immediate, "").await.unwrap();
+    let again = timeout(ms(4_000), take).await.expect("it was not woken by a rollback").unwrap().remove(0);
+    queue.rollback(&again, Back::Immediate, "").await.unwrap();
+    let mut take = Box::pin(taker.take(10));
+    assert!(timeout(ms(150), &mut take).await.is_err(), "it is dead");
+    asleep(world).await;
+    let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
+    assert_eq!(redriven.put_back, 1);
+    timeout(ms(4_000), take).await.expect("it was not woken by a redrive").unwrap();
+}
+
+pub(crate) async fn no_notification_is_sent_without_a_waiting_receiver(world: &World) {
+    let queue = world.queue().await;
+    assert!(queue.taker().take_now(10).await.unwrap().is_empty());
+    assert_eq!(world.look("HEXISTS", "meta", &["waits"]).integer(), Some(0));
+}
+
+pub(crate) async fn a_receiver_learns_when_to_poll_again(world: &World) {
+    let queue = world.queue_with(|builder| builder.visibility(ms(60_000))).await;
+    let mut taker = queue.taker();
+    let waits = async |taker: &mut idempotent_redis::Taker| {
+        assert!(timeout(ms(100), taker.take(10)).await.is_err());
+        until("it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)).await;
+        world.look("HGET", "meta", &["waits"]).text().parse::<u64>().unwrap()
+    };
+    assert_eq!(waits(&mut taker).await, 9_000_000_000_000_000, "for ever");
+    new(queue.send(&DelayMessage::at(crate::delay_queue::world::time(5_000), "")).await.unwrap());
+    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(5_000).0 + 1);
+    new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
+    assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
+    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(5_000).0 + 1, "the earlier of both");
+    world.at(1);
+    let mut hurried = world.queue_with(|builder| builder.visibility(ms(2_000))).await.taker();
+    new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
+    let taken = hurried.take_now(10).await.unwrap();
+    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(2_001).0, "and of these");
+    queue.commit_all(&taken).await.unwrap();
+    world.at(5_001);
+    assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
+    assert_eq!(
+        waits(&mut queue.taker()).await,
+        crate::delay_queue::world::time(60_000).0,
+        "when the first may be taken back"
+    );
+}

@@ -1,0 +1,22 @@
+//! Listings of a server that several namespaces share.
+use idempotent_core::{Claim, ClaimRequest, Key, Store};
+use idempotent_redis::RedisStore;
+use idempotent_testkit::servers::RedisServer;
+
+use crate::support::ask_number;
+
+#[tokio::test]
+async fn a_listing_succeeds_without_permissions_for_other_namespaces() {
+    let server = RedisServer::start();
+    let all = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
+    let theirs = ClaimRequest { key: Key::from_parts("other:mq:a", 7), ..ask_number(7, 1) };
+    assert!(matches!(all.claim(&theirs).await, Ok(Claim::Acquired(_))));
+    let rule = "ACL SETUSER worker on >secret resetchannels &idempotent:* ~idempotent:* +@connection +del +eval +evalsha \
+                +get +getrange +info +pexpiretime +pttl +publish +scan +set +setrange +subscribe +time";
+    server.cli(&rule.split_whitespace().collect::<Vec<_>>());
+    let url = server.url().replace("redis://", "redis://worker:secret@");
+    let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
+    assert!(matches!(store.claim(&ask_number(1, 1)).await, Ok(Claim::Acquired(_))));
+    let page = store.abilities().browse.unwrap().browse(None, 100).await;
+    assert_eq!(page.map(|page| page.entries.len()).map_err(|error| error.to_string()), Ok(1));
+}

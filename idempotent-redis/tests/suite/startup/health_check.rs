@@ -1,0 +1,137 @@
+//! Checks of a server before it is used for records.
+use idempotent_core::StoreErrorKind::{NotApplied, Schema};
+use idempotent_redis::{Checkup, Finding, RedisStore, Severity};
+use idempotent_testkit::servers::{RedisReplicas, RedisServer};
+
+use crate::startup::requests::{cycle, open, quick, said};
+
+#[track_caller]
+fn find<'a>(checkup: &'a Checkup, subject: &str) -> &'a Finding {
+    let found = checkup.findings().iter().find(|finding| finding.subject() == subject);
+    found.unwrap_or_else(|| panic!("nothing of {subject} in {checkup}"))
+}
+
+#[tokio::test]
+async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
+    let server = RedisServer::builder().args(["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"]).start();
+    let refused = RedisStore::connect(server.url()).await;
+    said(refused, Schema, &["`volatile-ttl`", "noeviction", "allow_eviction", &server.address()]);
+    let store = quick(server.url()).allow_eviction(true).connect().await.unwrap();
+    assert_eq!(find(&store.check().await.unwrap(), "eviction").severity(), Severity::Warn);
+    cycle(&store, "a").await.unwrap();
+
+    assert_eq!(store.evicted_keys().await.unwrap(), 0);
+    server.command(&["SETEX", "other", "100", "x"]);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    // The server evicts keys before a command that needs memory.
+    server.command(&["SET", "x", "y"]);
+    assert!(store.evicted_keys().await.unwrap() >= 1);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
+}
+
+#[tokio::test]
+async fn an_eviction_policy_without_a_memory_limit_is_accepted() {
+    let server = RedisServer::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
+    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
+}
+
+#[tokio::test]
+async fn the_report_contains_the_server_version() {
+    let server = RedisServer::start();
+    let checkup = open(&server).await.check().await.unwrap();
+    let version = server.version();
+    let (flavour, number) = version.split_once(' ').unwrap();
+    let text = find(&checkup, "version").text();
+    assert!(text.to_lowercase().starts_with(flavour) && text.contains(number), "{text} is not {version}");
+    assert_eq!(find(&checkup, "version").severity(), Severity::Ok);
+    assert!(checkup.to_string().contains(&format!("{}: {text}", server.address())), "{checkup}");
+}
+
+#[tokio::test]
+async fn a_server_without_persistence_causes_a_warning() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    let checkup = store.check().await.unwrap();
+    assert_eq!(find(&checkup, "persistence").severity(), Severity::Warn);
+    assert_eq!(checkup.severity(), Severity::Warn);
+    server.command(&["CONFIG", "SET", "save", "60 1"]);
+    assert!(find(&store.check().await.unwrap(), "persistence").text().starts_with("snapshots"));
+    server.command(&["CONFIG", "SET", "save", ""]);
+    server.command(&["CONFIG", "SET", "appendonly", "yes"]);
+    let checkup = store.check().await.unwrap();
+    assert_eq!(find(&checkup, "persistence").text(), "an append-only file");
+    assert_eq!(checkup.severity(), Severity::Ok, "{checkup}");
+}
+
+#[tokio::test]
+async fn unused_replicas_cause_a_warning() {
+    let group = RedisReplicas::start(1);
+    let store = open(group.primary()).await;
+    let checkup = store.check().await.unwrap();
+    assert!(
+        find(&checkup, "replication").text().starts_with("1 replicas, and min-replicas-to-write is 0"),
+        "{checkup}"
+    );
+    group.primary().command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    assert_eq!(find(&store.check().await.unwrap(), "replication").severity(), Severity::Ok);
+}
+
+#[tokio::test]
+async fn a_distant_server_clock_only_causes_a_warning() {
+    let server = RedisServer::builder().faketime().start();
+    let store = open(&server).await;
+    assert_eq!(find(&store.check().await.unwrap(), "clock").severity(), Severity::Ok);
+    for seconds in [-3600.0, 3600.0] {
+        server.shift_clock(seconds);
+        let checkup = store.check().await.unwrap();
+        assert_eq!(find(&checkup, "clock").severity(), Severity::Warn);
+        assert!(find(&checkup, "clock").text().contains("minutes"), "{checkup}");
+        cycle(&store, &seconds.to_string()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn workers_of_another_protocol_do_not_share_a_namespace() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    assert_eq!(server.command(&["GET", "idempotent:epoch"]).text(), "1");
+    assert_eq!(server.command(&["TTL", "idempotent:epoch"]).integer(), Some(-1));
+    server.command(&["SET", "idempotent:epoch", "2"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["is 2", "protocol 1", "`idempotent:epoch`"]);
+    let checkup = store.check().await.unwrap();
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Refuse);
+    // Another namespace is unaffected.
+    quick(server.url()).namespace("other").connect().await.unwrap();
+    server.command(&["SET", "idempotent:epoch", "soon"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["not written by this library"]);
+    server.command(&["DEL", "idempotent:epoch"]);
+    server.command(&["LPUSH", "idempotent:epoch", "1"]);
+    said(RedisStore::connect(server.url()).await, Schema, &["not written by this library"]);
+}
+
+#[tokio::test]
+async fn an_epoch_that_cannot_be_written_is_a_warning() {
+    let server = RedisServer::builder().args(["--maxmemory", "1"]).start();
+    let checkup = open(&server).await.check().await.unwrap();
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
+    assert!(find(&checkup, "epoch").text().contains("OOM"), "{checkup}");
+    let group = RedisReplicas::start(1);
+    let checkup = open(group.replica()).await.check().await.unwrap();
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
+    assert!(find(&checkup, "replication").text().contains("this is a replica"), "{checkup}");
+}
+
+#[tokio::test]
+async fn checking_writes_nothing_but_the_epoch() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    store.check().await.unwrap();
+    assert_eq!(server.command(&["DBSIZE"]).integer(), Some(1));
+    server.kill();
+    assert!(store.check().await.unwrap_err().is_worth_a_retry());
+    said(store.evicted_keys().await, NotApplied, &["refused"]);
+}

@@ -1,0 +1,127 @@
+//! The exact permissions of a user.
+use std::time::Duration;
+
+use idempotent_core::StoreErrorKind::Denied;
+use idempotent_core::{Release, Settled, Store, StoreError, Verdict};
+use idempotent_redis::{RedisStore, Severity};
+use idempotent_testkit::servers::{RedisServer, Value};
+
+use crate::startup::requests::{claim, completion, cycle, key, quick, said};
+
+fn worker(server: &RedisServer) -> String {
+    format!("redis://worker:hunter2@{}", server.address())
+}
+
+/// Sets exactly these permissions.
+fn allow(server: &RedisServer, rule: &str) {
+    let mut command = vec!["ACL", "SETUSER", "worker", "reset", "on", ">hunter2"];
+    command.extend(rule.split(' ').filter(|word| !word.is_empty()));
+    assert_eq!(server.command(&command).text(), "OK", "{rule}");
+}
+
+/// Returns the rule that an error contains.
+fn printed(text: &str) -> String {
+    text.split("the whole rule is `").nth(1).unwrap_or_else(|| panic!("{text}")).split('`').next().unwrap().to_owned()
+}
+
+async fn rule(server: &RedisServer) -> String {
+    allow(server, "");
+    printed(&said(RedisStore::connect(worker(server)).await, Denied, &["the user `worker` lacks `+eval"]))
+}
+
+/// Uses every operation of a store.
+async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), StoreError> {
+    cycle(store, "cycle").await?;
+    let held = claim(store, "steps").await?;
+    assert_eq!(store.renew(&held, Duration::from_secs(60)).await?, Settled::Done);
+    let watching = tokio::spawn(store.abilities().watch.unwrap().watch(&key("steps")));
+    let asked = || matches!(server.command(&["GETRANGE", key("steps").as_str(), "37", "37"]), Value::Bytes(flags) if flags.first() >= Some(&4));
+    while !asked() {
+        tokio::task::yield_now().await;
+    }
+    let error = "no".into();
+    let release = Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
+    assert_eq!(store.release(&held, &release).await?, Settled::Done);
+    watching.await.unwrap();
+    let record = store.peek(&key("cycle")).await?.unwrap();
+    let page = store.abilities().browse.unwrap().browse(None, 10).await?;
+    assert_eq!(page.entries.len(), 1);
+    store.abilities().purge.unwrap().purge(10).await?;
+    let admin = store.abilities().admin.unwrap();
+    let forgotten = admin.forget(&key("cycle"), record.fencing, false, Duration::from_secs(1)).await?;
+    assert_eq!(forgotten, Settled::Done);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_printed_rule_permits_every_operation() {
+    let server = RedisServer::start();
+    let rule = rule(&server).await;
+    allow(&server, &rule);
+    server.command(&["ACL", "LOG", "RESET"]);
+    let store = quick(worker(&server)).connect().await.unwrap();
+    everything(&store, &server).await.unwrap();
+    let checkup = store.check().await.unwrap();
+    let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
+    assert_eq!(rights.severity(), Severity::Ok, "{checkup}");
+    // The remaining refusals are optional probes.
+    let log = server.command(&["ACL", "LOG"]);
+    let refused: Vec<_> = log.items().iter().map(|entry| entry.items()[7].text()).collect();
+    assert!(refused.iter().all(|command| command.to_lowercase().starts_with("config")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn each_missing_permission_is_named() {
+    let server = RedisServer::start();
+    let whole = rule(&server).await;
+    for missing in whole.split(' ') {
+        let rest: Vec<_> = whole.split(' ').filter(|word| *word != missing).collect();
+        allow(&server, &rest.join(" "));
+        let lacks = format!("the user `worker` lacks `{missing}`");
+        let grant = format!("ACL SETUSER worker {missing}");
+        match quick(worker(&server)).connect().await {
+            Err(error) => {
+                let text = error.to_string();
+                // Without INFO, the store does not know whether the server evicts records.
+                let evicts = missing == "+info" && text.contains("whether the server evicts records is unknown");
+                assert!(evicts || text.contains(&lacks) && text.contains(&grant), "{missing}: {text}");
+            }
+            Ok(store) => {
+                let checkup = store.check().await.unwrap();
+                let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
+                assert_eq!(rights.severity(), Severity::Warn, "{missing}: {checkup}");
+                assert!(rights.text().contains(&lacks) && rights.text().contains(&grant), "{missing}: {checkup}");
+                cycle(&store, &missing.replace('+', "without ")).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_permission_revoked_at_run_time_is_named_by_the_call() {
+    let server = RedisServer::start();
+    let whole = rule(&server).await;
+    allow(&server, &whole);
+    let store = quick(worker(&server)).connect().await.unwrap();
+    let held = claim(&store, "a").await.unwrap();
+    for missing in ["+set", "+evalsha", "~idempotent:*"] {
+        let rest: Vec<_> = whole.split(' ').filter(|word| *word != missing).collect();
+        allow(&server, &rest.join(" "));
+        let refused = store.complete(&held, &completion()).await;
+        said(refused, Denied, &["~NAMESPACE:* &idempotent:* +del +eval +evalsha", "+set"]);
+    }
+    allow(&server, &whole);
+    assert_eq!(store.complete(&held, &completion()).await.unwrap(), Settled::Done);
+}
+
+#[tokio::test]
+async fn the_rule_names_the_configured_namespace() {
+    let server = RedisServer::start();
+    allow(&server, "");
+    let builder = quick(worker(&server)).namespace("billing");
+    let rule = printed(&said(builder.connect().await, Denied, &["~billing:*"]));
+    allow(&server, &rule);
+    let store = quick(worker(&server)).namespace("billing").connect().await.unwrap();
+    assert_eq!(server.command(&["GET", "billing:epoch"]).text(), "1");
+    drop(store);
+}
