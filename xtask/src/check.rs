@@ -1,5 +1,6 @@
 //! Everything that is checked without running a test. Writes nothing into the tree.
 mod crates;
+mod prose;
 mod sources;
 
 use std::error::Error;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Done {
     for (name, check) in sources::CHECKS {
         report.check(name, || check().map(Outcome::of));
     }
+    report.check("prose", || prose::prose().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;

@@ -75,7 +75,7 @@ fn clocks() -> Findings {
 }
 
 /// The text files that are tracked, or would be, relative to the root.
-fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
+pub(super) fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
     let root = root()?;
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(list).current_dir(&root).output()?;
