@@ -5,15 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
-use redis::{Client, IntoConnectionInfo, RedisError};
 
 use crate::StreamsSource;
-use crate::due::Due;
-use crate::failure::failure;
-use crate::layout::Layout;
-use crate::link::Link;
+use crate::connection::{Link, client};
+use crate::due_times::Due;
+use crate::error::failure;
+use crate::headers::Layout;
+use crate::options::{BLOCK, Keep, Start};
 use crate::settler::{Place, Settler};
-use crate::source::BLOCK;
 
 /// Sets up a [`StreamsSource`].
 #[must_use]
@@ -29,29 +28,6 @@ pub struct StreamsSourceBuilder {
     business_key: Option<String>,
     dead: Option<Arc<str>>,
     keep: Keep,
-}
-
-/// From where a new group reads.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Start {
-    /// All that is in the stream.
-    Beginning,
-    /// What is added from now on.
-    New,
-}
-
-/// What stays in the stream.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Keep {
-    /// All of it, until somebody else trims it.
-    Everything,
-    /// What some group has not read, or has not settled; and some more, since a stream is trimmed block by block. A group
-    /// that nobody reads any more keeps everything.
-    Unfinished,
-    /// An entry is deleted when *this* group has settled it: only where no other group reads the stream.
-    Unacknowledged,
 }
 
 /// Shorter ones are within what a busy machine takes for nothing.
@@ -188,13 +164,6 @@ impl StreamsSourceBuilder {
         }
         Ok(StreamsSource::new(settler, layout, reader))
     }
-}
-
-pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
-    let info = url.into_connection_info()?;
-    // A user without the right to `CLIENT SETINFO` would fill the server's ACL log.
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_redis_settings(settings))
 }
 
 async fn make_group(settler: &Settler, start: Start) -> Result<(), SourceError> {

@@ -6,10 +6,9 @@ use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::builder::client;
-use crate::failure::failure;
-use crate::layout::{Fields, Layout, add, fits_a_script, letter};
-use crate::link::Link;
+use crate::connection::{Link, client};
+use crate::error::failure;
+use crate::headers::{Fields, Layout, add, fits_a_script, letter};
 use crate::reply;
 use crate::scripts::BACK;
 

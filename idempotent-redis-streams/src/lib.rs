@@ -40,20 +40,22 @@
 //! ```
 #![doc = include_str!("docs/streams.md")]
 mod builder;
+mod connection;
 mod dead_letters;
-mod due;
-mod failure;
-mod held;
-mod layout;
-mod link;
+mod due_times;
+mod error;
+mod headers;
+mod held_entries;
+mod options;
 mod publisher;
 mod reply;
 mod scripts;
 mod settler;
 mod source;
 
-pub use self::builder::{Keep, Start, StreamsSourceBuilder};
+pub use self::builder::StreamsSourceBuilder;
 pub use self::dead_letters::StreamsDeadLetters;
+pub use self::options::{Keep, Start};
 pub use self::publisher::StreamsPublisher;
 pub use self::settler::Tag;
 pub use self::source::StreamsSource;

@@ -12,9 +12,8 @@ use idempotent_mq::{
 use redis::{RedisError, Value};
 
 use self::entry::{Fields, Names, parts};
-use crate::builder::client;
-use crate::failure::failure;
-use crate::link::{Link, Open};
+use crate::connection::{Link, Open, client};
+use crate::error::failure;
 use crate::scripts::ADD;
 
 type Told = Result<Published, PublishError>;

@@ -2,7 +2,7 @@
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::layout::Fields;
+use crate::headers::Fields;
 
 /// An entry, delivered.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use idempotent_mq::{DeadLetter, Delivery, Settle, Settlement, SourceError, Sourc
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::Keep;
-use crate::due::Due;
-use crate::held::Held;
-use crate::layout::{Fields, add, dead_fields, fits_a_script};
-use crate::link::Link;
+use crate::connection::Link;
+use crate::due_times::Due;
+use crate::headers::{Fields, add, dead_fields, fits_a_script};
+use crate::held_entries::Held;
+use crate::options::Keep;
 use crate::reply::Entry;
 use crate::scripts::{BURY, DONE, KEEP, LATER};
 

@@ -10,11 +10,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::Keep;
 use crate::builder::StreamsSourceBuilder;
-use crate::held::Held;
-use crate::layout::Layout;
-use crate::link::Link;
+use crate::connection::Link;
+use crate::headers::Layout;
+use crate::held_entries::Held;
+use crate::options::{BLOCK, Keep};
 use crate::reply::{self, Entry, Taken};
 use crate::scripts::{TAKE, TRIM};
 use crate::settler::{Settler, Tag};
@@ -46,8 +46,6 @@ struct Search {
     every: Duration,
 }
 
-/// How long a read waits on the server. Less than the second that `close` is given.
-pub(crate) const BLOCK: Duration = Duration::from_millis(500);
 /// Steps of a search before new entries have their turn. Each looks at ten pending entries for one that it may take.
 const STEPS: usize = 16;
 

@@ -1,7 +1,7 @@
 //! What a message is as an entry.
 use idempotent_mq::Outbound;
 
-use crate::layout::is_mark;
+use crate::headers::is_mark;
 
 /// Names and values of one entry.
 pub(super) type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;

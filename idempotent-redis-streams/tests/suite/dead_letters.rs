@@ -4,7 +4,7 @@ use idempotent_mq::{DeadLetter, Message, Messages, Redrive, Settlement, Source, 
 use idempotent_redis_streams::StreamsDeadLetters;
 use idempotent_testkit::proxy::{Fault, Proxy};
 
-use crate::broker::world::{World, one, settle, until};
+use crate::world::{World, one, settle, until};
 
 fn letter() -> Settlement {
     let mut letter = DeadLetter::because("no such article", Micros(7_000));
@@ -73,7 +73,7 @@ async fn a_dead_letter_is_put_aside_once_where_the_servers_answer_is_lost() {
     world.send("1");
     let held = one(&mut source).await;
     // Known to the server, so that one request is all there is.
-    world.server.command(&["SCRIPT", "LOAD", include_str!("../../../src/scripts/bury.lua")]);
+    world.server.command(&["SCRIPT", "LOAD", include_str!("../../src/scripts/bury.lua")]);
     proxy.fail_next_with("orders:dead", Fault::CutAfterApply);
     let lost = source.settler().settle(&held.0, &held.1, &letter()).await.unwrap_err();
     assert_eq!((lost.kind(), proxy.met()), (SourceErrorKind::Transient, 1));

@@ -7,7 +7,7 @@ use idempotent_mq::{Consumer, Handling, KeyFrom, Message, Messages, Verdict};
 use idempotent_redis_streams::{Start, StreamsSource};
 use tokio::sync::Semaphore;
 
-use crate::broker::world::{Running, World, ms, until};
+use crate::world::{Running, World, ms, until};
 
 /// Handlers that wait until they are let go.
 #[derive(Clone)]

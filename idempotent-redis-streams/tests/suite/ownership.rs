@@ -4,7 +4,7 @@ use std::time::Instant;
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 
-use crate::broker::world::{World, ms, nothing_until, one, retry, settle};
+use crate::world::{World, ms, nothing_until, one, retry, settle};
 
 #[tokio::test]
 async fn a_consumer_that_gives_no_sign_is_stood_in_for_after_min_idle_and_not_before() {

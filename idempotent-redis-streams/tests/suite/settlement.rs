@@ -4,7 +4,7 @@ use std::time::Instant;
 use idempotent_mq::{Delays, Settlement, Source};
 use idempotent_redis_streams::{Keep, StreamsSource};
 
-use crate::broker::world::{World, ms, nothing_until, one, receive, retry, settle};
+use crate::world::{World, ms, nothing_until, one, receive, retry, settle};
 
 /// It would take nothing over within a test.
 async fn patient(world: &World, consumer: &str) -> StreamsSource {
@@ -72,7 +72,7 @@ async fn what_a_dropped_receive_had_taken_is_given_back_by_close() {
     // It waits on the server, and is dropped there.
     assert!(tokio::time::timeout(ms(100), first.receive(4)).await.is_err());
     world.send("1");
-    crate::broker::world::until("it is read", || !world.pending().is_empty()).await;
+    crate::world::until("it is read", || !world.pending().is_empty()).await;
     first.close().await;
     let since = Instant::now();
     assert_eq!(one(&mut second).await.0.body, b"1");

@@ -6,7 +6,7 @@ use idempotent_redis_streams::{Start, StreamsPublisher, StreamsSource};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisServer, Value};
 
-use crate::broker::world::{World, receive};
+use crate::world::{World, receive};
 
 use PublishErrorKind::{Refused, Unconfirmed, Unsent};
 
@@ -253,7 +253,7 @@ async fn what_the_server_cannot_do_now_is_unsent_and_goes_when_it_can() {
 
 #[tokio::test]
 async fn the_rule_in_the_docs_is_all_that_a_publisher_needs_and_less_is_refused_with_the_remedy() {
-    let docs = include_str!("../../../src/publisher.rs");
+    let docs = include_str!("../../src/publisher.rs");
     let rule = docs.split("/// A user needs `").nth(1).unwrap().split('`').next().unwrap();
     let world = World::new();
     let rule: Vec<_> = rule.split_whitespace().collect();

@@ -3,7 +3,7 @@ use idempotent_mq::{Source, SourceErrorKind};
 use idempotent_redis_streams::{Start, StreamsSource};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::broker::world::{World, ms, one};
+use crate::world::{World, ms, one};
 
 #[tokio::test]
 async fn a_group_that_is_not_there_is_refused_with_the_remedy() {
@@ -30,9 +30,9 @@ async fn a_group_that_goes_away_ends_a_read_that_waits() {
             }
         }
     });
-    crate::broker::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
+    crate::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
     world.server.command(&["DEL", "orders"]);
-    let refused = tokio::time::timeout(crate::broker::world::LIMIT, reading).await.unwrap().unwrap();
+    let refused = tokio::time::timeout(crate::world::LIMIT, reading).await.unwrap().unwrap();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused}");
 }
 

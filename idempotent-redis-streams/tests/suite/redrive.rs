@@ -3,7 +3,7 @@ use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::StreamsDeadLetters;
 
-use crate::broker::world::{World, one, settle};
+use crate::world::{World, one, settle};
 
 fn letters_of(world: &World) -> StreamsDeadLetters {
     StreamsDeadLetters::new(world.server.url(), "orders").unwrap()

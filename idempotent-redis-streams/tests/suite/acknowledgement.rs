@@ -8,7 +8,7 @@ use idempotent_mq::{Handling, KeyFrom, Message, Messages, Source, Verdict};
 use idempotent_testkit::{FOREVER, FaultStore, Verb};
 use tokio::sync::Semaphore;
 
-use crate::broker::world::{World, ms, nothing_until, one, until};
+use crate::world::{World, ms, nothing_until, one, until};
 
 /// A world whose store fails when it is told to.
 fn failing(policy: Policy) -> (World, FaultStore) {

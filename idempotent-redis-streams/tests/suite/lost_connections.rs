@@ -6,7 +6,7 @@ use idempotent_mq::{Handling, KeyFrom, Message, Messages, Verdict};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::broker::world::{World, until};
+use crate::world::{World, until};
 
 fn counting() -> (Arc<AtomicU64>, Handling) {
     let runs = Arc::new(AtomicU64::new(0));

@@ -3,10 +3,10 @@ use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::{Keep, StreamsSource, StreamsSourceBuilder};
 
-use crate::broker::world::{World, ms, nothing_until, one, retry, settle};
+use crate::world::{World, ms, nothing_until, one, retry, settle};
 
 fn rule() -> Vec<&'static str> {
-    let docs = include_str!("../../../src/docs/streams.md");
+    let docs = include_str!("../../src/docs/streams.md");
     let (_, rule) = docs.split_once("```text\n").unwrap();
     rule.split_once("\n```").unwrap().0.split_whitespace().collect()
 }

@@ -4,15 +4,22 @@ use std::time::Duration;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, ScriptInvocation, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, ScriptInvocation, Value};
 use tokio::sync::Mutex;
 
-use crate::failure::{ends_connection, failure};
+use crate::error::{ends_connection, failure};
 
 /// A server that does not take a connection in this time is away.
 const CONNECT: Duration = Duration::from_secs(2);
 /// One that does not answer in this time, beyond the wait it was asked for, is away.
 pub(crate) const ANSWER: Duration = Duration::from_secs(4);
+
+pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
+    let info = url.into_connection_info()?;
+    // A user without the right to `CLIENT SETINFO` would fill the server's ACL log.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(settings))
+}
 
 pub(crate) struct Link {
     client: Client,
