@@ -7,12 +7,12 @@ use std::time::Duration;
 use idempotent_mq::{SourceError, SourceErrorKind};
 
 use crate::StreamsSource;
-use crate::connection::{Link, client};
-use crate::due_times::Due;
+use crate::connection::{Connection, client};
+use crate::due_times::DueTimes;
 use crate::error::failure;
-use crate::headers::Layout;
+use crate::headers::FieldMapping;
 use crate::options::{BLOCK, Keep, Start};
-use crate::settler::{Place, Settler};
+use crate::settler::{ConsumerSettings, StreamsSettler};
 
 /// Sets up a [`StreamsSource`].
 #[must_use]
@@ -153,11 +153,12 @@ impl StreamsSourceBuilder {
         if self.min_idle < SHORTEST {
             return Err(refused("`min_idle` is at least 100 ms"));
         }
-        let layout = Layout { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
-        let place = Place { stream, group, consumer, dead, min_idle: self.min_idle, keep: self.keep };
-        let reader = Link::new(client.clone(), BLOCK);
-        let link = Link::new(client, Duration::ZERO);
-        let settler = Settler { place, link, due: Due::default(), acked: AtomicBool::new(false) };
+        let layout =
+            FieldMapping { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
+        let settings = ConsumerSettings { stream, group, consumer, dead, min_idle: self.min_idle, keep: self.keep };
+        let reader = Connection::new(client.clone(), BLOCK);
+        let connection = Connection::new(client, Duration::ZERO);
+        let settler = StreamsSettler { settings, connection, due: DueTimes::default(), acked: AtomicBool::new(false) };
         match declare {
             Some(start) => make_group(&settler, start).await?,
             None => look_for_group(&settler).await?,
@@ -166,23 +167,23 @@ impl StreamsSourceBuilder {
     }
 }
 
-async fn make_group(settler: &Settler, start: Start) -> Result<(), SourceError> {
+async fn make_group(settler: &StreamsSettler, start: Start) -> Result<(), SourceError> {
     let from = match start {
         Start::Beginning => "0",
         Start::New => "$",
     };
     let mut create = redis::cmd("XGROUP");
-    create.arg("CREATE").arg(&*settler.place.stream).arg(&*settler.place.group).arg(from).arg("MKSTREAM");
-    match settler.link.ask("making the group", &create).await {
+    create.arg("CREATE").arg(&*settler.settings.stream).arg(&*settler.settings.group).arg(from).arg("MKSTREAM");
+    match settler.connection.query("making the group", &create).await {
         Err(error) if error.to_string().contains("BUSYGROUP") => Ok(()),
         made => made.map(drop),
     }
 }
 
-async fn look_for_group(settler: &Settler) -> Result<(), SourceError> {
+async fn look_for_group(settler: &StreamsSettler) -> Result<(), SourceError> {
     let mut pending = redis::cmd("XPENDING");
-    pending.arg(&*settler.place.stream).arg(&*settler.place.group);
-    settler.link.ask("looking for the group", &pending).await.map(drop)
+    pending.arg(&*settler.settings.stream).arg(&*settler.settings.group);
+    settler.connection.query("looking for the group", &pending).await.map(drop)
 }
 
 fn random() -> Result<Arc<str>, SourceError> {

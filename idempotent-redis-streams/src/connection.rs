@@ -10,9 +10,9 @@ use tokio::sync::Mutex;
 use crate::error::{ends_connection, failure};
 
 /// A server that does not take a connection in this time is away.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// One that does not answer in this time, beyond the wait it was asked for, is away.
-pub(crate) const ANSWER: Duration = Duration::from_secs(4);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
     let info = url.into_connection_info()?;
@@ -21,24 +21,24 @@ pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
     Client::open(info.set_redis_settings(settings))
 }
 
-pub(crate) struct Link {
+pub(crate) struct Connection {
     client: Client,
     /// How long an answer may take.
-    patience: Duration,
-    line: Mutex<Line>,
+    response_timeout: Duration,
+    state: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
-struct Line {
+struct ConnectionState {
     /// Rises with each that is made.
     number: u64,
     connection: Option<MultiplexedConnection>,
 }
 
-impl Link {
+impl Connection {
     /// `blocks`: how long a command may wait on the server.
     pub(crate) fn new(client: Client, blocks: Duration) -> Self {
-        Self { client, patience: ANSWER + blocks, line: Mutex::default() }
+        Self { client, response_timeout: RESPONSE_TIMEOUT + blocks, state: Mutex::default() }
     }
 
     /// # Errors
@@ -46,17 +46,17 @@ impl Link {
     ///
     /// # Cancellation
     /// It may have been carried out.
-    pub(crate) async fn ask(&self, doing: &str, cmd: &Cmd) -> Result<Value, SourceError> {
+    pub(crate) async fn query(&self, doing: &str, cmd: &Cmd) -> Result<Value, SourceError> {
         let (number, mut connection) = self.connection().await?;
-        let asked = cmd.query_async(&mut connection).await;
-        self.heard(number, doing, asked).await
+        let reply = cmd.query_async(&mut connection).await;
+        self.check_reply(number, doing, reply).await
     }
 
     /// As [`ask`](Self::ask), for a script.
-    pub(crate) async fn run(&self, doing: &str, script: &ScriptInvocation<'_>) -> Result<Value, SourceError> {
+    pub(crate) async fn run_script(&self, doing: &str, script: &ScriptInvocation<'_>) -> Result<Value, SourceError> {
         let (number, mut connection) = self.connection().await?;
-        let asked = script.invoke_async(&mut connection).await;
-        self.heard(number, doing, asked).await
+        let reply = script.invoke_async(&mut connection).await;
+        self.check_reply(number, doing, reply).await
     }
 
     /// A connection that answers: what fails before is surely not sent, and one that broke unnoticed is made again.
@@ -66,92 +66,97 @@ impl Link {
     ///
     /// # Cancellation
     /// Nothing has happened.
-    pub(crate) async fn answering(&self) -> Result<Open<'_>, SourceError> {
-        let known = self.line.lock().await.connection.is_some();
-        match self.greeted().await {
-            Err(_) if known => self.greeted().await,
-            greeted => greeted,
+    pub(crate) async fn verified(&self) -> Result<OpenConnection<'_>, SourceError> {
+        let was_open = self.state.lock().await.connection.is_some();
+        match self.ping().await {
+            Err(_) if was_open => self.ping().await,
+            pinged => pinged,
         }
     }
 
-    async fn greeted(&self) -> Result<Open<'_>, SourceError> {
+    async fn ping(&self) -> Result<OpenConnection<'_>, SourceError> {
         let (number, mut connection) = self.connection().await?;
-        let greeted = redis::cmd("PING").query_async(&mut connection).await;
-        self.heard(number, "looking whether the server is there", greeted).await?;
-        Ok(Open { link: self, number, connection })
+        let pinged = redis::cmd("PING").query_async(&mut connection).await;
+        self.check_reply(number, "looking whether the server is there", pinged).await?;
+        Ok(OpenConnection { owner: self, number, connection })
     }
 
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), SourceError> {
-        let mut line = self.line.lock().await;
-        if let Some(connection) = &line.connection {
-            return Ok((line.number, connection.clone()));
+        let mut state = self.state.lock().await;
+        if let Some(connection) = &state.connection {
+            return Ok((state.number, connection.clone()));
         }
         let config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.patience));
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.response_timeout));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let silent = || SourceError::new(SourceErrorKind::Transient, "connecting: no answer within 2 s");
-        let connection = tokio::time::timeout(CONNECT, connecting).await.map_err(|_| silent())?;
+        let connection = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| silent())?;
         let connection = connection.map_err(|error| failure("connecting", error))?;
-        line.number += 1;
-        line.connection = Some(connection.clone());
-        Ok((line.number, connection))
+        state.number += 1;
+        state.connection = Some(connection.clone());
+        Ok((state.number, connection))
     }
 
-    async fn heard(&self, number: u64, doing: &str, asked: Result<Value, RedisError>) -> Result<Value, SourceError> {
-        let error = match asked {
+    async fn check_reply(
+        &self,
+        number: u64,
+        doing: &str,
+        reply: Result<Value, RedisError>,
+    ) -> Result<Value, SourceError> {
+        let error = match reply {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        self.left(number, &error).await;
+        self.discard_if_broken(number, &error).await;
         Err(failure(doing, error))
     }
 
-    async fn left(&self, number: u64, error: &RedisError) {
+    async fn discard_if_broken(&self, number: u64, error: &RedisError) {
         if ends_connection(error) {
-            let mut line = self.line.lock().await;
+            let mut state = self.state.lock().await;
             // One that was made since then stays.
-            if line.number == number {
-                line.connection = None;
+            if state.number == number {
+                state.connection = None;
             }
         }
     }
 }
 
 /// A connection that many ask side by side, and that none of them makes again.
-pub(crate) struct Open<'a> {
-    link: &'a Link,
+pub(crate) struct OpenConnection<'a> {
+    owner: &'a Connection,
     number: u64,
     connection: MultiplexedConnection,
 }
 
-impl Open<'_> {
+impl OpenConnection<'_> {
     /// # Errors
     /// The client's, as it is: it tells what the server said from what nobody knows.
     ///
     /// # Cancellation
     /// It may have been carried out.
-    pub(crate) async fn ask(&self, cmd: &Cmd) -> Result<Value, RedisError> {
-        let asked = cmd.query_async(&mut self.connection.clone()).await;
-        self.heard(asked).await
+    pub(crate) async fn query(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+        let reply = cmd.query_async(&mut self.connection.clone()).await;
+        self.check_reply(reply).await
     }
 
     /// As [`ask`](Self::ask), for a script.
-    pub(crate) async fn run(&self, script: &ScriptInvocation<'_>) -> Result<Value, RedisError> {
-        let asked = script.invoke_async(&mut self.connection.clone()).await;
-        self.heard(asked).await
+    pub(crate) async fn run_script(&self, script: &ScriptInvocation<'_>) -> Result<Value, RedisError> {
+        let reply = script.invoke_async(&mut self.connection.clone()).await;
+        self.check_reply(reply).await
     }
 
-    async fn heard(&self, asked: Result<Value, RedisError>) -> Result<Value, RedisError> {
-        if let Err(error) = &asked {
-            self.link.left(self.number, error).await;
+    async fn check_reply(&self, reply: Result<Value, RedisError>) -> Result<Value, RedisError> {
+        if let Err(error) = &reply {
+            self.owner.discard_if_broken(self.number, error).await;
         }
-        asked
+        reply
     }
 }
 
 /// Nothing of the URL.
-impl fmt::Debug for Link {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("Connection").field("response_timeout", &self.response_timeout).finish_non_exhaustive()
     }
 }

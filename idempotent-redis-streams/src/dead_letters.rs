@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::connection::{Link, client};
+use crate::connection::{Connection, client};
 use crate::error::failure;
-use crate::headers::{Fields, Layout, add, fits_a_script, letter};
+use crate::headers::{FieldMapping, Fields, add, decode_letter, fits_into_script};
 use crate::reply;
 use crate::scripts::BACK;
 
@@ -33,10 +33,10 @@ use crate::scripts::BACK;
 #[derive(Debug)]
 #[must_use]
 pub struct StreamsDeadLetters {
-    link: Link,
+    connection: Connection,
     stream: Arc<str>,
     /// Its stream is that of the dead letters.
-    layout: Layout,
+    layout: FieldMapping,
     /// The entry that was brought last.
     at: Option<String>,
     /// Its fields, if a script cannot move them.
@@ -54,8 +54,15 @@ impl StreamsDeadLetters {
         let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
-        let layout = Layout { stream: dead, body: "body".to_owned(), id: None, business_key: None };
-        Ok(Self { link: Link::new(client, Duration::ZERO), stream, layout, at: None, large: None, done: true })
+        let layout = FieldMapping { stream: dead, body: "body".to_owned(), id: None, business_key: None };
+        Ok(Self {
+            connection: Connection::new(client, Duration::ZERO),
+            stream,
+            layout,
+            at: None,
+            large: None,
+            done: true,
+        })
     }
 
     /// The stream that they lie in, as [`dead_letters`](crate::StreamsSourceBuilder::dead_letters) says.
@@ -82,7 +89,7 @@ impl DeadLetters for StreamsDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
         let mut rest = redis::cmd("XLEN");
         rest.arg(&*self.layout.stream);
-        let counted = self.link.ask("counting the dead letters", &rest).await?;
+        let counted = self.connection.query("counting the dead letters", &rest).await?;
         let Value::Int(all) = counted else { return Err(fatal("XLEN: the server's answer is not understood")) };
         Ok(u64::try_from(all).unwrap_or_default())
     }
@@ -91,13 +98,13 @@ impl DeadLetters for StreamsDeadLetters {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
         range.arg(&*self.layout.stream).arg(from).arg("+").arg("COUNT").arg(1);
-        let found = self.link.ask("reading the dead letters", &range).await?;
-        let Some(entry) = reply::range(found)?.pop() else { return Ok(None) };
+        let found = self.connection.query("reading the dead letters", &range).await?;
+        let Some(entry) = reply::parse_range(found)?.pop() else { return Ok(None) };
         let mut delivery = self.layout.delivery(&entry);
         delivery.delivered = None;
-        let left = letter(&entry.fields);
+        let left = decode_letter(&entry.fields);
         (self.at, self.done) = (Some(entry.id), false);
-        self.large = Some(entry.fields).filter(|fields| !fits_a_script(fields));
+        self.large = Some(entry.fields).filter(|fields| !fits_into_script(fields));
         Ok(Some((delivery, left)))
     }
 
@@ -110,7 +117,7 @@ impl DeadLetters for StreamsDeadLetters {
             None => {
                 let mut back = BACK.key(&*self.layout.stream);
                 back.key(&*self.stream).arg(at);
-                self.link.run(PUTTING_BACK, &back).await?
+                self.connection.run_script(PUTTING_BACK, &back).await?
             }
         };
         match moved {
@@ -134,15 +141,15 @@ impl StreamsDeadLetters {
     async fn move_large(&self, at: &str, fields: &Fields) -> Result<Value, SourceError> {
         let mut there = redis::cmd("XRANGE");
         there.arg(&*self.layout.stream).arg(at).arg(at);
-        if reply::range(self.link.ask(PUTTING_BACK, &there).await?)?.is_empty() {
+        if reply::parse_range(self.connection.query(PUTTING_BACK, &there).await?)?.is_empty() {
             return Ok(Value::Int(0));
         }
-        if self.link.ask(PUTTING_BACK, &add(&self.stream, true, fields)).await? == Value::Nil {
+        if self.connection.query(PUTTING_BACK, &add(&self.stream, true, fields)).await? == Value::Nil {
             return Ok(Value::Int(2));
         }
         let mut remove = redis::cmd("XDEL");
         remove.arg(&*self.layout.stream).arg(at);
-        self.link.ask(PUTTING_BACK, &remove).await?;
+        self.connection.query(PUTTING_BACK, &remove).await?;
         Ok(Value::Int(1))
     }
 }

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 /// Only a hint: entries that another process put off are found by looking now and then.
 #[derive(Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct DueTimes {
     times: Mutex<BTreeSet<Instant>>,
     sooner: Notify,
 }
 
-impl Due {
+impl DueTimes {
     pub(crate) fn at(&self, time: Instant) {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).insert(time);
         self.sooner.notify_one();

@@ -6,9 +6,9 @@ use redis::{ErrorKind, RedisError};
 pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
     let code = error.code().unwrap_or_default().to_owned();
     let text = error.detail().unwrap_or_default().to_owned();
-    let (kind, remedy) = judge(&error, &code, &text);
-    let said = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
-    SourceError::new(kind, format!("{doing}: {said}{remedy}")).with_cause(error)
+    let (kind, remedy) = classify(&error, &code, &text);
+    let reply = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
+    SourceError::new(kind, format!("{doing}: {reply}{remedy}")).with_cause(error)
 }
 
 /// Whether no more is to be sent over the connection that said this: it is broken, or leads to the wrong server.
@@ -17,11 +17,11 @@ pub(crate) fn ends_connection(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_timeout() || matches!(code, "READONLY" | "MASTERDOWN")
 }
 
-fn judge(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
+fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
     use SourceErrorKind::{Fatal, Transient};
     // A script's error has the code of the command in its text.
-    let says = |word: &str| code == word || text.contains(word);
-    if says("NOGROUP") {
+    let has_code = |word: &str| code == word || text.contains(word);
+    if has_code("NOGROUP") {
         return (
             Fatal,
             "; make the group with `declare`, or by `XGROUP CREATE`: from which entry on is for somebody to decide who \
@@ -31,13 +31,13 @@ fn judge(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'stat
     if ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"].contains(&code) {
         return (Fatal, "; a cluster is not supported: name a single server");
     }
-    if says("WRONGTYPE") {
+    if has_code("WRONGTYPE") {
         return (Fatal, "; somebody else's key lies there");
     }
-    if says("NOAUTH") || says("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
+    if has_code("NOAUTH") || has_code("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
         return (Fatal, "; check user and password in the url, and percent-encode characters such as @ and %");
     }
-    if says("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
+    if has_code("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
         return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user needs");
     }
     if text.contains("unknown command") || text.contains("Unknown Redis command") {
@@ -46,10 +46,10 @@ fn judge(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'stat
     if text.contains("max number of clients") {
         return (Transient, "");
     }
-    if says("READONLY") {
+    if has_code("READONLY") {
         return (Transient, "; this server is a replica");
     }
-    if says("OOM") {
+    if has_code("OOM") {
         return (Transient, "; the server's memory is full");
     }
     match error.kind() {

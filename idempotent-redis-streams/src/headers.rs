@@ -5,14 +5,14 @@ use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Delivery, Position};
 use redis::Cmd;
 
-use crate::reply::Entry;
+use crate::reply::StreamEntry;
 
 /// Names and values, as they came.
 pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Which field is what.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FieldMapping {
     pub(crate) stream: Arc<str>,
     pub(crate) body: String,
     pub(crate) id: Option<String>,
@@ -20,14 +20,14 @@ pub(crate) struct Layout {
 }
 
 /// Marks of a dead letter begin so; they are no headers.
-const MARK: &str = "idempotent-";
+const DEAD_LETTER_PREFIX: &str = "idempotent-";
 const FIRST_AT: &str = "idempotent-first-at";
 const DEATHS: &str = "idempotent-deaths";
 
-impl Layout {
+impl FieldMapping {
     /// The first field of the body's name is the body; the others, also of that name, are headers. An entry without a
     /// body has an empty one.
-    pub(crate) fn delivery(&self, entry: &Entry) -> Delivery {
+    pub(crate) fn delivery(&self, entry: &StreamEntry) -> Delivery {
         let position = Position::of(self.stream.clone()).offset(&entry.id);
         let mut delivery = Delivery::new(position, Vec::new());
         let mut body = None;
@@ -40,7 +40,7 @@ impl Layout {
             match name.as_slice() {
                 name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Micros),
                 name if name == DEATHS.as_bytes() => delivery.deaths = text().parse().unwrap_or(0),
-                name if is_mark(name) => {}
+                name if is_dead_letter_field(name) => {}
                 name => {
                     let is = |known: &Option<String>| known.as_ref().is_some_and(|known| name == known.as_bytes());
                     // Another text in place of bytes that are none could be somebody else's id.
@@ -67,9 +67,10 @@ impl Layout {
 }
 
 /// The fields of a dead letter: those of the entry as they came, then the marks.
-pub(crate) fn dead_fields(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
-    let mut all: Fields = fields.iter().filter(|(name, _)| !is_mark(name)).cloned().collect();
-    let mut mark = |name: &str, value: String| all.push((format!("{MARK}{name}").into_bytes(), value.into_bytes()));
+pub(crate) fn encode_letter(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
+    let mut all: Fields = fields.iter().filter(|(name, _)| !is_dead_letter_field(name)).cloned().collect();
+    let mut mark =
+        |name: &str, value: String| all.push((format!("{DEAD_LETTER_PREFIX}{name}").into_bytes(), value.into_bytes()));
     mark("reason", letter.reason.to_string());
     if let Some(id) = &letter.id {
         mark("id", id.clone());
@@ -83,11 +84,12 @@ pub(crate) fn dead_fields(fields: &Fields, entry: &str, letter: &DeadLetter) -> 
 }
 
 /// What stands on a dead letter; `None` where it is none of ours.
-pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
+pub(crate) fn decode_letter(fields: &Fields) -> Option<DeadLetter> {
     // The last: fields of these names before them are somebody else's.
     let mark = |name: &str| {
-        let mut marks = fields.iter().rev().filter(|(known, _)| is_mark(known));
-        let (_, value) = marks.find(|(known, _)| known.strip_prefix(MARK.as_bytes()) == Some(name.as_bytes()))?;
+        let mut marks = fields.iter().rev().filter(|(known, _)| is_dead_letter_field(known));
+        let (_, value) =
+            marks.find(|(known, _)| known.strip_prefix(DEAD_LETTER_PREFIX.as_bytes()) == Some(name.as_bytes()))?;
         Some(String::from_utf8_lossy(value).into_owned())
     };
     let number = |name: &str| mark(name)?.parse::<u64>().ok();
@@ -99,7 +101,7 @@ pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
 }
 
 /// Returns whether a script can hand an entry of these fields to `XADD`: Lua passes at most 8,000 values to a function.
-pub(crate) fn fits_a_script(fields: &Fields) -> bool {
+pub(crate) fn fits_into_script(fields: &Fields) -> bool {
     fields.len() <= 3_900
 }
 
@@ -117,7 +119,8 @@ pub(crate) fn add(stream: &str, existing: bool, fields: &Fields) -> Cmd {
     add
 }
 
-pub(crate) fn is_mark(name: &[u8]) -> bool {
+pub(crate) fn is_dead_letter_field(name: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
-    name.strip_prefix(MARK.as_bytes()).is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
+    name.strip_prefix(DEAD_LETTER_PREFIX.as_bytes())
+        .is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
 }

@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// After an outage longer than `min_idle` a search finds what this very consumer holds. That is not handed over twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Arc<Mutex<Ids>>);
+pub(crate) struct HeldEntries(Arc<Mutex<HeldIds>>);
 
 #[derive(Debug, Default)]
-struct Ids {
+struct HeldIds {
     /// Each with the number under which it was handed over.
     held: HashMap<String, u64>,
     last: u64,
 }
 
-impl Held {
+impl HeldEntries {
     /// The number under which it is held.
     pub(crate) fn hold(&self, id: &str) -> u64 {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);

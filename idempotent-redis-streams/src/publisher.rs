@@ -11,12 +11,12 @@ use idempotent_mq::{
 };
 use redis::{RedisError, Value};
 
-use self::entry::{Fields, Names, parts};
-use crate::connection::{Link, Open, client};
+use self::entry::{FieldNames, Fields, batches};
+use crate::connection::{Connection, OpenConnection, client};
 use crate::error::failure;
 use crate::scripts::ADD;
 
-type Told = Result<Published, PublishError>;
+type PublishResult = Result<Published, PublishError>;
 
 /// Adds messages to streams and says where each lies: the sending half, for an outbox's relay. The topic is a stream.
 ///
@@ -60,8 +60,8 @@ type Told = Result<Published, PublishError>;
 /// A user needs `~orders +ping +xadd +evalsha +script|load`. Nothing is trimmed.
 #[must_use]
 pub struct StreamsPublisher {
-    link: Link,
-    names: Names,
+    connection: Connection,
+    names: FieldNames,
     existing: bool,
 }
 
@@ -72,7 +72,7 @@ impl StreamsPublisher {
     /// `Fatal` for a URL that cannot be read.
     pub fn new(url: impl AsRef<str>) -> Result<Self, SourceError> {
         let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
-        Ok(Self { link: Link::new(client, Duration::ZERO), names: Names::default(), existing: false })
+        Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 
     /// The field that the body goes into, as the source's [`body_field`](crate::StreamsSourceBuilder::body_field).
@@ -113,7 +113,7 @@ impl StreamsPublisher {
     }
 
     /// Of those of one chain; fewer answers than messages if one was not accepted, and that is the last.
-    async fn send(&self, open: &Open<'_>, chain: &[&Outbound]) -> Vec<Told> {
+    async fn send(&self, open: &OpenConnection<'_>, chain: &[&Outbound]) -> Vec<PublishResult> {
         let (mut entries, mut refused) = (Vec::with_capacity(chain.len()), None);
         for message in chain {
             match self.names.fields(message) {
@@ -124,21 +124,21 @@ impl StreamsPublisher {
                 }
             }
         }
-        let mut told = Vec::with_capacity(chain.len());
-        for part in parts(&entries) {
+        let mut results = Vec::with_capacity(chain.len());
+        for part in batches(&entries) {
             match part {
-                [(stream, fields)] => told.push(self.add(open, stream, fields).await),
-                part => told.extend(self.add_all(open, part).await),
+                [(stream, fields)] => results.push(self.add(open, stream, fields).await),
+                part => results.extend(self.add_all(open, part).await),
             }
-            if told.last().is_some_and(Result::is_err) {
-                return told;
+            if results.last().is_some_and(Result::is_err) {
+                return results;
             }
         }
-        told.extend(refused);
-        told
+        results.extend(refused);
+        results
     }
 
-    async fn add(&self, open: &Open<'_>, stream: &str, fields: &Fields<'_>) -> Told {
+    async fn add(&self, open: &OpenConnection<'_>, stream: &str, fields: &Fields<'_>) -> PublishResult {
         let mut add = redis::cmd("XADD");
         add.arg(stream);
         if self.existing {
@@ -148,13 +148,13 @@ impl StreamsPublisher {
         for (name, value) in fields {
             add.arg(*name).arg(*value);
         }
-        match open.ask(&add).await.map_err(unpublished)? {
+        match open.query(&add).await.map_err(unpublished)? {
             Value::Nil => Err(no_stream(stream)),
-            id => lies_at(stream, id),
+            id => published_at(stream, id),
         }
     }
 
-    async fn add_all(&self, open: &Open<'_>, entries: &[(&str, Fields<'_>)]) -> Vec<Told> {
+    async fn add_all(&self, open: &OpenConnection<'_>, entries: &[(&str, Fields<'_>)]) -> Vec<PublishResult> {
         let mut streams: Vec<&str> = entries.iter().map(|(stream, _)| *stream).collect();
         streams.sort_unstable();
         streams.dedup();
@@ -170,23 +170,23 @@ impl StreamsPublisher {
                 add.arg(*name).arg(*value);
             }
         }
-        let said = match open.run(&add).await {
-            Ok(said) => added(said),
+        let reply = match open.run_script(&add).await {
+            Ok(reply) => parse_added(reply),
             Err(error) => return vec![Err(unpublished(error))],
         };
-        let Some((ids, error)) = said else { return vec![Err(strange())] };
-        let mut told: Vec<_> = entries.iter().zip(ids).map(|((stream, _), id)| lies_at(stream, id)).collect();
-        if let Some((stream, _)) = entries.get(told.len()).filter(|_| !error.is_empty()) {
-            told.push(Err(not_added(stream, &error)));
+        let Some((ids, error)) = reply else { return vec![Err(unexpected_reply())] };
+        let mut results: Vec<_> = entries.iter().zip(ids).map(|((stream, _), id)| published_at(stream, id)).collect();
+        if let Some((stream, _)) = entries.get(results.len()).filter(|_| !error.is_empty()) {
+            results.push(Err(entry_error(stream, &error)));
         }
-        told
+        results
     }
 }
 
 #[async_trait]
 impl Publish for StreamsPublisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Told> {
-        let open = match self.link.answering().await {
+    async fn publish(&self, messages: &[Outbound]) -> Vec<PublishResult> {
+        let open = match self.connection.verified().await {
             Ok(open) => open,
             Err(error) => {
                 let unsent = |_| Err(PublishError::new(PublishErrorKind::Unsent, error.to_string()));
@@ -194,34 +194,35 @@ impl Publish for StreamsPublisher {
             }
         };
         let send = async |chain: Vec<usize>| {
-            let of_it: Vec<_> = chain.iter().map(|at| &messages[*at]).collect();
-            let mut told = self.send(&open, &of_it).await;
-            told.resize_with(chain.len(), || Err(PublishError::kept_back()));
-            chain.into_iter().zip(told)
+            let chained: Vec<_> = chain.iter().map(|at| &messages[*at]).collect();
+            let mut results = self.send(&open, &chained).await;
+            results.resize_with(chain.len(), || Err(PublishError::kept_back()));
+            chain.into_iter().zip(results)
         };
-        let mut told: Vec<_> = join_all(chains(messages).into_iter().map(send)).await.into_iter().flatten().collect();
-        told.sort_by_key(|(at, _)| *at);
-        told.into_iter().map(|(_, told)| told).collect()
+        let mut results: Vec<_> =
+            join_all(chains(messages).into_iter().map(send)).await.into_iter().flatten().collect();
+        results.sort_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, results)| results).collect()
     }
 }
 
 /// Ids, and why the next one has none.
-fn added(said: Value) -> Option<(Vec<Value>, String)> {
-    let Value::Array(said) = said else { return None };
-    let [Value::Array(ids), Value::BulkString(error)] = <[Value; 2]>::try_from(said).ok()? else { return None };
+fn parse_added(reply: Value) -> Option<(Vec<Value>, String)> {
+    let Value::Array(reply) = reply else { return None };
+    let [Value::Array(ids), Value::BulkString(error)] = <[Value; 2]>::try_from(reply).ok()? else { return None };
     Some((ids, String::from_utf8_lossy(&error).into_owned()))
 }
 
-fn lies_at(stream: &str, id: Value) -> Told {
+fn published_at(stream: &str, id: Value) -> PublishResult {
     let id = match id {
         Value::BulkString(id) => String::from_utf8(id).ok(),
         _ => None,
     };
-    id.map(|id| Published::at(Position::of(stream).offset(id))).ok_or_else(strange)
+    id.map(|id| Published::at(Position::of(stream).offset(id))).ok_or_else(unexpected_reply)
 }
 
 /// What the script was told for one of its entries.
-fn not_added(stream: &str, error: &str) -> PublishError {
+fn entry_error(stream: &str, error: &str) -> PublishError {
     if error == "NOSTREAM" {
         return no_stream(stream);
     }
@@ -246,7 +247,7 @@ fn no_stream(stream: &str) -> PublishError {
     PublishError::new(PublishErrorKind::Refused, format!("there is no stream `{stream}`: {remedy}"))
 }
 
-fn strange() -> PublishError {
+fn unexpected_reply() -> PublishError {
     PublishError::new(PublishErrorKind::Unconfirmed, "XADD: the server's answer is not understood")
 }
 

@@ -6,7 +6,7 @@ use crate::headers::Fields;
 
 /// An entry, delivered.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     pub(crate) id: String,
     pub(crate) fields: Fields,
     /// How often, this time included.
@@ -15,10 +15,10 @@ pub(crate) struct Entry {
 
 /// What a step of the search for idle entries found.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct IdleEntries {
     /// Where to go on; `0-0` at the end.
     pub(crate) cursor: String,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<StreamEntry>,
     /// How many had been deleted or trimmed while they were pending.
     pub(crate) gone: i64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Taken {
 ///
 /// # Errors
 /// `Fatal` if it is none.
-pub(crate) fn fresh(value: Value) -> Result<Vec<Entry>, SourceError> {
+pub(crate) fn parse_new(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
     let entries = match value {
         Value::Nil => return Ok(Vec::new()),
         Value::Array(mut streams) => match streams.pop() {
@@ -36,38 +36,38 @@ pub(crate) fn fresh(value: Value) -> Result<Vec<Entry>, SourceError> {
         },
         _ => None,
     };
-    let Some(Value::Array(entries)) = entries else { return Err(strange("XREADGROUP")) };
+    let Some(Value::Array(entries)) = entries else { return Err(unexpected_reply("XREADGROUP")) };
     let entries = entries.into_iter().map(|entry| read(entry, 1));
-    entries.collect::<Option<_>>().ok_or_else(|| strange("XREADGROUP"))
+    entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XREADGROUP"))
 }
 
 /// The answer of `XRANGE`.
 ///
 /// # Errors
 /// `Fatal` if it is none.
-pub(crate) fn range(value: Value) -> Result<Vec<Entry>, SourceError> {
-    let Value::Array(entries) = value else { return Err(strange("XRANGE")) };
+pub(crate) fn parse_range(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
+    let Value::Array(entries) = value else { return Err(unexpected_reply("XRANGE")) };
     let entries = entries.into_iter().map(|entry| read(entry, 1));
-    entries.collect::<Option<_>>().ok_or_else(|| strange("XRANGE"))
+    entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XRANGE"))
 }
 
 /// The answer of the script `take`.
 ///
 /// # Errors
 /// `Fatal` if it is none.
-pub(crate) fn taken(value: Value) -> Result<Taken, SourceError> {
+pub(crate) fn parse_idle(value: Value) -> Result<IdleEntries, SourceError> {
     let parts = |value| {
         let [cursor, Value::Array(entries), Value::Int(gone)] = array(value)? else { return None };
         let entries = entries.into_iter().map(|entry| {
             let [id, fields, Value::Int(delivered)] = array(entry)? else { return None };
             read(Value::Array(vec![id, fields]), u32::try_from(delivered).unwrap_or(u32::MAX))
         });
-        Some(Taken { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })
+        Some(IdleEntries { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })
     };
-    parts(value).ok_or_else(|| strange("XAUTOCLAIM"))
+    parts(value).ok_or_else(|| unexpected_reply("XAUTOCLAIM"))
 }
 
-fn read(entry: Value, delivered: u32) -> Option<Entry> {
+fn read(entry: Value, delivered: u32) -> Option<StreamEntry> {
     let [id, fields] = array(entry)?;
     let Value::Array(flat) = fields else { return None };
     let mut flat = flat.into_iter();
@@ -75,7 +75,7 @@ fn read(entry: Value, delivered: u32) -> Option<Entry> {
     while let Some(name) = flat.next() {
         fields.push((bytes(name)?, bytes(flat.next()?)?));
     }
-    Some(Entry { id: text(id)?, fields, delivered })
+    Some(StreamEntry { id: text(id)?, fields, delivered })
 }
 
 fn array<const N: usize>(value: Value) -> Option<[Value; N]> {
@@ -95,6 +95,6 @@ fn text(value: Value) -> Option<String> {
     String::from_utf8(bytes(value)?).ok()
 }
 
-fn strange(command: &str) -> SourceError {
+fn unexpected_reply(command: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, format!("{command}: the server's answer is not understood"))
 }
