@@ -136,7 +136,7 @@ impl StreamsSourceBuilder {
     /// # Cancellation
     /// The group may have been made.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
-        let client = client(&self.url).map_err(|error| failure("the url", error))?;
+        let client = client(&self.url).map_err(|error| failure("parsing the URL", error))?;
         let declare = self.declare;
         let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
         let consumer = match self.consumer {
@@ -145,13 +145,13 @@ impl StreamsSourceBuilder {
         };
         let (stream, group) = (self.stream, self.group);
         if stream.is_empty() || group.is_empty() || consumer.is_empty() || dead.is_empty() {
-            return Err(refused("stream, group, consumer and dead letters need names"));
+            return Err(refused("stream, group, consumer and dead letters must have a name"));
         }
         if stream == dead {
-            return Err(refused("the dead letters of a stream cannot be that stream"));
+            return Err(refused("`dead_letters` is the stream itself; name another stream"));
         }
         if self.min_idle < SHORTEST {
-            return Err(refused("`min_idle` is at least 100 ms"));
+            return Err(refused("`min_idle` is too short; set it to at least 100 ms"));
         }
         let layout =
             FieldMapping { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
@@ -174,7 +174,7 @@ async fn make_group(settler: &StreamsSettler, start: Start) -> Result<(), Source
     };
     let mut create = redis::cmd("XGROUP");
     create.arg("CREATE").arg(&*settler.settings.stream).arg(&*settler.settings.group).arg(from).arg("MKSTREAM");
-    match settler.connection.query("making the group", &create).await {
+    match settler.connection.query("creating the group", &create).await {
         Err(error) if error.to_string().contains("BUSYGROUP") => Ok(()),
         made => made.map(drop),
     }
@@ -183,11 +183,12 @@ async fn make_group(settler: &StreamsSettler, start: Start) -> Result<(), Source
 async fn look_for_group(settler: &StreamsSettler) -> Result<(), SourceError> {
     let mut pending = redis::cmd("XPENDING");
     pending.arg(&*settler.settings.stream).arg(&*settler.settings.group);
-    settler.connection.query("looking for the group", &pending).await.map(drop)
+    settler.connection.query("checking the group", &pending).await.map(drop)
 }
 
 fn random() -> Result<Arc<str>, SourceError> {
-    let bits = getrandom::u64().map_err(|error| refused(&format!("no randomness for a consumer's name: {error}")))?;
+    let bits = getrandom::u64()
+        .map_err(|error| refused(&format!("no randomness for the consumer name; set `consumer`: {error}")))?;
     Ok(format!("{bits:016x}").into())
 }
 

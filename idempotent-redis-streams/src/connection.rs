@@ -77,7 +77,7 @@ impl Connection {
     async fn ping(&self) -> Result<OpenConnection<'_>, SourceError> {
         let (number, mut connection) = self.connection().await?;
         let pinged = redis::cmd("PING").query_async(&mut connection).await;
-        self.check_reply(number, "looking whether the server is there", pinged).await?;
+        self.check_reply(number, "checking the connection", pinged).await?;
         Ok(OpenConnection { owner: self, number, connection })
     }
 

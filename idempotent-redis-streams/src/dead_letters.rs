@@ -51,7 +51,7 @@ impl StreamsDeadLetters {
     /// # Errors
     /// `Fatal` for a URL that cannot be read.
     pub fn new(url: impl AsRef<str>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
+        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
         let layout = FieldMapping { stream: dead, body: "body".to_owned(), id: None, business_key: None };
@@ -90,7 +90,7 @@ impl DeadLetters for StreamsDeadLetters {
         let mut rest = redis::cmd("XLEN");
         rest.arg(&*self.layout.stream);
         let counted = self.connection.query("counting the dead letters", &rest).await?;
-        let Value::Int(all) = counted else { return Err(fatal("XLEN: the server's answer is not understood")) };
+        let Value::Int(all) = counted else { return Err(fatal("XLEN: unexpected reply")) };
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
@@ -110,7 +110,7 @@ impl DeadLetters for StreamsDeadLetters {
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let Some(at) = self.at.as_ref().filter(|_| !self.done) else {
-            return Err(fatal("`next` brought no letter that could be put back"));
+            return Err(fatal("no dead letter to put back; call `next` first"));
         };
         let moved = match &self.large {
             Some(fields) => self.move_large(at, fields).await?,
@@ -125,10 +125,8 @@ impl DeadLetters for StreamsDeadLetters {
                 self.done = true;
                 Ok(there == 1)
             }
-            Value::Int(2) => {
-                Err(fatal("there is no such stream to put dead letters back into: make it, with its group"))
-            }
-            _ => Err(fatal("the server's answer is not understood")),
+            Value::Int(2) => Err(fatal("the stream for the dead letters does not exist; create it with its group")),
+            _ => Err(fatal("putting an entry back: unexpected reply")),
         }
     }
 }

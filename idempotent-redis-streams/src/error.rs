@@ -24,36 +24,35 @@ fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'s
     if has_code("NOGROUP") {
         return (
             Fatal,
-            "; make the group with `declare`, or by `XGROUP CREATE`: from which entry on is for somebody to decide who \
-             knows what has been handled",
+            "; create the group with `declare` or `XGROUP CREATE`, starting at the first entry that is not yet handled",
         );
     }
     if ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"].contains(&code) {
-        return (Fatal, "; a cluster is not supported: name a single server");
+        return (Fatal, "; clusters are not supported; use a single server");
     }
     if has_code("WRONGTYPE") {
-        return (Fatal, "; somebody else's key lies there");
+        return (Fatal, "; the key holds a value of another type, not a stream");
     }
     if has_code("NOAUTH") || has_code("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
-        return (Fatal, "; check user and password in the url, and percent-encode characters such as @ and %");
+        return (Fatal, "; check user and password in the URL; percent-encode characters such as @ and %");
     }
     if has_code("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
-        return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user needs");
+        return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user must be granted");
     }
     if text.contains("unknown command") || text.contains("Unknown Redis command") {
-        return (Fatal, "; at least Redis 6.2, or Valkey, is needed");
+        return (Fatal, "; use Redis 6.2 or later, or Valkey");
     }
     if text.contains("max number of clients") {
         return (Transient, "");
     }
     if has_code("READONLY") {
-        return (Transient, "; this server is a replica");
+        return (Transient, "; the server is a replica; connect to the primary");
     }
     if has_code("OOM") {
-        return (Transient, "; the server's memory is full");
+        return (Transient, "; the server's memory is full; raise maxmemory");
     }
     match error.kind() {
-        ErrorKind::InvalidClientConfig => (Fatal, "; the url is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
+        ErrorKind::InvalidClientConfig => (Fatal, "; use `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
         ErrorKind::UnexpectedReturnType => (Fatal, ""),
         ErrorKind::Server(_) | ErrorKind::Extension if code == "ERR" || code == "EXECABORT" => (Fatal, ""),
         _ => (Transient, ""),

@@ -71,7 +71,7 @@ impl StreamsPublisher {
     /// # Errors
     /// `Fatal` for a URL that cannot be read.
     pub fn new(url: impl AsRef<str>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
+        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
         Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 
@@ -243,12 +243,12 @@ fn unpublished(error: RedisError) -> PublishError {
 }
 
 fn no_stream(stream: &str) -> PublishError {
-    let remedy = "make it, with its groups, or leave out `existing`";
-    PublishError::new(PublishErrorKind::Refused, format!("there is no stream `{stream}`: {remedy}"))
+    let remedy = "create it with its groups, or leave out `existing`";
+    PublishError::new(PublishErrorKind::Refused, format!("stream `{stream}` does not exist; {remedy}"))
 }
 
 fn unexpected_reply() -> PublishError {
-    PublishError::new(PublishErrorKind::Unconfirmed, "XADD: the server's answer is not understood")
+    PublishError::new(PublishErrorKind::Unconfirmed, "XADD: unexpected reply")
 }
 
 /// Nothing of the URL.

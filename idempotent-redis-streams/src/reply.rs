@@ -96,5 +96,5 @@ fn text(value: Value) -> Option<String> {
 }
 
 fn unexpected_reply(command: &str) -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, format!("{command}: the server's answer is not understood"))
+    SourceError::new(SourceErrorKind::Fatal, format!("{command}: unexpected reply"))
 }

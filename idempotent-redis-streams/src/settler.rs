@@ -77,12 +77,12 @@ impl Settle<Tag> for StreamsSettler {
             Settlement::Ack => self.ack(tag).await,
             Settlement::Retry(retry) => {
                 let after = retry.after.min(self.settings.min_idle);
-                self.release_after(tag, after, "putting an entry off").await
+                self.release_after(tag, after, "retrying an entry").await
             }
             Settlement::DeadLetter(letter) => self.dead_letter(tag, letter).await,
-            Settlement::GiveBack => self.release_after(tag, Duration::ZERO, "giving an entry back").await,
+            Settlement::GiveBack => self.release_after(tag, Duration::ZERO, "returning an entry").await,
             other => {
-                let text = format!("`{}` is not known to this adapter", other.name());
+                let text = format!("settlement `{}` is not supported by this source", other.name());
                 Err(SourceError::new(SourceErrorKind::Fatal, text))
             }
         }
@@ -94,7 +94,7 @@ impl Settle<Tag> for StreamsSettler {
         for tag in held.iter().filter(|tag| !tag.leaving.load(Ordering::Acquire)) {
             keep.arg(&tag.id);
         }
-        self.connection.run_script("keeping entries alive", &keep).await.map(drop)
+        self.connection.run_script("extending entries", &keep).await.map(drop)
     }
 }
 
@@ -144,7 +144,7 @@ impl StreamsSettler {
 
     async fn dead_letter(&self, tag: &Tag, letter: &DeadLetter) -> Result<(), SourceError> {
         let settings = &self.settings;
-        let doing = "putting an entry aside";
+        let doing = "dead-lettering an entry";
         let mut bury = BURY.key(&*settings.stream);
         bury.key(&*settings.dead).arg(&*settings.group).arg(&*settings.consumer).arg(&tag.id);
         bury.arg(if settings.keep == Keep::Unacknowledged { "delete" } else { "keep" });
@@ -175,6 +175,6 @@ fn millis_down(time: Duration) -> u64 {
 }
 
 fn gone(doing: &str) -> SourceError {
-    let text = format!("{doing}: another consumer of the group has taken it over, or has settled it");
+    let text = format!("{doing}: another consumer of the group has taken the entry over or settled it");
     SourceError::new(SourceErrorKind::Gone, text)
 }

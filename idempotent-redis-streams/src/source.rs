@@ -233,7 +233,7 @@ impl Source for StreamsSource {
         }
         for entry in left {
             // What cannot be given back is taken over once it has been idle for long enough.
-            let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, "giving an entry back").await;
+            let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, "returning an entry").await;
         }
     }
 }
@@ -263,7 +263,7 @@ async fn read(
 }
 
 fn shutting_down() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "the runtime that was to read is shutting down")
+    SourceError::new(SourceErrorKind::Transient, "reading: the runtime is shutting down")
 }
 
 /// Nothing of the URL.

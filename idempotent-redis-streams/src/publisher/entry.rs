@@ -28,18 +28,18 @@ impl FieldNames {
     pub(super) fn fields<'a>(&'a self, message: &'a Outbound) -> Result<Fields<'a>, String> {
         let Self { body, id, business_key } = self;
         if body == id || body == business_key || id == business_key {
-            return Err("body, id and business key have one field among them: name three".to_owned());
+            return Err("body, id and business key must use three different fields; rename one".to_owned());
         }
         for (what, value) in [("topic", &message.topic), ("id", &message.id)] {
             if value.is_empty() {
-                return Err(format!("its {what} is empty: a stream and an id need a name"));
+                return Err(format!("{what} is empty; set it"));
             }
         }
         let mut fields = vec![(body.as_bytes(), &*message.body), (id.as_bytes(), message.id.as_bytes())];
         fields.extend(message.business_key.as_ref().map(|key| (business_key.as_bytes(), key.as_bytes())));
         for (name, value) in message.headers.iter() {
             if is_dead_letter_field(name.as_bytes()) {
-                return Err(format!("its header `{name}` is a mark of dead letters: give it another name"));
+                return Err(format!("header `{name}` is reserved for dead letters; rename it"));
             }
             fields.push((name.as_bytes(), value));
         }
