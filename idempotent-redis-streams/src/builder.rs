@@ -1,4 +1,4 @@
-//! Setting up a source.
+//! Builder of a [`StreamsSource`].
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::headers::FieldMapping;
 use crate::options::{BLOCK, Keep, Start};
 use crate::settler::{ConsumerSettings, StreamsSettler};
 
-/// Sets up a [`StreamsSource`].
+/// A builder for a [`StreamsSource`].
 #[must_use]
 pub struct StreamsSourceBuilder {
     url: String,
@@ -30,7 +30,7 @@ pub struct StreamsSourceBuilder {
     keep: Keep,
 }
 
-/// Shorter ones are within what a busy machine takes for nothing.
+/// Minimum of `min_idle`. A busy machine may pause for longer than shorter times.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl StreamsSourceBuilder {
@@ -50,7 +50,7 @@ impl StreamsSourceBuilder {
         }
     }
 
-    /// Makes the group, and the stream, if they are not there. A group that is there goes on where it is.
+    /// Creates the group, and the stream, if they do not exist. An existing group continues at its position.
     ///
     /// # Default
     /// The group must exist
@@ -59,17 +59,19 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The name of this consumer: no two that run at a time may share one.
+    /// Sets the name of this consumer. Consumers that run at the same time must have different names.
     ///
     /// # Default
-    /// A random one
+    /// A random name
     pub fn consumer(mut self, name: impl Into<Arc<str>>) -> Self {
         self.consumer = Some(name.into());
         self
     }
 
-    /// An entry whose consumer gives no sign for this long is anybody's: how soon a consumer that died is stood in for, and
-    /// the longest delay in one piece. At least 100 ms. All consumers of a group should agree on it.
+    /// Sets the idle time after which other consumers may take over an entry, at least 100 ms.
+    ///
+    /// This time determines how soon the entries of a dead consumer are taken over, and it is the longest delay in one
+    /// piece. All consumers of a group should use the same value.
     ///
     /// # Default
     /// 60 s
@@ -78,7 +80,7 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The field that is the body. The others are headers.
+    /// Sets the field that contains the body. The other fields become headers.
     ///
     /// # Default
     /// `body`
@@ -87,26 +89,29 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The field that is the message's id, as its producer gave it: the same where it is sent twice. An entry without that
-    /// field, or with bytes in it that are no UTF-8, has no id. It stays among the headers.
+    /// Sets the field that contains the message id of the producer, which is the same if the message is sent twice.
+    ///
+    /// An entry without this field, or with bytes in it that are not UTF-8, has no id. The field remains among the
+    /// headers.
     ///
     /// # Default
-    /// Stream and entry id, `STREAM/ENTRY`: the same for what is delivered twice, not for what is sent twice
+    /// Stream and entry id, `STREAM/ENTRY`, which is the same for a redelivery but not for a message that is sent twice
     pub fn id_field(mut self, name: impl Into<String>) -> Self {
         self.id = Some(name.into());
         self
     }
 
-    /// The field that is the [business key](idempotent_mq::Delivery::business_key). It stays among the headers.
+    /// Sets the field that contains the [business key](idempotent_mq::Delivery::business_key). The field remains among
+    /// the headers.
     ///
     /// # Default
-    /// None
+    /// No business key
     pub fn business_key_field(mut self, name: impl Into<String>) -> Self {
         self.business_key = Some(name.into());
         self
     }
 
-    /// The stream that dead letters go to.
+    /// Sets the stream for dead letters.
     ///
     /// # Default
     /// `STREAM:dead`
@@ -115,7 +120,7 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// What stays in the stream.
+    /// Sets which entries remain in the stream.
     ///
     /// # Default
     /// [`Keep::Everything`]
@@ -124,17 +129,17 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// Connects, and makes or looks for the group.
+    /// Connects and creates or checks the group.
     ///
     /// # Errors
-    /// `Fatal` for a setting that cannot be, a group that is not there, or a server that refuses; `Transient` for one that
-    /// cannot be reached.
+    /// - `Fatal`: a setting is invalid, the group does not exist, or the server rejects a command.
+    /// - `Transient`: the server cannot be reached.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a Tokio runtime.
     ///
     /// # Cancellation
-    /// The group may have been made.
+    /// The group may have been created.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
         let client = client(&self.url).map_err(|error| failure("parsing the URL", error))?;
         let declare = self.declare;
@@ -196,7 +201,7 @@ fn refused(why: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, why)
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for StreamsSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamsSourceBuilder")

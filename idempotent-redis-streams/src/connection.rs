@@ -1,4 +1,4 @@
-//! One connection to the server, made again when it breaks.
+//! A connection to the server, which is reopened when it breaks.
 use std::fmt;
 use std::time::Duration;
 
@@ -9,63 +9,66 @@ use tokio::sync::Mutex;
 
 use crate::error::{ends_connection, failure};
 
-/// A server that does not take a connection in this time is away.
+/// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// One that does not answer in this time, beyond the wait it was asked for, is away.
+/// Response timeout, in addition to the time that a command blocks on the server.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
     let info = url.into_connection_info()?;
-    // A user without the right to `CLIENT SETINFO` would fill the server's ACL log.
+    // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Client::open(info.set_redis_settings(settings))
 }
 
 pub(crate) struct Connection {
     client: Client,
-    /// How long an answer may take.
+    /// Maximum time until a reply.
     response_timeout: Duration,
     state: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
 struct ConnectionState {
-    /// Rises with each that is made.
+    /// Number of the connection. It rises with each new connection.
     number: u64,
     connection: Option<MultiplexedConnection>,
 }
 
 impl Connection {
-    /// `blocks`: how long a command may wait on the server.
+    /// Creates a connection for commands that block on the server for up to `blocks`.
     pub(crate) fn new(client: Client, blocks: Duration) -> Self {
         Self { client, response_timeout: RESPONSE_TIMEOUT + blocks, state: Mutex::default() }
     }
 
+    /// Sends a command.
+    ///
     /// # Errors
-    /// What the connection or the server said, while `doing` this.
+    /// The error of the connection or the server. `doing` names the operation in the text.
     ///
     /// # Cancellation
-    /// It may have been carried out.
+    /// The command may have been applied.
     pub(crate) async fn query(&self, doing: &str, cmd: &Cmd) -> Result<Value, SourceError> {
         let (number, mut connection) = self.connection().await?;
         let reply = cmd.query_async(&mut connection).await;
         self.check_reply(number, doing, reply).await
     }
 
-    /// As [`ask`](Self::ask), for a script.
+    /// Runs a script; see [`query`](Self::query).
     pub(crate) async fn run_script(&self, doing: &str, script: &ScriptInvocation<'_>) -> Result<Value, SourceError> {
         let (number, mut connection) = self.connection().await?;
         let reply = script.invoke_async(&mut connection).await;
         self.check_reply(number, doing, reply).await
     }
 
-    /// A connection that answers: what fails before is surely not sent, and one that broke unnoticed is made again.
+    /// Returns a connection that has replied to `PING`. A failure means that nothing was sent. A connection that broke
+    /// unnoticed is reopened.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// The same as [`query`](Self::query).
     ///
     /// # Cancellation
-    /// Nothing has happened.
+    /// Dropping the future has no effect.
     pub(crate) async fn verified(&self) -> Result<OpenConnection<'_>, SourceError> {
         let was_open = self.state.lock().await.connection.is_some();
         match self.ping().await {
@@ -114,7 +117,7 @@ impl Connection {
     async fn discard_if_broken(&self, number: u64, error: &RedisError) {
         if ends_connection(error) {
             let mut state = self.state.lock().await;
-            // One that was made since then stays.
+            // A newer connection stays open.
             if state.number == number {
                 state.connection = None;
             }
@@ -122,7 +125,7 @@ impl Connection {
     }
 }
 
-/// A connection that many ask side by side, and that none of them makes again.
+/// An open connection for concurrent commands, which is not reopened.
 pub(crate) struct OpenConnection<'a> {
     owner: &'a Connection,
     number: u64,
@@ -130,17 +133,19 @@ pub(crate) struct OpenConnection<'a> {
 }
 
 impl OpenConnection<'_> {
+    /// Sends a command.
+    ///
     /// # Errors
-    /// The client's, as it is: it tells what the server said from what nobody knows.
+    /// The client's error, which distinguishes a server error from a missing reply.
     ///
     /// # Cancellation
-    /// It may have been carried out.
+    /// The command may have been applied.
     pub(crate) async fn query(&self, cmd: &Cmd) -> Result<Value, RedisError> {
         let reply = cmd.query_async(&mut self.connection.clone()).await;
         self.check_reply(reply).await
     }
 
-    /// As [`ask`](Self::ask), for a script.
+    /// Runs a script; see [`query`](Self::query).
     pub(crate) async fn run_script(&self, script: &ScriptInvocation<'_>) -> Result<Value, RedisError> {
         let reply = script.invoke_async(&mut self.connection.clone()).await;
         self.check_reply(reply).await
@@ -154,7 +159,7 @@ impl OpenConnection<'_> {
     }
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("response_timeout", &self.response_timeout).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! The dead letters of a stream, to be looked at and put back.
+//! Listing and redriving the dead letters of a stream.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,14 @@ use crate::headers::{FieldMapping, Fields, add, decode_letter, fits_into_script}
 use crate::reply;
 use crate::scripts::BACK;
 
-/// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive): each is moved to the stream's end in one step on
-/// the server, as a new entry with all its fields. An entry of more than 3,900 fields takes several steps: a process that dies
-/// between them, or a second one that redrives the same entry, puts the entry back twice.
+/// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive).
 ///
-/// All groups of the stream get it again. Those that had it meet its key, if that is of the message: with the entry's id for
-/// an id it is a new message to them.
+/// Each letter is moved to the end of the stream as a new entry with all its fields, by one script call. An entry with
+/// more than 3,900 fields takes several steps: if the process dies in between, or another process redrives the same
+/// entry, the entry is put back twice.
+///
+/// All groups of the stream receive the entry again. Groups that have handled the message recognize it if the key comes
+/// from the message. If the entry id is the message id, the entry is a new message.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -35,21 +37,22 @@ use crate::scripts::BACK;
 pub struct StreamsDeadLetters {
     connection: Connection,
     stream: Arc<str>,
-    /// Its stream is that of the dead letters.
+    /// Mapping for the stream of the dead letters.
     layout: FieldMapping,
-    /// The entry that was brought last.
+    /// The last listed entry.
     at: Option<String>,
-    /// Its fields, if a script cannot move them.
+    /// Fields of that entry, if a script cannot move them.
     large: Option<Fields>,
-    /// It was put back already, or none was brought.
+    /// True if no letter is listed that could be put back.
     done: bool,
 }
 
 impl StreamsDeadLetters {
-    /// Those in `STREAM:dead`. The URL is that of [`StreamsSource::builder`](crate::StreamsSource::builder).
+    /// Creates a handle to the dead letters in `STREAM:dead`. The URL has the same form as for
+    /// [`StreamsSource::builder`](crate::StreamsSource::builder).
     ///
     /// # Errors
-    /// `Fatal` for a URL that cannot be read.
+    /// `Fatal` if the URL is invalid.
     pub fn new(url: impl AsRef<str>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
         let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
         let stream = stream.into();
@@ -65,7 +68,8 @@ impl StreamsDeadLetters {
         })
     }
 
-    /// The stream that they lie in, as [`dead_letters`](crate::StreamsSourceBuilder::dead_letters) says.
+    /// Sets the stream of the dead letters, as in
+    /// [`StreamsSourceBuilder::dead_letters`](crate::StreamsSourceBuilder::dead_letters).
     ///
     /// # Default
     /// `STREAM:dead`
@@ -74,7 +78,7 @@ impl StreamsDeadLetters {
         self
     }
 
-    /// The field that is shown as the body.
+    /// Sets the field that is returned as the body.
     ///
     /// # Default
     /// `body`
@@ -134,8 +138,9 @@ impl DeadLetters for StreamsDeadLetters {
 const PUTTING_BACK: &str = "putting an entry back";
 
 impl StreamsDeadLetters {
-    /// Moves an entry of more fields than a script can move, in three steps. Answers as the script does. A process that dies
-    /// before the last step, or another one that moves the same entry, puts it back twice.
+    /// Moves an entry with too many fields for a script, in three steps. Returns the same values as the script.
+    ///
+    /// If the process dies before the last step, or another process moves the same entry, the entry is put back twice.
     async fn move_large(&self, at: &str, fields: &Fields) -> Result<Value, SourceError> {
         let mut there = redis::cmd("XRANGE");
         there.arg(&*self.layout.stream).arg(at).arg(at);

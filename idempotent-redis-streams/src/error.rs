@@ -1,8 +1,8 @@
-//! What the client and the server say, as errors of a source.
+//! Conversion of client and server errors into errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::{ErrorKind, RedisError};
 
-/// What was being done, for the error's text.
+/// Creates a source error. `doing` names the operation in the text.
 pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
     let code = error.code().unwrap_or_default().to_owned();
     let text = error.detail().unwrap_or_default().to_owned();
@@ -11,7 +11,7 @@ pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
     SourceError::new(kind, format!("{doing}: {reply}{remedy}")).with_cause(error)
 }
 
-/// Whether no more is to be sent over the connection that said this: it is broken, or leads to the wrong server.
+/// Returns whether the connection must be closed: it is broken, or leads to a server that rejects writes.
 pub(crate) fn ends_connection(error: &RedisError) -> bool {
     let code = error.code().unwrap_or_default();
     error.is_unrecoverable_error() || error.is_timeout() || matches!(code, "READONLY" | "MASTERDOWN")
@@ -19,7 +19,7 @@ pub(crate) fn ends_connection(error: &RedisError) -> bool {
 
 fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
     use SourceErrorKind::{Fatal, Transient};
-    // A script's error has the code of the command in its text.
+    // The error of a script contains the code of the failed command in its text.
     let has_code = |word: &str| code == word || text.contains(word);
     if has_code("NOGROUP") {
         return (
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_try_would_not_change_is_fatal_and_the_rest_is_not() {
+    fn errors_that_a_retry_cannot_fix_are_fatal() {
         use SourceErrorKind::{Fatal, Transient};
         for (code, text, kind) in [
             ("MOVED", "1 10.0.0.1:6379", Fatal),

@@ -1,28 +1,28 @@
 //! Options of a source.
 use std::time::Duration;
 
-/// How long a read waits on the server. Less than the second that `close` is given.
+/// Time that a read blocks on the server. Shorter than the second that `close` may take.
 pub(crate) const BLOCK: Duration = Duration::from_millis(500);
 
-/// From where a new group reads.
+/// The position at which a new group starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Start {
-    /// All that is in the stream.
+    /// At the first entry of the stream.
     Beginning,
-    /// What is added from now on.
+    /// At the next entry that is added.
     New,
 }
 
-/// What stays in the stream.
+/// The entries that remain in the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// All of it, until somebody else trims it.
+    /// All entries, until another program trims the stream.
     Everything,
-    /// What some group has not read, or has not settled; and some more, since a stream is trimmed block by block. A group
-    /// that nobody reads any more keeps everything.
+    /// Entries that some group has not read or not settled, and a few more, because streams are trimmed in blocks. An
+    /// unused group keeps all entries.
     Unfinished,
-    /// An entry is deleted when *this* group has settled it: only where no other group reads the stream.
+    /// Entries that *this* group has not settled. Use this only if no other group reads the stream.
     Unacknowledged,
 }

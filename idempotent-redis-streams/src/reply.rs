@@ -1,32 +1,32 @@
-//! What the server answers, taken apart.
+//! Parsing of server replies.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::Value;
 
 use crate::headers::Fields;
 
-/// An entry, delivered.
+/// A delivered entry.
 #[derive(Debug)]
 pub(crate) struct StreamEntry {
     pub(crate) id: String,
     pub(crate) fields: Fields,
-    /// How often, this time included.
+    /// Number of deliveries, including this one.
     pub(crate) delivered: u32,
 }
 
-/// What a step of the search for idle entries found.
+/// The result of one step of a search for idle entries.
 #[derive(Debug)]
 pub(crate) struct IdleEntries {
-    /// Where to go on; `0-0` at the end.
+    /// Position for the next step; `0-0` at the end.
     pub(crate) cursor: String,
     pub(crate) entries: Vec<StreamEntry>,
-    /// How many had been deleted or trimmed while they were pending.
+    /// Number of pending entries that were deleted or trimmed.
     pub(crate) gone: i64,
 }
 
-/// The answer of `XREADGROUP` for one stream.
+/// Parses the reply to `XREADGROUP` for one stream.
 ///
 /// # Errors
-/// `Fatal` if it is none.
+/// `Fatal` if the reply is malformed.
 pub(crate) fn parse_new(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
     let entries = match value {
         Value::Nil => return Ok(Vec::new()),
@@ -41,20 +41,20 @@ pub(crate) fn parse_new(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
     entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XREADGROUP"))
 }
 
-/// The answer of `XRANGE`.
+/// Parses the reply to `XRANGE`.
 ///
 /// # Errors
-/// `Fatal` if it is none.
+/// `Fatal` if the reply is malformed.
 pub(crate) fn parse_range(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
     let Value::Array(entries) = value else { return Err(unexpected_reply("XRANGE")) };
     let entries = entries.into_iter().map(|entry| read(entry, 1));
     entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XRANGE"))
 }
 
-/// The answer of the script `take`.
+/// Parses the reply of the script `take`.
 ///
 /// # Errors
-/// `Fatal` if it is none.
+/// `Fatal` if the reply is malformed.
 pub(crate) fn parse_idle(value: Value) -> Result<IdleEntries, SourceError> {
     let parts = |value| {
         let [cursor, Value::Array(entries), Value::Int(gone)] = array(value)? else { return None };

@@ -1,4 +1,4 @@
-//! What becomes of an entry.
+//! Settlement of entries.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ use crate::options::Keep;
 use crate::reply::StreamEntry;
 use crate::scripts::{BURY, DONE, KEEP, LATER};
 
-/// An entry that is held: what settling it takes.
+/// The handle that settles an entry.
 pub struct Tag {
     id: String,
     fields: Fields,
     held: HeldEntries,
-    /// Under which it is held.
+    /// Number of the delivery.
     number: u64,
-    /// It is being put off or given back: to keep it alive would undo that.
+    /// True while the entry is being delayed or returned. Keeping it alive would undo that.
     leaving: AtomicBool,
 }
 
@@ -36,21 +36,21 @@ impl Tag {
     }
 }
 
-/// Dropped unsettled, it comes again when it has been idle for long enough.
+/// An entry whose tag is dropped unsettled is redelivered after `min_idle`.
 impl Drop for Tag {
     fn drop(&mut self) {
         self.held.release(&self.id, self.number);
     }
 }
 
-/// Nothing of the payload.
+/// Shows nothing of the payload.
 impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tag").field("id", &self.id).field("fields", &self.fields.len()).finish_non_exhaustive()
     }
 }
 
-/// Who reads which stream, and how.
+/// The settings of a consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerSettings {
     pub(crate) stream: Arc<str>,
@@ -66,7 +66,7 @@ pub(crate) struct StreamsSettler {
     pub(crate) settings: ConsumerSettings,
     pub(crate) connection: Connection,
     pub(crate) due: DueTimes,
-    /// Something was acknowledged since the stream was last trimmed.
+    /// True if an entry was acknowledged since the stream was last trimmed.
     pub(crate) acked: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl Settle<Tag> for StreamsSettler {
 }
 
 impl StreamsSettler {
-    /// Whoever has it now: it is done.
+    /// Acknowledges an entry, whichever consumer holds it now.
     async fn ack(&self, tag: &Tag) -> Result<(), SourceError> {
         let settings = &self.settings;
         if settings.keep == Keep::Unacknowledged {
@@ -114,10 +114,10 @@ impl StreamsSettler {
         Ok(())
     }
 
-    /// It is found by anybody after this time.
+    /// Makes an entry available to all consumers after this time.
     async fn release_after(&self, tag: &Tag, after: Duration, doing: &str) -> Result<(), SourceError> {
         tag.leaving.store(true, Ordering::Release);
-        // It may come again before the tag is dropped.
+        // The entry may be redelivered before the tag is dropped.
         tag.held.release(&tag.id, tag.number);
         let left = self.requeue_after(&tag.id, after, doing).await;
         if left.is_err() {
@@ -136,7 +136,7 @@ impl StreamsSettler {
             return Err(gone(doing));
         }
         if after > Duration::ZERO {
-            // The server's clock goes by whole milliseconds.
+            // The server's clock has a resolution of one ms.
             self.due.at(Instant::now() + after + Duration::from_millis(1));
         }
         Ok(())
@@ -158,7 +158,8 @@ impl StreamsSettler {
         match self.connection.run_script(doing, &bury).await? {
             Value::Int(0) => return Err(gone(doing)),
             Value::Int(1) if !in_one_step => {
-                // In this order: a process that dies in between leaves the entry pending, and the letter is written twice.
+                // In this order: if the process dies in between, the entry stays pending and the dead letter is written
+                // twice.
                 self.connection.query(doing, &add(&settings.dead, false, &fields)).await?;
                 self.ack(tag).await?;
             }
@@ -169,7 +170,7 @@ impl StreamsSettler {
     }
 }
 
-/// Rounded down, so that the delay is rounded up.
+/// Converts to whole ms, rounded down, so that the delay is rounded up.
 fn millis_down(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Taking entries from the stream.
+//! The source, which takes entries from a stream.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,38 +19,39 @@ use crate::reply::{self, IdleEntries, StreamEntry};
 use crate::scripts::{TAKE, TRIM};
 use crate::settler::{StreamsSettler, Tag};
 
-/// Entries of a Redis stream, as one consumer of a group. The [crate's docs](crate) have an example.
+/// A source that reads a Redis stream as one consumer of a group. See the [crate documentation](crate) for an example.
 pub struct StreamsSource {
     settler: Arc<StreamsSettler>,
     layout: FieldMapping,
     held: HeldEntries,
-    /// A connection of its own: it waits on the server.
+    /// A separate connection, because reads block on the server.
     reader: Arc<Connection>,
-    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
+    /// The pending read. It outlives a cancelled `receive`, so that its entries are not lost.
     reading: Option<PendingRead>,
     taking: Option<JoinHandle<Result<IdleEntries, SourceError>>>,
     search: IdleSearch,
 }
 
 struct PendingRead {
-    /// How many it brings at most.
+    /// Maximum number of entries of the read.
     most: usize,
     task: JoinHandle<Result<Vec<StreamEntry>, SourceError>>,
 }
 
-/// Where the search for idle entries is.
+/// The progress of the search for idle entries.
 struct IdleSearch {
-    /// `None` between two searches.
+    /// Position of the current search, or `None` between two searches.
     cursor: Option<String>,
     next: Instant,
     every: Duration,
 }
 
-/// Steps of a search before new entries have their turn. Each looks at ten pending entries for one that it may take.
+/// Number of search steps before new entries are read. Each step visits ten pending entries per entry it may take.
 const STEPS_PER_SEARCH: usize = 16;
 
 impl StreamsSource {
-    /// A source of this stream, for one consumer of this group. `url` is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub fn builder(
         url: impl Into<String>,
         stream: impl Into<Arc<str>>,
@@ -60,7 +61,7 @@ impl StreamsSource {
     }
 
     pub(crate) fn new(settler: StreamsSettler, layout: FieldMapping, reader: Connection) -> Self {
-        // A tenth: what a dead consumer held is found soon, and looking costs little.
+        // A tenth of `min_idle` finds the entries of a dead consumer soon, at little cost.
         let every = (settler.settings.min_idle / 10).clamp(Duration::from_millis(50), Duration::from_secs(5));
         Self {
             settler: Arc::new(settler),
@@ -73,20 +74,21 @@ impl StreamsSource {
         }
     }
 
-    /// The name of this consumer in the group.
+    /// Returns the name of this consumer in the group.
     #[must_use]
     pub fn consumer(&self) -> &str {
         &self.settler.settings.consumer
     }
 
-    /// Takes over what has been idle for long enough; a search that is due is gone on with for some steps.
+    /// Takes over idle entries. A due search proceeds by a limited number of steps.
     async fn take_idle(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
         for _ in 0..STEPS_PER_SEARCH {
             if !self.search_is_due() {
                 break;
             }
             let mut taken = self.take(room).await?;
-            // Kept alive too late, and kept alive by this.
+            // This consumer still holds these: they were kept alive too late, and the takeover has reset their idle
+            // time.
             taken.entries.retain(|entry| !self.held.has(&entry.id));
             let ended = taken.cursor == "0-0";
             self.search.cursor = (!ended).then_some(taken.cursor);
@@ -105,7 +107,7 @@ impl StreamsSource {
         Ok(Vec::new())
     }
 
-    /// Whether there is a search to go on with.
+    /// Returns whether a search is in progress, and starts one if it is due.
     fn search_is_due(&mut self) -> bool {
         let now = Instant::now();
         if self.search.cursor.is_some() || self.taking.is_some() {
@@ -123,7 +125,7 @@ impl StreamsSource {
         self.settler.due.next().map_or(self.search.next, |due| due.min(self.search.next))
     }
 
-    /// One step. Its task goes on where this is dropped.
+    /// Performs one step in a task, which continues if this future is dropped.
     async fn take(&mut self, room: usize) -> Result<IdleEntries, SourceError> {
         let settler = self.settler.clone();
         let cursor = self.search.cursor.clone().unwrap_or_else(|| "0-0".to_owned());
@@ -156,9 +158,10 @@ impl StreamsSource {
         read.unwrap_or_else(|_| Err(shutting_down()))
     }
 
-    /// What is there at once; or else the next one entry, within [`BLOCK`] or until a search is due.
+    /// Returns entries that are available now. Otherwise waits for the next entry, for up to [`BLOCK`] or until a
+    /// search is due.
     async fn next(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
-        // What a read that is under way may bring has its place.
+        // The pending read may return up to this many entries.
         let promised = self.reading.as_ref().map_or(0, |reading| reading.most);
         if let Some(free) = room.checked_sub(promised).filter(|free| *free > 0) {
             let idle = self.take_idle(free).await?;
@@ -177,7 +180,7 @@ impl StreamsSource {
 
     async fn wait(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
         let settler = self.settler.clone();
-        // With one place only, a search has to wait for the read.
+        // With room for one entry, the search has to wait for the read.
         let searches = room > 1 || self.reading.is_none();
         let search_at = self.search_at();
         tokio::select! {
@@ -212,7 +215,7 @@ impl Source for StreamsSource {
 
     async fn receive(&mut self, room: usize) -> Result<Received<Tag>, SourceError> {
         let entries = match self.next(room).await {
-            // A connection that was idle for long is often found broken by the first to use it.
+            // The first call after a long idle time often finds its connection broken.
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
             entries => entries?,
         };
@@ -232,7 +235,7 @@ impl Source for StreamsSource {
             left.extend(fresh);
         }
         for entry in left {
-            // What cannot be given back is taken over once it has been idle for long enough.
+            // An entry that cannot be returned is taken over after `min_idle`.
             let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, "returning an entry").await;
         }
     }
@@ -266,7 +269,7 @@ fn shutting_down() -> SourceError {
     SourceError::new(SourceErrorKind::Transient, "reading: the runtime is shutting down")
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for StreamsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamsSource").field("settings", &self.settler.settings).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! What a message is as an entry.
+//! Encoding of messages as entries.
 use idempotent_mq::Outbound;
 
 use crate::headers::is_dead_letter_field;
@@ -6,7 +6,7 @@ use crate::headers::is_dead_letter_field;
 /// Names and values of one entry.
 pub(super) type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// Which field is what.
+/// The names of the fields with a meaning.
 #[derive(Debug)]
 pub(super) struct FieldNames {
     pub(super) body: String,
@@ -21,10 +21,10 @@ impl Default for FieldNames {
 }
 
 impl FieldNames {
-    /// Those that mean something first: of a name that stands there twice, sources read the first.
+    /// Encodes a message. Fields with a meaning come first, because sources read the first field of a name.
     ///
     /// # Errors
-    /// Why it cannot be an entry.
+    /// The reason why the message cannot be an entry.
     pub(super) fn fields<'a>(&'a self, message: &'a Outbound) -> Result<Fields<'a>, String> {
         let Self { body, id, business_key } = self;
         if body == id || body == business_key || id == business_key {
@@ -47,14 +47,14 @@ impl FieldNames {
     }
 }
 
-/// Entries of one script: the server does nothing else meanwhile.
+/// Maximum number of entries per script call. Other clients wait while a script runs.
 const MAX_ENTRIES: usize = 100;
-/// Bytes of one script, but for an entry that alone has more: the server keeps it whole until it is done.
+/// Maximum number of bytes per script call, unless a single entry is larger. The server holds them in memory.
 const MAX_BYTES: usize = 1 << 20;
-/// Fields of one entry: a script cannot hand over many more.
+/// Maximum number of fields of a batched entry. Scripts are limited to not many more.
 const MAX_FIELDS: usize = 1_000;
 
-/// What goes in one request each, in order.
+/// Splits entries into requests, in order.
 pub(super) fn batches<'a, 'b>(mut entries: &'a [(&'b str, Fields<'b>)]) -> Vec<&'a [(&'b str, Fields<'b>)]> {
     let mut batches = Vec::new();
     while !entries.is_empty() {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_entries_and_those_of_many_fields_go_alone_and_the_order_stays() {
+    fn large_entries_and_entries_with_many_fields_are_sent_alone_and_in_order() {
         let (small, half, large) = (vec![0_u8; 1], vec![0_u8; MAX_BYTES / 2], vec![0_u8; MAX_BYTES + 1]);
         let of = |value| vec![(&b"body"[..], value)];
         let many: Fields<'_> = (0..=MAX_FIELDS).map(|_| (&b"h"[..], &small[..])).collect();
