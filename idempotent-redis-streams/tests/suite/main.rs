@@ -1,4 +1,4 @@
-//! Tests on a real Redis.
+//! Tests of the source and the publisher on a real Redis server.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 mod acknowledgement;
 mod conformance;
