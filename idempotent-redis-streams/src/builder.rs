@@ -1,21 +1,20 @@
-//! Setting up a source.
+//! Builder of a [`StreamsSource`].
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
-use redis::{Client, IntoConnectionInfo, RedisError};
 
 use crate::StreamsSource;
-use crate::due::Due;
-use crate::failure::failure;
-use crate::layout::Layout;
-use crate::link::Link;
-use crate::settler::{Place, Settler};
-use crate::source::BLOCK;
+use crate::connection::{Connection, client};
+use crate::due_times::DueTimes;
+use crate::error::failure;
+use crate::headers::FieldMapping;
+use crate::options::{BLOCK, Keep, Start};
+use crate::settler::{ConsumerSettings, StreamsSettler};
 
-/// Sets up a [`StreamsSource`].
+/// A builder for a [`StreamsSource`].
 #[must_use]
 pub struct StreamsSourceBuilder {
     url: String,
@@ -31,30 +30,7 @@ pub struct StreamsSourceBuilder {
     keep: Keep,
 }
 
-/// From where a new group reads.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Start {
-    /// All that is in the stream.
-    Beginning,
-    /// What is added from now on.
-    New,
-}
-
-/// What stays in the stream.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Keep {
-    /// All of it, until somebody else trims it.
-    Everything,
-    /// What some group has not read, or has not settled; and some more, since a stream is trimmed block by block. A group
-    /// that nobody reads any more keeps everything.
-    Unfinished,
-    /// An entry is deleted when *this* group has settled it: only where no other group reads the stream.
-    Unacknowledged,
-}
-
-/// Shorter ones are within what a busy machine takes for nothing.
+/// Minimum of `min_idle`. A busy machine may pause for longer than shorter times.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl StreamsSourceBuilder {
@@ -74,7 +50,7 @@ impl StreamsSourceBuilder {
         }
     }
 
-    /// Makes the group, and the stream, if they are not there. A group that is there goes on where it is.
+    /// Creates the group, and the stream, if they do not exist. An existing group continues at its position.
     ///
     /// # Default
     /// The group must exist
@@ -83,17 +59,19 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The name of this consumer: no two that run at a time may share one.
+    /// Sets the name of this consumer. Consumers that run at the same time must have different names.
     ///
     /// # Default
-    /// A random one
+    /// A random name
     pub fn consumer(mut self, name: impl Into<Arc<str>>) -> Self {
         self.consumer = Some(name.into());
         self
     }
 
-    /// An entry whose consumer gives no sign for this long is anybody's: how soon a consumer that died is stood in for, and
-    /// the longest delay in one piece. At least 100 ms. All consumers of a group should agree on it.
+    /// Sets the idle time after which other consumers may take over an entry, at least 100 ms.
+    ///
+    /// This time determines how soon the entries of a dead consumer are taken over, and it is the longest delay in one
+    /// piece. All consumers of a group should use the same value.
     ///
     /// # Default
     /// 60 s
@@ -102,7 +80,7 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The field that is the body. The others are headers.
+    /// Sets the field that contains the body. The other fields become headers.
     ///
     /// # Default
     /// `body`
@@ -111,26 +89,29 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// The field that is the message's id, as its producer gave it: the same where it is sent twice. An entry without that
-    /// field, or with bytes in it that are no UTF-8, has no id. It stays among the headers.
+    /// Sets the field that contains the message id of the producer, which is the same if the message is sent twice.
+    ///
+    /// An entry without this field, or with bytes in it that are not UTF-8, has no id. The field remains among the
+    /// headers.
     ///
     /// # Default
-    /// Stream and entry id, `STREAM/ENTRY`: the same for what is delivered twice, not for what is sent twice
+    /// Stream and entry id, `STREAM/ENTRY`, which is the same for a redelivery but not for a message that is sent twice
     pub fn id_field(mut self, name: impl Into<String>) -> Self {
         self.id = Some(name.into());
         self
     }
 
-    /// The field that is the [business key](idempotent_mq::Delivery::business_key). It stays among the headers.
+    /// Sets the field that contains the [business key](idempotent_mq::Delivery::business_key). The field remains among
+    /// the headers.
     ///
     /// # Default
-    /// None
+    /// No business key
     pub fn business_key_field(mut self, name: impl Into<String>) -> Self {
         self.business_key = Some(name.into());
         self
     }
 
-    /// The stream that dead letters go to.
+    /// Sets the stream for dead letters.
     ///
     /// # Default
     /// `STREAM:dead`
@@ -139,7 +120,7 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// What stays in the stream.
+    /// Sets which entries remain in the stream.
     ///
     /// # Default
     /// [`Keep::Everything`]
@@ -148,19 +129,19 @@ impl StreamsSourceBuilder {
         self
     }
 
-    /// Connects, and makes or looks for the group.
+    /// Connects and creates or checks the group.
     ///
     /// # Errors
-    /// `Fatal` for a setting that cannot be, a group that is not there, or a server that refuses; `Transient` for one that
-    /// cannot be reached.
+    /// - `Fatal`: a setting is invalid, the group does not exist, or the server rejects a command.
+    /// - `Transient`: the server cannot be reached.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a Tokio runtime.
     ///
     /// # Cancellation
-    /// The group may have been made.
+    /// The group may have been created.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
-        let client = client(&self.url).map_err(|error| failure("the url", error))?;
+        let client = client(&self.url).map_err(|error| failure("parsing the URL", error))?;
         let declare = self.declare;
         let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
         let consumer = match self.consumer {
@@ -169,19 +150,20 @@ impl StreamsSourceBuilder {
         };
         let (stream, group) = (self.stream, self.group);
         if stream.is_empty() || group.is_empty() || consumer.is_empty() || dead.is_empty() {
-            return Err(refused("stream, group, consumer and dead letters need names"));
+            return Err(refused("stream, group, consumer and dead letters must have a name"));
         }
         if stream == dead {
-            return Err(refused("the dead letters of a stream cannot be that stream"));
+            return Err(refused("`dead_letters` is the stream itself; name another stream"));
         }
         if self.min_idle < SHORTEST {
-            return Err(refused("`min_idle` is at least 100 ms"));
+            return Err(refused("`min_idle` is too short; set it to at least 100 ms"));
         }
-        let layout = Layout { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
-        let place = Place { stream, group, consumer, dead, min_idle: self.min_idle, keep: self.keep };
-        let reader = Link::new(client.clone(), BLOCK);
-        let link = Link::new(client, Duration::ZERO);
-        let settler = Settler { place, link, due: Due::default(), acked: AtomicBool::new(false) };
+        let layout =
+            FieldMapping { stream: stream.clone(), body: self.body, id: self.id, business_key: self.business_key };
+        let settings = ConsumerSettings { stream, group, consumer, dead, min_idle: self.min_idle, keep: self.keep };
+        let reader = Connection::new(client.clone(), BLOCK);
+        let connection = Connection::new(client, Duration::ZERO);
+        let settler = StreamsSettler { settings, connection, due: DueTimes::default(), acked: AtomicBool::new(false) };
         match declare {
             Some(start) => make_group(&settler, start).await?,
             None => look_for_group(&settler).await?,
@@ -190,34 +172,28 @@ impl StreamsSourceBuilder {
     }
 }
 
-pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
-    let info = url.into_connection_info()?;
-    // A user without the right to `CLIENT SETINFO` would fill the server's ACL log.
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_redis_settings(settings))
-}
-
-async fn make_group(settler: &Settler, start: Start) -> Result<(), SourceError> {
+async fn make_group(settler: &StreamsSettler, start: Start) -> Result<(), SourceError> {
     let from = match start {
         Start::Beginning => "0",
         Start::New => "$",
     };
     let mut create = redis::cmd("XGROUP");
-    create.arg("CREATE").arg(&*settler.place.stream).arg(&*settler.place.group).arg(from).arg("MKSTREAM");
-    match settler.link.ask("making the group", &create).await {
+    create.arg("CREATE").arg(&*settler.settings.stream).arg(&*settler.settings.group).arg(from).arg("MKSTREAM");
+    match settler.connection.query("creating the group", &create).await {
         Err(error) if error.to_string().contains("BUSYGROUP") => Ok(()),
         made => made.map(drop),
     }
 }
 
-async fn look_for_group(settler: &Settler) -> Result<(), SourceError> {
+async fn look_for_group(settler: &StreamsSettler) -> Result<(), SourceError> {
     let mut pending = redis::cmd("XPENDING");
-    pending.arg(&*settler.place.stream).arg(&*settler.place.group);
-    settler.link.ask("looking for the group", &pending).await.map(drop)
+    pending.arg(&*settler.settings.stream).arg(&*settler.settings.group);
+    settler.connection.query("checking the group", &pending).await.map(drop)
 }
 
 fn random() -> Result<Arc<str>, SourceError> {
-    let bits = getrandom::u64().map_err(|error| refused(&format!("no randomness for a consumer's name: {error}")))?;
+    let bits = getrandom::u64()
+        .map_err(|error| refused(&format!("no randomness for the consumer name; set `consumer`: {error}")))?;
     Ok(format!("{bits:016x}").into())
 }
 
@@ -225,7 +201,7 @@ fn refused(why: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, why)
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for StreamsSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamsSourceBuilder")

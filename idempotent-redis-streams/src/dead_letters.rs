@@ -1,4 +1,4 @@
-//! The dead letters of a stream, to be looked at and put back.
+//! Listing and redriving the dead letters of a stream.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::builder::client;
-use crate::failure::failure;
-use crate::layout::{Fields, Layout, add, fits_a_script, letter};
-use crate::link::Link;
+use crate::connection::{Connection, client};
+use crate::error::failure;
+use crate::headers::{FieldMapping, Fields, add, decode_letter, fits_into_script};
 use crate::reply;
 use crate::scripts::BACK;
 
-/// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive): each is moved to the stream's end in one step on
-/// the server, as a new entry with all its fields. An entry of more than 3,900 fields takes several steps: a process that dies
-/// between them, or a second one that redrives the same entry, puts the entry back twice.
+/// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive).
 ///
-/// All groups of the stream get it again. Those that had it meet its key, if that is of the message: with the entry's id for
-/// an id it is a new message to them.
+/// Each letter is moved to the end of the stream as a new entry with all its fields, by one script call. An entry with
+/// more than 3,900 fields takes several steps: if the process dies in between, or another process redrives the same
+/// entry, the entry is put back twice.
+///
+/// All groups of the stream receive the entry again. Groups that have handled the message recognize it if the key comes
+/// from the message. If the entry id is the message id, the entry is a new message.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -34,32 +35,41 @@ use crate::scripts::BACK;
 #[derive(Debug)]
 #[must_use]
 pub struct StreamsDeadLetters {
-    link: Link,
+    connection: Connection,
     stream: Arc<str>,
-    /// Its stream is that of the dead letters.
-    layout: Layout,
-    /// The entry that was brought last.
+    /// Mapping for the stream of the dead letters.
+    layout: FieldMapping,
+    /// The last listed entry.
     at: Option<String>,
-    /// Its fields, if a script cannot move them.
+    /// Fields of that entry, if a script cannot move them.
     large: Option<Fields>,
-    /// It was put back already, or none was brought.
+    /// True if no letter is listed that could be put back.
     done: bool,
 }
 
 impl StreamsDeadLetters {
-    /// Those in `STREAM:dead`. The URL is that of [`StreamsSource::builder`](crate::StreamsSource::builder).
+    /// Creates a handle to the dead letters in `STREAM:dead`. The URL has the same form as for
+    /// [`StreamsSource::builder`](crate::StreamsSource::builder).
     ///
     /// # Errors
-    /// `Fatal` for a URL that cannot be read.
+    /// `Fatal` if the URL is invalid.
     pub fn new(url: impl AsRef<str>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
+        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
-        let layout = Layout { stream: dead, body: "body".to_owned(), id: None, business_key: None };
-        Ok(Self { link: Link::new(client, Duration::ZERO), stream, layout, at: None, large: None, done: true })
+        let layout = FieldMapping { stream: dead, body: "body".to_owned(), id: None, business_key: None };
+        Ok(Self {
+            connection: Connection::new(client, Duration::ZERO),
+            stream,
+            layout,
+            at: None,
+            large: None,
+            done: true,
+        })
     }
 
-    /// The stream that they lie in, as [`dead_letters`](crate::StreamsSourceBuilder::dead_letters) says.
+    /// Sets the stream of the dead letters, as in
+    /// [`StreamsSourceBuilder::dead_letters`](crate::StreamsSourceBuilder::dead_letters).
     ///
     /// # Default
     /// `STREAM:dead`
@@ -68,7 +78,7 @@ impl StreamsDeadLetters {
         self
     }
 
-    /// The field that is shown as the body.
+    /// Sets the field that is returned as the body.
     ///
     /// # Default
     /// `body`
@@ -83,8 +93,8 @@ impl DeadLetters for StreamsDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
         let mut rest = redis::cmd("XLEN");
         rest.arg(&*self.layout.stream);
-        let counted = self.link.ask("counting the dead letters", &rest).await?;
-        let Value::Int(all) = counted else { return Err(fatal("XLEN: the server's answer is not understood")) };
+        let counted = self.connection.query("counting the dead letters", &rest).await?;
+        let Value::Int(all) = counted else { return Err(fatal("XLEN: unexpected reply")) };
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
@@ -92,26 +102,26 @@ impl DeadLetters for StreamsDeadLetters {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
         range.arg(&*self.layout.stream).arg(from).arg("+").arg("COUNT").arg(1);
-        let found = self.link.ask("reading the dead letters", &range).await?;
-        let Some(entry) = reply::range(found)?.pop() else { return Ok(None) };
+        let found = self.connection.query("reading the dead letters", &range).await?;
+        let Some(entry) = reply::parse_range(found)?.pop() else { return Ok(None) };
         let mut delivery = self.layout.delivery(&entry);
         delivery.delivered = None;
-        let left = letter(&entry.fields);
+        let left = decode_letter(&entry.fields);
         (self.at, self.done) = (Some(entry.id), false);
-        self.large = Some(entry.fields).filter(|fields| !fits_a_script(fields));
+        self.large = Some(entry.fields).filter(|fields| !fits_into_script(fields));
         Ok(Some((delivery, left)))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let Some(at) = self.at.as_ref().filter(|_| !self.done) else {
-            return Err(fatal("`next` brought no letter that could be put back"));
+            return Err(fatal("no dead letter to put back; call `next` first"));
         };
         let moved = match &self.large {
             Some(fields) => self.move_large(at, fields).await?,
             None => {
                 let mut back = BACK.key(&*self.layout.stream);
                 back.key(&*self.stream).arg(at);
-                self.link.run(PUTTING_BACK, &back).await?
+                self.connection.run_script(PUTTING_BACK, &back).await?
             }
         };
         match moved {
@@ -119,10 +129,8 @@ impl DeadLetters for StreamsDeadLetters {
                 self.done = true;
                 Ok(there == 1)
             }
-            Value::Int(2) => {
-                Err(fatal("there is no such stream to put dead letters back into: make it, with its group"))
-            }
-            _ => Err(fatal("the server's answer is not understood")),
+            Value::Int(2) => Err(fatal("the stream for the dead letters does not exist; create it with its group")),
+            _ => Err(fatal("putting an entry back: unexpected reply")),
         }
     }
 }
@@ -130,20 +138,21 @@ impl DeadLetters for StreamsDeadLetters {
 const PUTTING_BACK: &str = "putting an entry back";
 
 impl StreamsDeadLetters {
-    /// Moves an entry of more fields than a script can move, in three steps. Answers as the script does. A process that dies
-    /// before the last step, or another one that moves the same entry, puts it back twice.
+    /// Moves an entry with too many fields for a script, in three steps. Returns the same values as the script.
+    ///
+    /// If the process dies before the last step, or another process moves the same entry, the entry is put back twice.
     async fn move_large(&self, at: &str, fields: &Fields) -> Result<Value, SourceError> {
         let mut there = redis::cmd("XRANGE");
         there.arg(&*self.layout.stream).arg(at).arg(at);
-        if reply::range(self.link.ask(PUTTING_BACK, &there).await?)?.is_empty() {
+        if reply::parse_range(self.connection.query(PUTTING_BACK, &there).await?)?.is_empty() {
             return Ok(Value::Int(0));
         }
-        if self.link.ask(PUTTING_BACK, &add(&self.stream, true, fields)).await? == Value::Nil {
+        if self.connection.query(PUTTING_BACK, &add(&self.stream, true, fields)).await? == Value::Nil {
             return Ok(Value::Int(2));
         }
         let mut remove = redis::cmd("XDEL");
         remove.arg(&*self.layout.stream).arg(at);
-        self.link.ask(PUTTING_BACK, &remove).await?;
+        self.connection.query(PUTTING_BACK, &remove).await?;
         Ok(Value::Int(1))
     }
 }

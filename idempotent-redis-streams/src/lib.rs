@@ -1,5 +1,8 @@
-//! Redis Streams for the consumer runtime [`idempotent_mq`]: a [`Source`](idempotent_mq::Source) that reads a stream as
-//! one consumer of a group, and a [`Publish`](idempotent_mq::Publish) that says what became of each message.
+//! Redis Streams for the consumer runtime [`idempotent_mq`].
+//!
+//! [`StreamsSource`] is a [`Source`](idempotent_mq::Source) that reads a stream as one consumer of a group.
+//! [`StreamsPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the result for each message.
+//! [`StreamsDeadLetters`] lists dead letters and puts them back.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,7 +19,7 @@
 //!
 //! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 //!     match message.body.cents {
-//!         0 => Err("nothing to charge"), // comes again, 16 times, and then goes to `orders:dead`
+//!         0 => Err("nothing to charge"), // retried 16 times, then moved to `orders:dead`
 //!         _ => Ok(()),
 //!     }
 //! }
@@ -29,7 +32,7 @@
 //!     .min_idle(Duration::from_secs(30))
 //!     .connect()
 //!     .await?;
-//! // In a fleet a store that all of it shares.
+//! // Several processes need a store that they share.
 //! let executor = Executor::new(MemoryStore::new());
 //! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
 //! let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
@@ -40,20 +43,22 @@
 //! ```
 #![doc = include_str!("docs/streams.md")]
 mod builder;
+mod connection;
 mod dead_letters;
-mod due;
-mod failure;
-mod held;
-mod layout;
-mod link;
+mod due_times;
+mod error;
+mod headers;
+mod held_entries;
+mod options;
 mod publisher;
 mod reply;
 mod scripts;
 mod settler;
 mod source;
 
-pub use self::builder::{Keep, Start, StreamsSourceBuilder};
+pub use self::builder::StreamsSourceBuilder;
 pub use self::dead_letters::StreamsDeadLetters;
+pub use self::options::{Keep, Start};
 pub use self::publisher::StreamsPublisher;
 pub use self::settler::Tag;
 pub use self::source::StreamsSource;

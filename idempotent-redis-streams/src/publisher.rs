@@ -1,4 +1,4 @@
-//! Adding entries, as an outbox's relay does.
+//! Publishing of entries, e.g. for the relay of an outbox.
 mod entry;
 
 use std::fmt;
@@ -11,17 +11,16 @@ use idempotent_mq::{
 };
 use redis::{RedisError, Value};
 
-use self::entry::{Fields, Names, parts};
-use crate::builder::client;
-use crate::failure::failure;
-use crate::link::{Link, Open};
+use self::entry::{FieldNames, Fields, batches};
+use crate::connection::{Connection, OpenConnection, client};
+use crate::error::failure;
 use crate::scripts::ADD;
 
-type Told = Result<Published, PublishError>;
+type PublishResult = Result<Published, PublishError>;
 
-/// Adds messages to streams and says where each lies: the sending half, for an outbox's relay. The topic is a stream.
+/// A publisher that adds messages to streams and returns their positions. The topic of a message names the stream.
 ///
-/// A [source](crate::StreamsSource) reads what this writes if it knows the fields:
+/// A [source](crate::StreamsSource) needs the names of the fields to read the messages:
 ///
 /// ```
 /// use idempotent_redis_streams::{StreamsPublisher, StreamsSource};
@@ -35,48 +34,54 @@ type Told = Result<Published, PublishError>;
 /// # example().unwrap();
 /// ```
 ///
-/// | of the message | becomes |
+/// | message | entry |
 /// |---|---|
-/// | `topic` | the stream, which is made if it is not there |
+/// | `topic` | the stream, which is created if it does not exist |
 /// | `body` | the field `body`, the first of the entry |
 /// | `id` | the field `id` |
-/// | `business_key` | the field `key`; none where there is none |
-/// | headers | fields in their order, those that come twice included. One with the name of a mark of dead letters, as `idempotent-reason`, is refused: consumers would take it for one |
-/// | `aggregate` | nothing: a stream is one partition |
+/// | `business_key` | the field `key`, if the message has one |
+/// | headers | fields in order, including repeated names. A header with the name of a dead-letter field, such as `idempotent-reason`, is refused, because consumers would misinterpret the field |
+/// | `aggregate` | not stored: a stream has one partition |
 ///
-/// The [position](Published::position) is the entry's id, and can be compared: greater is later. Messages of different
-/// aggregates are sent side by side over one connection, those of one aggregate by a script that ends where one is not added.
+/// The [position](Published::position) is the entry id. Positions are comparable: later entries have greater ids.
+/// Messages of different aggregates are sent concurrently over one connection. Messages of one aggregate are sent by a
+/// script that stops at the first error.
 ///
-/// **What became of a message.** An answer that is lost, or has not come within 4 s, is
-/// [`Unconfirmed`](PublishErrorKind::Unconfirmed); sent again, the message lies in the stream twice, under one id. A server that
-/// cannot be reached (2 s), is loading, full, read-only or lacks replicas leaves it [`Unsent`](PublishErrorKind::Unsent).
-/// Another type under that name, a right that is missing, a stream that has to [exist](Self::existing) and does not are
-/// [`Refused`](PublishErrorKind::Refused). Each call asks `PING` first: what is to be sent over a connection that broke meanwhile
-/// is not in doubt.
+/// # Results
+/// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the reply was lost or did not arrive within 4 s. If the message is
+///   sent again, the stream may contain it twice, with the same id.
+/// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached within 2 s, is loading, full or read-only, or
+///   lacks replicas.
+/// - [`Refused`](PublishErrorKind::Refused): the key has another type, a permission is missing, or a stream that must
+///   [exist](Self::existing) does not.
 ///
-/// **What "added" is worth** is the server's to say: with `appendfsync everysec` a crash loses the last second, and a failover
-/// what the new primary has not seen. A place that was lost is passed by later entries, whose ids are greater; so an outbox sends
-/// the message again.
+/// Each call sends `PING` first, so a connection that broke in the meantime does not lead to ambiguous results.
 ///
-/// A user needs `~orders +ping +xadd +evalsha +script|load`. Nothing is trimmed.
+/// # Durability
+/// The durability of an added entry depends on the server. With `appendfsync everysec`, a crash loses the last second.
+/// A failover loses entries that the new primary has not received. Later entries have greater ids than a lost one, so
+/// an outbox notices the loss and resends the message.
+///
+/// # Permissions
+/// A user needs `~orders +ping +xadd +evalsha +script|load`. The publisher never trims streams.
 #[must_use]
 pub struct StreamsPublisher {
-    link: Link,
-    names: Names,
+    connection: Connection,
+    names: FieldNames,
     existing: bool,
 }
 
 impl StreamsPublisher {
-    /// One that connects when there is something to send. `url` is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Creates a publisher, which connects on first use. `url` has the form `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     ///
     /// # Errors
-    /// `Fatal` for a URL that cannot be read.
+    /// `Fatal` if the URL is invalid.
     pub fn new(url: impl AsRef<str>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("the url", error))?;
-        Ok(Self { link: Link::new(client, Duration::ZERO), names: Names::default(), existing: false })
+        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
+        Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 
-    /// The field that the body goes into, as the source's [`body_field`](crate::StreamsSourceBuilder::body_field).
+    /// Sets the field for the body, like the source's [`body_field`](crate::StreamsSourceBuilder::body_field).
     ///
     /// # Default
     /// `body`
@@ -85,7 +90,7 @@ impl StreamsPublisher {
         self
     }
 
-    /// The field that the id goes into, as the source's [`id_field`](crate::StreamsSourceBuilder::id_field).
+    /// Sets the field for the id, like the source's [`id_field`](crate::StreamsSourceBuilder::id_field).
     ///
     /// # Default
     /// `id`
@@ -94,7 +99,7 @@ impl StreamsPublisher {
         self
     }
 
-    /// The field that the business key goes into, as the source's
+    /// Sets the field for the business key, like the source's
     /// [`business_key_field`](crate::StreamsSourceBuilder::business_key_field).
     ///
     /// # Default
@@ -104,17 +109,18 @@ impl StreamsPublisher {
         self
     }
 
-    /// Makes no streams: a message to one that is not there is refused, as one to a misspelt name should be.
+    /// Requires that streams exist. A message for a missing stream is refused, e.g. after a misspelt name.
     ///
     /// # Default
-    /// A stream is made with its first message
+    /// A stream is created with its first message
     pub fn existing(mut self) -> Self {
         self.existing = true;
         self
     }
 
-    /// Of those of one chain; fewer answers than messages if one was not accepted, and that is the last.
-    async fn send(&self, open: &Open<'_>, chain: &[&Outbound]) -> Vec<Told> {
+    /// Sends the messages of a chain. If a message fails, its error is the last result, and there are fewer results
+    /// than messages.
+    async fn send(&self, open: &OpenConnection<'_>, chain: &[&Outbound]) -> Vec<PublishResult> {
         let (mut entries, mut refused) = (Vec::with_capacity(chain.len()), None);
         for message in chain {
             match self.names.fields(message) {
@@ -125,21 +131,21 @@ impl StreamsPublisher {
                 }
             }
         }
-        let mut told = Vec::with_capacity(chain.len());
-        for part in parts(&entries) {
+        let mut results = Vec::with_capacity(chain.len());
+        for part in batches(&entries) {
             match part {
-                [(stream, fields)] => told.push(self.add(open, stream, fields).await),
-                part => told.extend(self.add_all(open, part).await),
+                [(stream, fields)] => results.push(self.add(open, stream, fields).await),
+                part => results.extend(self.add_all(open, part).await),
             }
-            if told.last().is_some_and(Result::is_err) {
-                return told;
+            if results.last().is_some_and(Result::is_err) {
+                return results;
             }
         }
-        told.extend(refused);
-        told
+        results.extend(refused);
+        results
     }
 
-    async fn add(&self, open: &Open<'_>, stream: &str, fields: &Fields<'_>) -> Told {
+    async fn add(&self, open: &OpenConnection<'_>, stream: &str, fields: &Fields<'_>) -> PublishResult {
         let mut add = redis::cmd("XADD");
         add.arg(stream);
         if self.existing {
@@ -149,13 +155,13 @@ impl StreamsPublisher {
         for (name, value) in fields {
             add.arg(*name).arg(*value);
         }
-        match open.ask(&add).await.map_err(unpublished)? {
+        match open.query(&add).await.map_err(unpublished)? {
             Value::Nil => Err(no_stream(stream)),
-            id => lies_at(stream, id),
+            id => published_at(stream, id),
         }
     }
 
-    async fn add_all(&self, open: &Open<'_>, entries: &[(&str, Fields<'_>)]) -> Vec<Told> {
+    async fn add_all(&self, open: &OpenConnection<'_>, entries: &[(&str, Fields<'_>)]) -> Vec<PublishResult> {
         let mut streams: Vec<&str> = entries.iter().map(|(stream, _)| *stream).collect();
         streams.sort_unstable();
         streams.dedup();
@@ -171,23 +177,23 @@ impl StreamsPublisher {
                 add.arg(*name).arg(*value);
             }
         }
-        let said = match open.run(&add).await {
-            Ok(said) => added(said),
+        let reply = match open.run_script(&add).await {
+            Ok(reply) => parse_added(reply),
             Err(error) => return vec![Err(unpublished(error))],
         };
-        let Some((ids, error)) = said else { return vec![Err(strange())] };
-        let mut told: Vec<_> = entries.iter().zip(ids).map(|((stream, _), id)| lies_at(stream, id)).collect();
-        if let Some((stream, _)) = entries.get(told.len()).filter(|_| !error.is_empty()) {
-            told.push(Err(not_added(stream, &error)));
+        let Some((ids, error)) = reply else { return vec![Err(unexpected_reply())] };
+        let mut results: Vec<_> = entries.iter().zip(ids).map(|((stream, _), id)| published_at(stream, id)).collect();
+        if let Some((stream, _)) = entries.get(results.len()).filter(|_| !error.is_empty()) {
+            results.push(Err(entry_error(stream, &error)));
         }
-        told
+        results
     }
 }
 
 #[async_trait]
 impl Publish for StreamsPublisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Told> {
-        let open = match self.link.answering().await {
+    async fn publish(&self, messages: &[Outbound]) -> Vec<PublishResult> {
+        let open = match self.connection.verified().await {
             Ok(open) => open,
             Err(error) => {
                 let unsent = |_| Err(PublishError::new(PublishErrorKind::Unsent, error.to_string()));
@@ -195,34 +201,35 @@ impl Publish for StreamsPublisher {
             }
         };
         let send = async |chain: Vec<usize>| {
-            let of_it: Vec<_> = chain.iter().map(|at| &messages[*at]).collect();
-            let mut told = self.send(&open, &of_it).await;
-            told.resize_with(chain.len(), || Err(PublishError::kept_back()));
-            chain.into_iter().zip(told)
+            let chained: Vec<_> = chain.iter().map(|at| &messages[*at]).collect();
+            let mut results = self.send(&open, &chained).await;
+            results.resize_with(chain.len(), || Err(PublishError::kept_back()));
+            chain.into_iter().zip(results)
         };
-        let mut told: Vec<_> = join_all(chains(messages).into_iter().map(send)).await.into_iter().flatten().collect();
-        told.sort_by_key(|(at, _)| *at);
-        told.into_iter().map(|(_, told)| told).collect()
+        let mut results: Vec<_> =
+            join_all(chains(messages).into_iter().map(send)).await.into_iter().flatten().collect();
+        results.sort_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, results)| results).collect()
     }
 }
 
-/// Ids, and why the next one has none.
-fn added(said: Value) -> Option<(Vec<Value>, String)> {
-    let Value::Array(said) = said else { return None };
-    let [Value::Array(ids), Value::BulkString(error)] = <[Value; 2]>::try_from(said).ok()? else { return None };
+/// Parses the ids of a script reply, and the error of the next entry.
+fn parse_added(reply: Value) -> Option<(Vec<Value>, String)> {
+    let Value::Array(reply) = reply else { return None };
+    let [Value::Array(ids), Value::BulkString(error)] = <[Value; 2]>::try_from(reply).ok()? else { return None };
     Some((ids, String::from_utf8_lossy(&error).into_owned()))
 }
 
-fn lies_at(stream: &str, id: Value) -> Told {
+fn published_at(stream: &str, id: Value) -> PublishResult {
     let id = match id {
         Value::BulkString(id) => String::from_utf8(id).ok(),
         _ => None,
     };
-    id.map(|id| Published::at(Position::of(stream).offset(id))).ok_or_else(strange)
+    id.map(|id| Published::at(Position::of(stream).offset(id))).ok_or_else(unexpected_reply)
 }
 
-/// What the script was told for one of its entries.
-fn not_added(stream: &str, error: &str) -> PublishError {
+/// Converts the script's error for one entry.
+fn entry_error(stream: &str, error: &str) -> PublishError {
     if error == "NOSTREAM" {
         return no_stream(stream);
     }
@@ -230,7 +237,7 @@ fn not_added(stream: &str, error: &str) -> PublishError {
     unpublished(redis::make_extension_error(code.to_owned(), Some(text.to_owned())))
 }
 
-/// What the server answered it has not done; without an answer nobody knows.
+/// Converts an error. A server error means that the entry was not added; without a reply the result is unknown.
 fn unpublished(error: RedisError) -> PublishError {
     let answered = error.code().is_some();
     let failure = failure("adding an entry", error);
@@ -243,15 +250,15 @@ fn unpublished(error: RedisError) -> PublishError {
 }
 
 fn no_stream(stream: &str) -> PublishError {
-    let remedy = "make it, with its groups, or leave out `existing`";
-    PublishError::new(PublishErrorKind::Refused, format!("there is no stream `{stream}`: {remedy}"))
+    let remedy = "create it with its groups, or leave out `existing`";
+    PublishError::new(PublishErrorKind::Refused, format!("stream `{stream}` does not exist; {remedy}"))
 }
 
-fn strange() -> PublishError {
-    PublishError::new(PublishErrorKind::Unconfirmed, "XADD: the server's answer is not understood")
+fn unexpected_reply() -> PublishError {
+    PublishError::new(PublishErrorKind::Unconfirmed, "XADD: unexpected reply")
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for StreamsPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamsPublisher")

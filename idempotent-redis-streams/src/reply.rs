@@ -1,33 +1,33 @@
-//! What the server answers, taken apart.
+//! Parsing of server replies.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::layout::Fields;
+use crate::headers::Fields;
 
-/// An entry, delivered.
+/// A delivered entry.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     pub(crate) id: String,
     pub(crate) fields: Fields,
-    /// How often, this time included.
+    /// Number of deliveries, including this one.
     pub(crate) delivered: u32,
 }
 
-/// What a step of the search for idle entries found.
+/// The result of one step of a search for idle entries.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    /// Where to go on; `0-0` at the end.
+pub(crate) struct IdleEntries {
+    /// Position for the next step; `0-0` at the end.
     pub(crate) cursor: String,
-    pub(crate) entries: Vec<Entry>,
-    /// How many had been deleted or trimmed while they were pending.
+    pub(crate) entries: Vec<StreamEntry>,
+    /// Number of pending entries that were deleted or trimmed.
     pub(crate) gone: i64,
 }
 
-/// The answer of `XREADGROUP` for one stream.
+/// Parses the reply to `XREADGROUP` for one stream.
 ///
 /// # Errors
-/// `Fatal` if it is none.
-pub(crate) fn fresh(value: Value) -> Result<Vec<Entry>, SourceError> {
+/// `Fatal` if the reply is malformed.
+pub(crate) fn parse_new(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
     let entries = match value {
         Value::Nil => return Ok(Vec::new()),
         Value::Array(mut streams) => match streams.pop() {
@@ -36,38 +36,38 @@ pub(crate) fn fresh(value: Value) -> Result<Vec<Entry>, SourceError> {
         },
         _ => None,
     };
-    let Some(Value::Array(entries)) = entries else { return Err(strange("XREADGROUP")) };
+    let Some(Value::Array(entries)) = entries else { return Err(unexpected_reply("XREADGROUP")) };
     let entries = entries.into_iter().map(|entry| read(entry, 1));
-    entries.collect::<Option<_>>().ok_or_else(|| strange("XREADGROUP"))
+    entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XREADGROUP"))
 }
 
-/// The answer of `XRANGE`.
+/// Parses the reply to `XRANGE`.
 ///
 /// # Errors
-/// `Fatal` if it is none.
-pub(crate) fn range(value: Value) -> Result<Vec<Entry>, SourceError> {
-    let Value::Array(entries) = value else { return Err(strange("XRANGE")) };
+/// `Fatal` if the reply is malformed.
+pub(crate) fn parse_range(value: Value) -> Result<Vec<StreamEntry>, SourceError> {
+    let Value::Array(entries) = value else { return Err(unexpected_reply("XRANGE")) };
     let entries = entries.into_iter().map(|entry| read(entry, 1));
-    entries.collect::<Option<_>>().ok_or_else(|| strange("XRANGE"))
+    entries.collect::<Option<_>>().ok_or_else(|| unexpected_reply("XRANGE"))
 }
 
-/// The answer of the script `take`.
+/// Parses the reply of the script `take`.
 ///
 /// # Errors
-/// `Fatal` if it is none.
-pub(crate) fn taken(value: Value) -> Result<Taken, SourceError> {
+/// `Fatal` if the reply is malformed.
+pub(crate) fn parse_idle(value: Value) -> Result<IdleEntries, SourceError> {
     let parts = |value| {
         let [cursor, Value::Array(entries), Value::Int(gone)] = array(value)? else { return None };
         let entries = entries.into_iter().map(|entry| {
             let [id, fields, Value::Int(delivered)] = array(entry)? else { return None };
             read(Value::Array(vec![id, fields]), u32::try_from(delivered).unwrap_or(u32::MAX))
         });
-        Some(Taken { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })
+        Some(IdleEntries { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })
     };
-    parts(value).ok_or_else(|| strange("XAUTOCLAIM"))
+    parts(value).ok_or_else(|| unexpected_reply("XAUTOCLAIM"))
 }
 
-fn read(entry: Value, delivered: u32) -> Option<Entry> {
+fn read(entry: Value, delivered: u32) -> Option<StreamEntry> {
     let [id, fields] = array(entry)?;
     let Value::Array(flat) = fields else { return None };
     let mut flat = flat.into_iter();
@@ -75,7 +75,7 @@ fn read(entry: Value, delivered: u32) -> Option<Entry> {
     while let Some(name) = flat.next() {
         fields.push((bytes(name)?, bytes(flat.next()?)?));
     }
-    Some(Entry { id: text(id)?, fields, delivered })
+    Some(StreamEntry { id: text(id)?, fields, delivered })
 }
 
 fn array<const N: usize>(value: Value) -> Option<[Value; N]> {
@@ -95,6 +95,6 @@ fn text(value: Value) -> Option<String> {
     String::from_utf8(bytes(value)?).ok()
 }
 
-fn strange(command: &str) -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, format!("{command}: the server's answer is not understood"))
+fn unexpected_reply(command: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, format!("{command}: unexpected reply"))
 }

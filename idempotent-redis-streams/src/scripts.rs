@@ -1,4 +1,4 @@
-//! The scripts: what has to look before it writes is one step on the server.
+//! The Lua scripts. Each operation that reads before it writes is one atomic script call.
 use std::sync::LazyLock;
 
 use redis::Script;
@@ -13,18 +13,18 @@ macro_rules! scripts {
 scripts! {
     /// Adds entries in order.
     ADD = "scripts/add.lua";
-    /// Takes over what is idle.
+    /// Takes over idle entries.
     TAKE = "scripts/take.lua";
-    /// Keeps alive what is held.
+    /// Resets the idle time of held entries.
     KEEP = "scripts/keep.lua";
-    /// Puts an entry off.
+    /// Delays an entry.
     LATER = "scripts/later.lua";
-    /// Puts an entry aside.
+    /// Moves an entry to the dead letters.
     BURY = "scripts/bury.lua";
-    /// Puts an entry back.
+    /// Moves a dead letter back to the stream.
     BACK = "scripts/back.lua";
-    /// Acknowledges and deletes.
+    /// Acknowledges and deletes an entry.
     DONE = "scripts/done.lua";
-    /// Trims what all groups are done with.
+    /// Trims the entries that all groups have settled.
     TRIM = "scripts/trim.lua";
 }

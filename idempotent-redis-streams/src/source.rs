@@ -1,4 +1,4 @@
-//! Taking entries from the stream.
+//! The source, which takes entries from a stream.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,49 +10,48 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::Keep;
 use crate::builder::StreamsSourceBuilder;
-use crate::held::Held;
-use crate::layout::Layout;
-use crate::link::Link;
-use crate::reply::{self, Entry, Taken};
+use crate::connection::Connection;
+use crate::headers::FieldMapping;
+use crate::held_entries::HeldEntries;
+use crate::options::{BLOCK, Keep};
+use crate::reply::{self, IdleEntries, StreamEntry};
 use crate::scripts::{TAKE, TRIM};
-use crate::settler::{Settler, Tag};
+use crate::settler::{StreamsSettler, Tag};
 
-/// Entries of a Redis stream, as one consumer of a group. The [crate's docs](crate) have an example.
+/// A source that reads a Redis stream as one consumer of a group. See the [crate documentation](crate) for an example.
 pub struct StreamsSource {
-    settler: Arc<Settler>,
-    layout: Layout,
-    held: Held,
-    /// A connection of its own: it waits on the server.
-    reader: Arc<Link>,
-    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
-    reading: Option<Reading>,
-    taking: Option<JoinHandle<Result<Taken, SourceError>>>,
-    search: Search,
+    settler: Arc<StreamsSettler>,
+    layout: FieldMapping,
+    held: HeldEntries,
+    /// A separate connection, because reads block on the server.
+    reader: Arc<Connection>,
+    /// The pending read. It outlives a cancelled `receive`, so that its entries are not lost.
+    reading: Option<PendingRead>,
+    taking: Option<JoinHandle<Result<IdleEntries, SourceError>>>,
+    search: IdleSearch,
 }
 
-struct Reading {
-    /// How many it brings at most.
+struct PendingRead {
+    /// Maximum number of entries of the read.
     most: usize,
-    task: JoinHandle<Result<Vec<Entry>, SourceError>>,
+    task: JoinHandle<Result<Vec<StreamEntry>, SourceError>>,
 }
 
-/// Where the search for idle entries is.
-struct Search {
-    /// `None` between two searches.
+/// The progress of the search for idle entries.
+struct IdleSearch {
+    /// Position of the current search, or `None` between two searches.
     cursor: Option<String>,
     next: Instant,
     every: Duration,
 }
 
-/// How long a read waits on the server. Less than the second that `close` is given.
-pub(crate) const BLOCK: Duration = Duration::from_millis(500);
-/// Steps of a search before new entries have their turn. Each looks at ten pending entries for one that it may take.
-const STEPS: usize = 16;
+/// Number of search steps before new entries are read. Each step visits ten pending entries per entry it may take.
+const STEPS_PER_SEARCH: usize = 16;
 
 impl StreamsSource {
-    /// A source of this stream, for one consumer of this group. `url` is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub fn builder(
         url: impl Into<String>,
         stream: impl Into<Arc<str>>,
@@ -61,39 +60,40 @@ impl StreamsSource {
         StreamsSourceBuilder::new(url.into(), stream.into(), group.into())
     }
 
-    pub(crate) fn new(settler: Settler, layout: Layout, reader: Link) -> Self {
-        // A tenth: what a dead consumer held is found soon, and looking costs little.
-        let every = (settler.place.min_idle / 10).clamp(Duration::from_millis(50), Duration::from_secs(5));
+    pub(crate) fn new(settler: StreamsSettler, layout: FieldMapping, reader: Connection) -> Self {
+        // A tenth of `min_idle` finds the entries of a dead consumer soon, at little cost.
+        let every = (settler.settings.min_idle / 10).clamp(Duration::from_millis(50), Duration::from_secs(5));
         Self {
             settler: Arc::new(settler),
             layout,
-            held: Held::default(),
+            held: HeldEntries::default(),
             reader: Arc::new(reader),
             reading: None,
             taking: None,
-            search: Search { cursor: None, next: Instant::now(), every },
+            search: IdleSearch { cursor: None, next: Instant::now(), every },
         }
     }
 
-    /// The name of this consumer in the group.
+    /// Returns the name of this consumer in the group.
     #[must_use]
     pub fn consumer(&self) -> &str {
-        &self.settler.place.consumer
+        &self.settler.settings.consumer
     }
 
-    /// Takes over what has been idle for long enough; a search that is due is gone on with for some steps.
-    async fn idle(&mut self, room: usize) -> Result<Vec<Entry>, SourceError> {
-        for _ in 0..STEPS {
-            if !self.begins_search() {
+    /// Takes over idle entries. A due search proceeds by a limited number of steps.
+    async fn take_idle(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
+        for _ in 0..STEPS_PER_SEARCH {
+            if !self.search_is_due() {
                 break;
             }
             let mut taken = self.take(room).await?;
-            // Kept alive too late, and kept alive by this.
+            // This consumer still holds these: they were kept alive too late, and the takeover has reset their idle
+            // time.
             taken.entries.retain(|entry| !self.held.has(&entry.id));
             let ended = taken.cursor == "0-0";
             self.search.cursor = (!ended).then_some(taken.cursor);
             if taken.gone > 0 {
-                let (gone, stream) = (taken.gone, &*self.settler.place.stream);
+                let (gone, stream) = (taken.gone, &*self.settler.settings.stream);
                 warn!(target: "idempotent", stream, gone, "entries were deleted or trimmed before they were settled");
             }
             if ended {
@@ -107,8 +107,8 @@ impl StreamsSource {
         Ok(Vec::new())
     }
 
-    /// Whether there is a search to go on with.
-    fn begins_search(&mut self) -> bool {
+    /// Returns whether a search is in progress, and starts one if it is due.
+    fn search_is_due(&mut self) -> bool {
         let now = Instant::now();
         if self.search.cursor.is_some() || self.taking.is_some() {
             return true;
@@ -125,51 +125,52 @@ impl StreamsSource {
         self.settler.due.next().map_or(self.search.next, |due| due.min(self.search.next))
     }
 
-    /// One step. Its task goes on where this is dropped.
-    async fn take(&mut self, room: usize) -> Result<Taken, SourceError> {
+    /// Performs one step in a task, which continues if this future is dropped.
+    async fn take(&mut self, room: usize) -> Result<IdleEntries, SourceError> {
         let settler = self.settler.clone();
         let cursor = self.search.cursor.clone().unwrap_or_else(|| "0-0".to_owned());
         let taking =
             self.taking.get_or_insert_with(|| tokio::spawn(async move { take(&settler, &cursor, room).await }));
         let taken = taking.await;
         self.taking = None;
-        taken.unwrap_or_else(|_| Err(stopped()))
+        taken.unwrap_or_else(|_| Err(shutting_down()))
     }
 
     async fn trim(&self) -> Result<(), SourceError> {
-        let place = &self.settler.place;
-        if place.keep != Keep::Unfinished || !self.settler.acked.swap(false, Ordering::AcqRel) {
+        let settings = &self.settler.settings;
+        if settings.keep != Keep::Unfinished || !self.settler.acked.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        self.settler.link.run("trimming", &TRIM.key(&*place.stream)).await.map(drop)
+        self.settler.connection.run_script("trimming", &TRIM.key(&*settings.stream)).await.map(drop)
     }
 
-    fn read(&mut self, most: usize, block: Option<Duration>) -> &mut Reading {
+    fn read(&mut self, most: usize, block: Option<Duration>) -> &mut PendingRead {
         let (settler, reader) = (self.settler.clone(), self.reader.clone());
         self.reading.get_or_insert_with(|| {
             let task = tokio::spawn(async move { read(&settler, &reader, most, block).await });
-            Reading { most, task }
+            PendingRead { most, task }
         })
     }
 
-    async fn fresh(&mut self, most: usize, block: Option<Duration>) -> Result<Vec<Entry>, SourceError> {
+    async fn read_new(&mut self, most: usize, block: Option<Duration>) -> Result<Vec<StreamEntry>, SourceError> {
         let read = (&mut self.read(most, block).task).await;
         self.reading = None;
-        read.unwrap_or_else(|_| Err(stopped()))
+        read.unwrap_or_else(|_| Err(shutting_down()))
     }
 
-    /// What is there at once; or else the next one entry, within [`BLOCK`] or until a search is due.
-    async fn next(&mut self, room: usize) -> Result<Vec<Entry>, SourceError> {
-        // What a read that is under way may bring has its place.
+    /// Returns entries that are available now. Otherwise waits for the next entry, for up to [`BLOCK`] or until a
+    /// search is due.
+    async fn next(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
+        // The pending read may return up to this many entries.
         let promised = self.reading.as_ref().map_or(0, |reading| reading.most);
         if let Some(free) = room.checked_sub(promised).filter(|free| *free > 0) {
-            let idle = self.idle(free).await?;
+            let idle = self.take_idle(free).await?;
             if !idle.is_empty() {
                 return Ok(idle);
             }
         }
         if self.reading.is_none() {
-            let fresh = self.fresh(room, None).await?;
+            let fresh = self.read_new(room, None).await?;
             if !fresh.is_empty() || self.search.cursor.is_some() {
                 return Ok(fresh);
             }
@@ -177,20 +178,20 @@ impl StreamsSource {
         self.wait(room).await
     }
 
-    async fn wait(&mut self, room: usize) -> Result<Vec<Entry>, SourceError> {
+    async fn wait(&mut self, room: usize) -> Result<Vec<StreamEntry>, SourceError> {
         let settler = self.settler.clone();
-        // With one place only, a search has to wait for the read.
+        // With room for one entry, the search has to wait for the read.
         let searches = room > 1 || self.reading.is_none();
         let search_at = self.search_at();
         tokio::select! {
             biased;
-            fresh = self.fresh(1, Some(BLOCK)) => fresh,
+            fresh = self.read_new(1, Some(BLOCK)) => fresh,
             () = tokio::time::sleep_until(search_at), if searches => Ok(Vec::new()),
             () = settler.due.changed(), if searches => Ok(Vec::new()),
         }
     }
 
-    fn hand_over(&self, entries: Vec<Entry>) -> Received<Tag> {
+    fn deliveries(&self, entries: Vec<StreamEntry>) -> Received<Tag> {
         let handed = entries.into_iter().map(|entry| -> (Delivery, Tag) {
             let delivery = self.layout.delivery(&entry);
             (delivery, Tag::new(entry, &self.held))
@@ -204,7 +205,7 @@ impl Source for StreamsSource {
     type Tag = Tag;
 
     fn capabilities(&self) -> Capabilities {
-        let min_idle = self.settler.place.min_idle;
+        let min_idle = self.settler.settings.min_idle;
         Capabilities::new(Delays::UpTo(min_idle)).keep_alive(min_idle / 3).counts()
     }
 
@@ -214,11 +215,11 @@ impl Source for StreamsSource {
 
     async fn receive(&mut self, room: usize) -> Result<Received<Tag>, SourceError> {
         let entries = match self.next(room).await {
-            // A connection that was idle for long is often found broken by the first to use it.
+            // The first call after a long idle time often finds its connection broken.
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
             entries => entries?,
         };
-        Ok(self.hand_over(entries))
+        Ok(self.deliveries(entries))
     }
 
     async fn close(&mut self) {
@@ -234,43 +235,43 @@ impl Source for StreamsSource {
             left.extend(fresh);
         }
         for entry in left {
-            // What cannot be given back is taken over once it has been idle for long enough.
-            let _ = self.settler.put_off(&entry.id, Duration::ZERO, "giving an entry back").await;
+            // An entry that cannot be returned is taken over after `min_idle`.
+            let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, "returning an entry").await;
         }
     }
 }
 
-async fn take(settler: &Settler, cursor: &str, room: usize) -> Result<Taken, SourceError> {
-    let place = &settler.place;
-    let mut take = TAKE.key(&*place.stream);
-    let idle = u64::try_from(place.min_idle.as_millis()).unwrap_or(u64::MAX);
-    take.arg(&*place.group).arg(&*place.consumer).arg(idle).arg(cursor).arg(room);
-    reply::taken(settler.link.run("taking over idle entries", &take).await?)
+async fn take(settler: &StreamsSettler, cursor: &str, room: usize) -> Result<IdleEntries, SourceError> {
+    let settings = &settler.settings;
+    let mut take = TAKE.key(&*settings.stream);
+    let idle = u64::try_from(settings.min_idle.as_millis()).unwrap_or(u64::MAX);
+    take.arg(&*settings.group).arg(&*settings.consumer).arg(idle).arg(cursor).arg(room);
+    reply::parse_idle(settler.connection.run_script("taking over idle entries", &take).await?)
 }
 
 async fn read(
-    settler: &Settler,
-    reader: &Link,
+    settler: &StreamsSettler,
+    reader: &Connection,
     most: usize,
     block: Option<Duration>,
-) -> Result<Vec<Entry>, SourceError> {
-    let place = &settler.place;
+) -> Result<Vec<StreamEntry>, SourceError> {
+    let settings = &settler.settings;
     let mut read = redis::cmd("XREADGROUP");
-    read.arg("GROUP").arg(&*place.group).arg(&*place.consumer).arg("COUNT").arg(most);
+    read.arg("GROUP").arg(&*settings.group).arg(&*settings.consumer).arg("COUNT").arg(most);
     if let Some(block) = block {
         read.arg("BLOCK").arg(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
     }
-    read.arg("STREAMS").arg(&*place.stream).arg(">");
-    reply::fresh(reader.ask("reading", &read).await?)
+    read.arg("STREAMS").arg(&*settings.stream).arg(">");
+    reply::parse_new(reader.query("reading", &read).await?)
 }
 
-fn stopped() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "the runtime that was to read is shutting down")
+fn shutting_down() -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, "reading: the runtime is shutting down")
 }
 
-/// Nothing of the URL.
+/// Shows nothing of the URL.
 impl fmt::Debug for StreamsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamsSource").field("place", &self.settler.place).finish_non_exhaustive()
+        f.debug_struct("StreamsSource").field("settings", &self.settler.settings).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
--- Adds entries, one behind the other: what follows one that is not added is left out. Answers their ids, and why the next one
--- was not added, if so. Of each: which key its stream is, how many parts its fields have, the parts.
+-- Adds entries in order and stops at the first error. Returns the ids, and the error of the next entry or an empty
+-- text. Arguments of each entry: index of the stream's key, number of field parts, the parts.
 if redis.replicate_commands then redis.replicate_commands() end
 local ids, at = {}, 2
 while at < #ARGV do

@@ -1,4 +1,4 @@
--- Moves an entry from the dead letters to the stream. 0 if it is not there any more, 2 if there is no such stream.
+-- Moves an entry from the dead letters to the stream. Returns 0 if the entry is gone, 2 if the stream does not exist.
 if redis.replicate_commands then redis.replicate_commands() end
 local dead, stream, id = KEYS[1], KEYS[2], ARGV[1]
 local entry = redis.call('XRANGE', dead, id, id)[1]

@@ -1,5 +1,5 @@
--- Copies an entry to the dead letters and acknowledges it. 0 if it is another consumer's; 2 if it is not pending any more,
--- as after this script itself. Without fields it only begins the idle time of a consumer's own entry again.
+-- Copies an entry to the dead letters and acknowledges it. Returns 0 if another consumer holds the entry; 2 if it is no
+-- longer pending, e.g. after this script. Without fields, only resets the idle time of the consumer's own entry.
 if redis.replicate_commands then redis.replicate_commands() end
 local stream, dead, group, me, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
@@ -9,8 +9,8 @@ if #ARGV == 4 then
   redis.call('XCLAIM', stream, group, me, 0, id, 'JUSTID')
   return 1
 end
--- The server refuses only the first write of a script when its memory is full, and this one needs no memory. So a consumer
--- can go on, past an entry that it cannot handle.
+-- When memory is full, the server rejects only the first write of a script, and this write needs no memory. So a
+-- consumer can skip an entry that it cannot process.
 redis.call('XCLAIM', stream, group, me, 0, id, 'JUSTID')
 redis.call('XADD', dead, '*', unpack(ARGV, 5))
 redis.call('XACK', stream, group, id)

@@ -1,4 +1,4 @@
--- Begins the idle time anew of what is still this consumer's. Says how many that were.
+-- Resets the idle time of the entries that this consumer still holds. Returns their number.
 if redis.replicate_commands then redis.replicate_commands() end
 local stream, group, me, kept = KEYS[1], ARGV[1], ARGV[2], 0
 for at = 3, #ARGV do

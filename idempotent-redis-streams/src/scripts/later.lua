@@ -1,4 +1,5 @@
--- Makes an entry look idle for so long that others find it after the wanted time. 0 if it is not this consumer's.
+-- Sets the idle time of an entry so that other consumers find it after the delay. Returns 0 if this consumer does not
+-- hold the entry.
 if redis.replicate_commands then redis.replicate_commands() end
 local stream, group, me, id = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]

@@ -1,5 +1,6 @@
--- Takes over what has been idle for long enough: cursor, {id, fields, deliveries} of each, how many had been deleted.
--- JUSTID first: Redis 6.2 does not name the deleted ones otherwise, and they would stay pending for ever.
+-- Takes over idle entries. Returns the cursor, {id, fields, deliveries} of each entry, and the number of deleted
+-- entries. JUSTID comes first, because Redis 6.2 does not report deleted entries otherwise, and they would stay pending
+-- forever.
 if redis.replicate_commands then redis.replicate_commands() end
 local stream, group, me = KEYS[1], ARGV[1], ARGV[2]
 local found = redis.call('XAUTOCLAIM', stream, group, me, ARGV[3], ARGV[4], 'COUNT', ARGV[5], 'JUSTID')

@@ -1,10 +1,10 @@
--- Trims what every group has settled: up to the first entry that some group has pending, or has not read.
+-- Trims the entries that every group has settled: up to the first entry that some group has pending or has not read.
 if redis.replicate_commands then redis.replicate_commands() end
 local function parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms, seq
 end
--- As texts: a sequence number has more digits than a Lua number is exact to.
+-- Compared as text, because a sequence number can have more digits than a Lua number represents exactly.
 local function smaller(a, b)
   if #a ~= #b then return #a < #b end
   return a < b

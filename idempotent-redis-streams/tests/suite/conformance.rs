@@ -1,4 +1,4 @@
-//! The laws of adapters, on a real Redis.
+//! The conformance laws of broker adapters, on a real Redis server.
 mod streams;
 
 use idempotent_redis_streams::Keep;
@@ -6,7 +6,7 @@ use idempotent_testkit::broker_conformance;
 
 use self::streams::Streams;
 
-// An entry has no place for an attempt.
+// An entry cannot store the attempt.
 broker_conformance!(
     a_stream_that_keeps_everything_keeps_the_laws,
     Streams::new(Keep::Everything),

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- No fact may be put there for a while. ARGV: how long (ms). Answers: 0, then (index, 'E' and an error).
+-- Blocks facts under these keys for a while. ARGV: duration (ms). Reply: 0, then (index, 'E' and an error).
 local pcall = redis.pcall
 local out = {0}
 for i = 1, #KEYS do

@@ -1,25 +1,24 @@
 #!lua
--- Claims. ARGV: lease, memory (µs), the keys' time to live (ms), most attempts (0: no limit), whether to park (1) and to
--- say how long a consumed key is kept (2),
--- then for each key what its record has between the number and the times: owner, flags, fingerprint, display.
--- Answers: now (µs), or a list of it and (index, answer) for each key that was not simply free. An answer is 'G', taken
--- over (7), fencing (16), attempt (10); 'D' and the record of a key just buried; 'R' and the record left as it is; 'T',
--- time to live (ms, 16) and a consumed record; 'E', error.
+-- Claims. ARGV: lease, memory (µs), time to live of the keys (ms), maximum attempts (0: no limit), flags: park (1),
+-- return the remaining retention of consumed keys (2). Then for each key the part of its record between the number and
+-- the times: owner, flags, fingerprint, display. Reply: now (µs), or a list of now and (index, answer) for each key
+-- that was not free. Answers: 'G', taken over (7), fencing (16), attempt (10); 'D' and the record of a key that just
+-- died; 'R' and the unchanged record; 'T', time to live (ms, 16) and a consumed record; 'E' and an error.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
 local lease, memory, ttl, timed = A[1] + 0, A[2] + 0, A[3], A[5] >= '2'
--- The number is the time: ten digits of seconds, six of microseconds.
+-- The fencing number is the time: ten digits of seconds, six of microseconds.
 local stamp = t[1] .. sub('00000' .. t[2], -6)
 local now = stamp + 0
 local head = '\129P' .. stamp .. '001'
 local tail = struct.pack('>I7I7I7I7I7', now, now, now + lease, memory, 0) .. '0000000'
 local out, n
 
--- What is done with a key that is not free: made where the first one is met.
+-- Handles keys that are not free. Created for the first such key.
 local function made()
   local most, park = A[4] + 0, A[5] % 2 == 1
 
-  -- The key's time to live, and no less than until the clock has passed the number.
+  -- Sets the time to live, at least until the clock has passed the number.
   local function put(k, v, fence, ms)
     local r = pcall('SET', k, v, 'PX', math.max(ms, math.ceil((fence - now) / 1000) + 1))
     return r.err and 'E' .. r.err

@@ -1,17 +1,16 @@
 #!lua flags=allow-oom
--- Consuming becomes consumed. ARGV: retention (ms, 0: for ever), arguments of each key (1, 2), then for each key the guard
--- (see renewals), and, if two, 'V' and the value.
--- Answers: now (µs), or a list of it and (index, answer) for each key that was not held so: 'R' and the record left as it
--- is, 'A' for none, 'E' and an error.
+-- Consuming becomes consumed. ARGV: retention (ms, 0: forever), arguments per key (1, 2), then for each key the guard
+-- (see renewals) and, if there are two, 'V' and the value. Reply: now (µs), or a list of now and (index, answer) for
+-- each key that was not held: 'R' and the unchanged record, 'A' for none, 'E' and an error.
 local A, K, pcall, sub, unpack = ARGV, KEYS, redis.pcall, string.sub, struct.unpack
 local t = redis.call('TIME')
--- As numbers are written, and no less than each short form whose number the clock has passed.
+-- In the form of fencing numbers, and not below a short form whose number the clock has passed.
 local stamp = t[1] .. sub('00000' .. t[2], -6)
 local now, passed = stamp + 0, stamp .. '999'
 local retain, two = A[1], A[2] == '2'
 local out, n
 
--- Of a record that is held so its consumed form, how long that is kept (ms), and whether somebody waits.
+-- Returns the consumed form of a held record, its retention (ms), and whether a waiter is registered.
 local function consumed(cur, g, e)
   local known = #g == 38
   if sub(cur, 1, 2) ~= '\129P' or sub(cur, 22, 37) ~= sub(g, -17, -2) or known and sub(cur, 3, 18) ~= sub(g, 3, 18) then return end
@@ -20,7 +19,7 @@ local function consumed(cur, g, e)
   local flags, ms = string.byte(cur, 38), retain
   if number > now then ms = math.max(retain + 0, math.ceil((number - now) / 1000) + 1) end
   if known and e == '' and flags % 2 == 0 and attempt < 1000 then return sub(cur, 3, 21), ms, flags >= 4 end
-  -- The long form, where the short one, digits alone, cannot say all.
+  -- The long form, if the digits of the short one do not suffice.
   local form, parts = flags % 2, flags % 2 == 1 and sub(cur, 39, 55) or ''
   if not known then form, parts = form + 2, parts .. sub(cur, 22, 37) end
   if e ~= '' then form, parts = form + 4, parts .. sub(e, 2) end
@@ -47,7 +46,7 @@ for i = 1, #K do
     end
     if not v then r = 'R' .. cur
     else
-      -- A number is far slower than its text: servers print it with seventeen digits.
+      -- Text is far faster than a number, which servers print with seventeen digits.
       if retain == '0' then r = pcall('SET', k, v) else r = pcall('SET', k, v, 'PX', ms) end
       if r.err then r = 'E' .. r.err
       else

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- An operator makes a settled key claimable again. ARGV: memory (µs), then for each key the fencing number (16) that the
--- operator looked at and whether a consuming one may go too (0, 1). Answers as completions do.
+-- Makes a settled key claimable again, for an operator. ARGV: memory (µs), then for each key the expected fencing
+-- number (16) and whether a consuming record may be forgotten (0, 1). Reply as for completions.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local memory = A[1] + 0
 local out, n = {now}, 1
 
--- The number a key is settled under, and whether somebody waits; nothing where it may not be forgotten.
+-- Returns the number under which a key is settled and whether a waiter is registered; nil if it may not be forgotten.
 local function settled(cur, force)
   local state = string.match(cur, '^\129([PFD])')
   if state and #cur >= 80 then

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- The order tables of streams. Answers: now (µs), then (index, answer) for each stream that has one: 'R' and the line, 'E'
--- and an error.
+-- Reads the order tables of streams. Reply: now (µs), then (index, answer) for each stream with a table: 'R' and the
+-- table, 'E' and an error.
 local t = redis.call('TIME')
 local out = {t[1] * 1000000 + t[2]}
 for i = 1, #KEYS do

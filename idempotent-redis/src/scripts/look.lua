@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What is there. Answers: now (µs), then for each key its value or false, and when the key ends (ms; -1: never).
+-- Reads records. Reply: now (µs), then for each key its value or false, and its expiry time (ms; -1: never).
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local out = {now}
@@ -10,7 +10,7 @@ end
 for i = 1, #KEYS do
   local k = KEYS[i]
   local cur, ends = redis.pcall('GET', k), redis.pcall('PEXPIRETIME', k)
-  -- Redis 6.2 knows only how long it has left: the sum is exact if no ms ends in between.
+  -- Redis 6.2 returns only the remaining time. The sum is exact unless a ms ends in between.
   if type(ends) == 'table' then
     local before, after = nil, ms()
     repeat

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Notes steps. For each step two keys: the record, and its steps. ARGV: how long steps are kept at the least (ms), then for
--- each step the guard (see renewals) and its entry. Answers as completions do; 'X' where something else lies there.
+-- Records steps. Each step has two keys: the record and its steps. ARGV: minimum retention of steps (ms), then for each
+-- step the guard (see renewals) and its entry. Reply as for completions; 'X' if the key holds something else.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local keep = A[1] + 0
 local out, n
 
--- When a record that is held so began, as it is written there, and when it ends (µs).
+-- Returns the start of a held record, as stored, and its expiry time (µs).
 local function begun(cur, g)
   if sub(cur, 1, 2) ~= '\129P' or #cur < 80 or sub(cur, 22, 37) ~= sub(g, -17, -2) then return end
   if #g == 38 and sub(cur, 3, 18) ~= sub(g, 3, 18) then return end
@@ -30,7 +30,7 @@ for i = 1, #K / 2 do
       if steps and steps.err then r = 'E' .. steps.err
       elseif steps and sub(steps, 1, 2) ~= '\129J' then r = 'X'
       else
-        -- Those of a record that is gone go.
+        -- Steps of an earlier record are removed.
         local head = '\129J' .. first
         if not steps or sub(steps, 1, 9) ~= head then steps = head end
         local ms = string.format('%.0f', math.max(math.ceil((ends - now) / 1000), keep))

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Removes records past their time whose number cannot be drawn again. Answers for each key 1 if it is gone, else 0.
+-- Removes expired records whose number cannot be granted again. Reply: for each key 1 if it is removed, otherwise 0.
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local out = {}

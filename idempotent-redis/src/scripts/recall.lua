@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What a tiered store keeps here. Answers: 0, then (index, answer) for each key with something: 'R' and the value, 'E'
+-- Reads the facts of a tiered store. Reply: 0, then (index, answer) for each key with a value: 'R' and the value, 'E'
 -- and an error.
 local out = {0}
 for i = 1, #KEYS do

@@ -1,6 +1,6 @@
--- Puts order tables of streams back that nobody has changed since. ARGV: how long they are kept (ms; 0: for ever), then for
--- each stream 'S' and what was seen, or 'N' for nothing, and what is put there. Answers: now (µs), then (index, answer) for
--- each that was not put back: 'N', or 'E' and an error.
+-- Swaps order tables of streams that have not changed since. ARGV: retention (ms; 0: forever), then for each stream 'S'
+-- and the table as read, or 'N' for none, and the new table. Reply: now (µs), then (index, answer) for each table that
+-- was not swapped: 'N', or 'E' and an error.
 local A, K, pcall = ARGV, KEYS, redis.pcall
 local t = redis.call('TIME')
 local out = {t[1] * 1000000 + t[2]}

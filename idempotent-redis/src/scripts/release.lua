@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Ends attempts that did not succeed. ARGV: verdict (X delete, V vacate, U refund, F fail, D bury), delay, memory (µs),
--- then for each key the guard (see renewals), and the error's text. Answers as completions do.
+-- then for each key the guard (see renewals) and the error text. Reply as for completions.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -13,7 +13,7 @@ local function put(k, v, fence, till, kept)
   return pcall('SET', k, v, 'PX', ms)
 end
 
--- Vacant: without an owner and without what operators see of the key.
+-- Writes a vacant record, without the owner and without the display text.
 local function vacant(k, cur, text, first, fence, till, kept, over, attempt)
   local seen, count = string.byte(cur, 38) % 2, string.format('%010.0f', attempt)
   local v = '\129V' .. sub(cur, 3, 18) .. sub(count, 8) .. nobody .. string.char(seen) .. (seen == 1 and sub(cur, 39, 55) or '') .. text
@@ -21,7 +21,7 @@ local function vacant(k, cur, text, first, fence, till, kept, over, attempt)
   return put(k, v, fence, till, kept)
 end
 
--- Once the clock has passed the number the next grant's is higher without any record.
+-- Once the clock has passed the number, the next grant has a higher one even without a record.
 local function delete(k, cur, text, first, fence, attempt)
   if fence < now then
     local gone = pcall('DEL', k)

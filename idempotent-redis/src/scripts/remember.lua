@@ -1,6 +1,6 @@
 #!lua
--- Keeps what is consumed for a tiered store, where nothing is. ARGV: how long (ms), then for each key the fact. Answers: 0,
--- then (index, answer) for each key where something was: 'N', or 'E' and an error.
+-- Stores facts of a tiered store under keys without a value. ARGV: retention (ms), then the fact for each key. Reply:
+-- 0, then (index, answer) for each key with a value: 'N', or 'E' and an error.
 local out = {0}
 for i = 1, #KEYS do
   local r = redis.pcall('SET', KEYS[i], ARGV[i + 1], 'PX', ARGV[1], 'NX')

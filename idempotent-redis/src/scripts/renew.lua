@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
--- Renews leases. ARGV: lease (µs), then for each key the guard: how its record begins as a rule, that is version, state,
--- fencing number (16), first attempt (3), owner, no flags; without number and attempt where the number is not known.
--- Version, state, number and owner must be so; where all of it is, the rest needs no look. Answers as completions do.
+-- Renews leases. ARGV: lease (µs), then for each key the guard: the usual beginning of its record, i.e. version, state,
+-- fencing number (16), first attempt (3), owner, no flags; without number and attempt if the number is unknown.
+-- Version, state, number and owner must match. If the whole guard matches, the rest is not checked. Reply as for
+-- completions.
 local A, K, pcall, sub, pack, unpack, max, ceil = ARGV, KEYS, redis.pcall, string.sub, struct.pack, struct.unpack, math.max, math.ceil
 local t = redis.call('TIME')
--- As numbers are written.
+-- In the form of fencing numbers.
 local stamp = t[1] .. sub('00000' .. t[2], -6)
 local now = stamp + 0
 local later = now + A[1]
 local out, n
 local last, text
 
--- The number of a record that is held so.
+-- Returns the number of a held record.
 local function number(cur, g)
   if sub(cur, 1, 2) ~= '\129P' or sub(cur, 22, 37) ~= sub(g, -17, -2) or #g == 38 and sub(cur, 3, 18) ~= sub(g, 3, 18) then return end
   local fence = tonumber(sub(cur, 3, 18))
@@ -36,7 +37,7 @@ for i = 1, #K do
           local v = sub(cur, 1, -36) .. pack('>I7I7', max(updated, now), till) .. sub(cur, -21)
           local ms = ceil((till + kept - now) / 1000)
           if fence > now then ms = max(ms, ceil((fence - now) / 1000) + 1) end
-          -- The same for all as a rule, and slow to print.
+          -- Usually the same for all keys, and slow to print.
           if ms ~= last then last, text = ms, string.format('%.0f', ms) end
           left = false
           r = pcall('SET', k, v, 'PX', text)

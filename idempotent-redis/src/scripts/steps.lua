@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- The steps of runs. For each run two keys: the record, and its steps. ARGV: how long steps are kept at the least from now
--- on (ms), then for each run the guard (see renewals). Answers: now (µs), then (index, answer) for each: 'S' and the
--- entries, 'R' and the record left as it is, 'A' for none, 'X' where something else lies there, 'E' and an error.
+-- Reads the steps of runs. Each run has two keys: the record and its steps. ARGV: minimum retention of steps from now
+-- on (ms), then for each run the guard (see renewals). Reply: now (µs), then (index, answer) for each: 'S' and the
+-- entries, 'R' and the unchanged record, 'A' for none, 'X' if the key holds something else, 'E' and an error.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -27,7 +27,7 @@ local function steps(i)
   if steps.err then return 'E' .. steps.err end
   if sub(steps, 1, 2) ~= '\129J' then return 'X' end
   if sub(steps, 3, 9) ~= first then return 'S' end
-  -- A run that only replays them must not outlive them.
+  -- A run that only replays its steps must not outlive them.
   local ms = string.format('%.0f', math.max(math.ceil((ends - now) / 1000), keep))
   local r = pcall('SET', k, steps, 'PX', ms)
   if r.err then return 'E' .. r.err end

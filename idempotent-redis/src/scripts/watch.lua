@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Asks for word when held keys are settled. Answers for each key 1 if it is held, else 0.
+-- Requests a notification when held keys are settled. Reply: for each key 1 if it is held, otherwise 0.
 local out = {}
 for i = 1, #KEYS do
   local cur = redis.pcall('GETRANGE', KEYS[i], 0, 37)

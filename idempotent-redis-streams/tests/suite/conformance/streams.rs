@@ -1,4 +1,4 @@
-//! One stream on a server of its own, seen from beside.
+//! A stream on a server of its own, for the conformance laws.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::{RedisServer, Value};
 
-/// What is held by hand is not kept alive: a busy machine must not take it away.
+/// Long enough that an entry without keep-alive is not taken over on a busy machine.
 const MIN_IDLE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Streams {
@@ -27,7 +27,7 @@ impl Streams {
         streams
     }
 
-    /// The value behind this name.
+    /// Returns the value of a named field.
     fn info(&self, of: &[&str], name: &str) -> Value {
         let told = self.server.command(of);
         let flat = if of[1] == "GROUPS" { &told.items()[0] } else { &told };
@@ -43,7 +43,7 @@ impl Broker for Streams {
     fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         (limits.held_for, limits.stays_held) = (Some(MIN_IDLE), true);
-        // The server's clock goes by whole milliseconds.
+        // The server's clock has a resolution of one ms.
         limits.early = Duration::from_millis(2);
         limits
     }
@@ -61,7 +61,7 @@ impl Broker for Streams {
         assert!(!self.server.command(&entry).is_error());
     }
 
-    /// Neither a body nor an id, and a name that is no text.
+    /// Publishes an entry without body and id, and with a name that is not UTF-8.
     async fn publish_unreadable(&self) {
         let entry: [&[u8]; 5] = [b"XADD", b"orders", b"*", b"\xff\xfe", b"\xff"];
         assert!(!self.server.command(&entry).is_error());

@@ -1,6 +1,6 @@
--- Puts a delivery back. 0: it is not this delivery's any more; 1: done; 2: its retries are used up, it is put aside.
--- How: `r` a retry that counts; `i` likewise, and at once, ranking by the retries that are left; `a` a retry whose marks
--- are given, which counts elsewhere; `g` given back as it was.
+-- Returns a delivery to the queue. Reply: 0, the delivery is no longer held; 1, done; 2, no retries left,
+-- dead-lettered. Modes: `r`, a counted retry; `i`, a counted retry at once, ranked by the remaining retries; `a`, a
+-- retry with the given counters, which is counted by the consumer; `g`, returned unchanged.
 although_full()
 local m, how, delay, most = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local s = mine(m, ARGV[2])

@@ -1,4 +1,4 @@
--- Puts a delivery aside. 0: it is not this delivery's any more.
+-- Dead-letters a delivery. Reply: 0, the delivery is no longer held.
 although_full()
 local m = ARGV[1]
 local s = mine(m, ARGV[2])

@@ -1,4 +1,4 @@
--- Calls a message off, by its name or its member. 0: there is none; 1: it will not be delivered; 2: somebody has it.
+-- Cancels a message by its name or member. Reply: 0, no such message; 1, cancelled; 2, in delivery.
 local m = ARGV[1]
 if ARGV[2] ~= '' then m = call('HGET', ids, ARGV[2]) end
 if not m or call('ZSCORE', dead, m) then return 0 end

@@ -1,4 +1,4 @@
--- What all scripts of a slot begin with. Times are µs by the server's clock; as scores they are exact until 2255.
+-- The beginning of all scripts of a slot. Times are µs by the server's clock; as scores they are exact until 2255.
 if redis.replicate_commands then redis.replicate_commands() end
 local due, rank, held, msg, state, ids, dead, letter, meta = unpack(KEYS)
 local call = redis.call
@@ -6,11 +6,11 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(number) return string.format('%.0f', number) end
 
--- Makes all writes of a script pass although the server's memory is full: the server refuses only the first one, and this
--- one needs no memory. For what settles messages, which must go on so that the queue can drain.
+-- Lets all writes of a script pass when the server's memory is full: the server rejects only the first write, and this
+-- one needs no memory. Used for settling, which must continue so that the queue can drain.
 local function although_full() call('HDEL', meta, '') end
 
--- Wakes those that sleep until later than this.
+-- Wakes receivers that sleep until later than this.
 local function wake(at)
   local waits = call('HGET', meta, 'waits')
   if waits and at < tonumber(waits) then
@@ -19,8 +19,8 @@ local function wake(at)
   end
 end
 
--- Of a message: deliveries, attempt, retries of the queue's own that are used up, deaths, when it was first delivered,
--- why it came back last.
+-- Returns the state of a message: deliveries, attempt, used retries of the queue, deaths, first delivery time, last
+-- reason.
 local function parse(kept)
   local taken, attempt, used, deaths, first, why = string.match(kept, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   return {tonumber(taken), tonumber(attempt), tonumber(used), tonumber(deaths), tonumber(first), why}
@@ -29,13 +29,13 @@ local function written(s) return table.concat({s[1], s[2], s[3], s[4], text(s[5]
 local function read(m) return parse(call('HGET', state, m) or '0 1 0 0 0 ') end
 local function write(m, s) call('HSET', state, m, written(s)) end
 
--- When it is due or its priority, the name it goes by in `ids`, and where the payload begins.
+-- Returns the due time or priority, the name in `ids`, and the start of the payload.
 local function parts(value)
   local given, size, at = string.match(value, '^(%d+) (%d+) ()')
   size = tonumber(size)
   return tonumber(given), string.sub(value, at, at + size - 1), at + size
 end
--- Frees the names of those messages that still go by them.
+-- Frees the names of messages that still use them.
 local function free(members, names)
   local asked, by, gone = {}, {}, {}
   for nth, m in ipairs(members) do
@@ -48,14 +48,14 @@ local function free(members, names)
   if #gone > 0 then call('HDEL', ids, unpack(gone)) end
 end
 
--- What is kept of a message that is held until then. Without a state it is its first delivery, and `visible` in `meta` is
--- the time that all of those were given: it began so much earlier.
+-- Returns the state of a message that is held until `till`. Without a stored state it is the first delivery, which
+-- started the common timeout, `visible` in `meta`, earlier.
 local function of_held(m, till)
   local kept = call('HGET', state, m)
   if kept then return parse(kept) end
   return {1, 1, 0, 0, till + 1 - (call('HGET', meta, 'visible') or 0), ''}
 end
--- Whether this delivery, by its number, is the one that holds the message.
+-- Returns whether the delivery with this number holds the message.
 local function mine(m, taken)
   local till = call('ZSCORE', held, m)
   if not till then return false end
@@ -64,9 +64,8 @@ local function mine(m, taken)
   return s
 end
 
--- What the arguments name from one on: how many, their numbers in a row or nothing where each is 1, then the members. Told
--- are the members, the numbers, their states, and whether all are first deliveries: none has a state, nor had one that
--- Redis has lost.
+-- Parses arguments: a count, the numbers in a row or an empty text if each is 1, then the members. Returns the members,
+-- the numbers, their states, and whether all are first deliveries, none of which has a state or has lost it.
 local function named(from)
   local members, numbers, states = {unpack(ARGV, from + 2, from + 1 + ARGV[from])}, {}, {}
   for number in string.gmatch(ARGV[from + 1], '%d+') do numbers[#numbers + 1] = number end
@@ -80,8 +79,8 @@ local function named(from)
   return members, numbers, states, first
 end
 
--- Those of them whose delivery this is, their places, and of all 1, or 0 if it is not this delivery's any more. `there`:
--- whether each is held by anybody.
+-- Returns the members that are still held by these deliveries, their indices, and for each 1, or 0 if it is no longer
+-- held. `there`: whether any delivery holds each member.
 local function ours_of(members, numbers, states, there)
   local ours, places, told, seen = {}, {}, {}, {}
   for nth, m in ipairs(members) do
@@ -96,7 +95,7 @@ local function ours_of(members, numbers, states, there)
   return ours, places, table.concat(told)
 end
 
--- Ends deliveries for good. Behind the members stand the names that they go by still, or nothing.
+-- Ends deliveries. The members are followed by the names that they still use, or empty texts.
 local function finish(from)
   local members, numbers, states, first = named(from)
   if #members == 0 then return '' end
@@ -104,7 +103,7 @@ local function finish(from)
   local ours, names, told = members, {unpack(ARGV, at + 1, at + #members)}, string.rep('1', #members)
   local there = members
   if first then
-    -- What was delivered, and has no state, is held as long as it is there.
+    -- A delivery without a state holds its message as long as the message exists.
     if call('ZREM', held, unpack(members)) < #members then there = call('HMGET', msg, unpack(members)) end
   else
     there = call('ZMSCORE', held, unpack(members))
@@ -119,7 +118,7 @@ local function finish(from)
     call('ZREM', held, unpack(ours))
     call('HDEL', state, unpack(ours))
   end
-  -- Another one goes by its name only where it has been dead, and has a state, or where its body was lost.
+  -- Another message can only use the name if this one was dead and has a state, or if its body was lost.
   if call('HDEL', msg, unpack(ours)) < #ours or not first then
     free(ours, names)
   else
@@ -128,7 +127,7 @@ local function finish(from)
   return told
 end
 
--- Those that came back rank behind all new ones, by the retries that are left to them.
+-- Retries rank after all new messages, by their remaining retries.
 local function left(s, most) return math.min(16, math.max(0, most - s[3])) end
 local function place(m, s, most)
   local score = -left(s, most)
@@ -142,7 +141,7 @@ local function bury(m, written, name)
   call('ZREM', held, m)
   free({m}, {name})
 end
--- Its retries are used up, the delivery that ended just now included.
+-- Returns whether no retries are left, including the delivery that just ended.
 local function exhausted(m, s)
   write(m, s)
   local _, name = parts(call('HGET', msg, m) or '0 0 ')

@@ -1,11 +1,11 @@
--- {ready, waiting, in flight, dead, for how many µs the one has been ready that has been so for longest or -1}.
+-- Returns {ready, waiting, in flight, dead, µs for which the oldest ready message has been ready, or -1}.
 local passed = '(' .. text(now)
 local over, late = call('ZCOUNT', held, '-inf', passed), call('ZCOUNT', due, '-inf', passed)
 local oldest
 local function since(at) if at and (not oldest or at < oldest) then oldest = at end end
 since(tonumber(call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]))
 since(tonumber(call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]))
--- Of each priority the first was sent first. There are few of them.
+-- The first member of each priority was sent first. There are few priorities.
 local from = '-inf'
 for _ = 1, 256 do
   local first = call('ZRANGEBYSCORE', rank, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)

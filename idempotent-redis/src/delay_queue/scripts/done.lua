@@ -1,2 +1,2 @@
--- Ends deliveries for good. Of each 1, or 0 if it is not this delivery's any more.
+-- Ends deliveries. Returns for each 1, or 0 if it is no longer held.
 return finish(1)

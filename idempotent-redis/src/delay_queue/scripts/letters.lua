@@ -1,4 +1,5 @@
--- Dead letters behind a place, the oldest first, at least so many where there are: of each member, when it died, state, letter, what is kept.
+-- Lists dead letters after a position, oldest first, at least as many as requested if they exist. Returns for each:
+-- member, time of death, state, letter, stored value.
 local from, behind, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local out, offset, some = {}, 0, nil
 repeat

@@ -1,4 +1,4 @@
--- Removes dead letters, at most so many, or with `all` everything but the number that rises. Says how many messages.
+-- Removes up to a number of dead letters, or with `all` everything but the number sequence. Returns the count.
 local count = 0
 if ARGV[1] == 'all' then
   count = call('HLEN', msg)

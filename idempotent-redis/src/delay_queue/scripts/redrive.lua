@@ -1,4 +1,4 @@
--- Puts dead letters back as first attempts that have died, to be delivered now. Says how many were there.
+-- Puts dead letters back as first attempts with one more death, due now. Returns how many existed.
 local back = 0
 for at = 1, #ARGV do
   local m = ARGV[at]

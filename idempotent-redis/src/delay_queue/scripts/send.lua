@@ -1,8 +1,7 @@
--- Keeps messages: kind, time or priority, name, payload, whether a time may be past, of each. Of each three answers:
--- 0, nothing, now: its time is not in the future; 1, member, when: kept; 2, member, when: one of this name is kept already,
--- and stands.
--- Numbers that rise: of what ranks equally the first comes first. By the clock, so that none is used twice even when
--- Redis has lost what it knew.
+-- Stores messages. Arguments of each: kind, time or priority, name, payload, whether the time may be past. Reply for
+-- each: (0, empty, now) if its time is not in the future; (1, member, due time) if stored; (2, member, due time) if a
+-- message with this name exists and is kept. Members are rising numbers, so that messages of equal rank keep the order
+-- of sending. They follow the clock, so that none is used twice even if Redis has lost data.
 local seq = math.max(now, tonumber(call('HGET', meta, 'seq') or 0) + 1)
 call('HSET', meta, 'seq', text(seq + #ARGV / 5 - 1))
 
@@ -13,12 +12,12 @@ local function keep(m, kind, given, name, payload, past)
     local there = call('HGET', ids, name)
     local value = there and call('HGET', msg, there)
     if value then
-      -- A priority is no time: it is due now, as long as it is there.
+      -- A priority is not a time: the message is due now as long as it exists.
       if string.byte(there) == 112 then return 2, there, now end
       return 2, there, (parts(value))
     end
   end
-  -- When it is due, or its priority.
+  -- The due time or the priority.
   if kind == 'a' or kind == 'm' then given = now + given end
   call('HSET', msg, m, text(given) .. ' ' .. #name .. ' ' .. name .. payload)
   if name ~= '' then call('HSET', ids, name, m) end
@@ -27,7 +26,7 @@ local function keep(m, kind, given, name, payload, past)
     earliest = 0
     return 1, m, now
   end
-  -- Due from that time on; a fixed time has to be past.
+  -- Due from this time on; a fixed time must have passed.
   local score = given
   if past == '1' then score = math.max(0, given - 1) end
   call('ZADD', due, text(score), m)

@@ -1,12 +1,12 @@
--- Commits what is named behind the first four arguments, as `done` does, and hands out what is due: {now, when to ask again
--- or -1, how many died just now, what `done` says, then of some, and of more: their members in a row, their states or
--- nothing where all of these are first deliveries, what is kept of each}.
+-- Commits the deliveries after the first four arguments, as `done` does, and delivers due messages. Returns {now, next
+-- poll or -1, number that just died, result of `done`, then up to two groups of: members in a row, their states or an
+-- empty text if all are first deliveries, stored values}.
 although_full()
 local room, visible, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local passed = '(' .. text(now)
 local died, out = 0, {text(now), '-1', 0, finish(5)}
 
--- Nobody settled these in time.
+-- Expired deliveries.
 for _, m in ipairs(call('ZRANGEBYSCORE', held, '-inf', passed, 'LIMIT', 0, 100)) do
   local till = call('ZSCORE', held, m)
   local s = of_held(m, till)
@@ -21,7 +21,7 @@ for _, m in ipairs(call('ZRANGEBYSCORE', held, '-inf', passed, 'LIMIT', 0, 100))
   end
 end
 
--- First deliveries have no state of their own where all that are held without one were given the same time.
+-- First deliveries have no state if all held messages without a state have the same timeout.
 local all = call('HGET', meta, 'visible')
 if all ~= ARGV[2] and call('EXISTS', held) == 0 then
   call('HSET', meta, 'visible', ARGV[2])
@@ -29,19 +29,19 @@ if all ~= ARGV[2] and call('EXISTS', held) == 0 then
 end
 
 local count, till = 0, text(now + visible - 1)
--- All of them by one command of each kind.
+-- One command of each kind for all members.
 local function hand(members)
   if #members == 0 then return end
   local values, states, row = call('HMGET', msg, unpack(members)), '', table.concat(members, ' ')
   if all ~= ARGV[2] or call('EXISTS', state) == 1 then states = call('HMGET', state, unpack(members)) end
   local holds, last, writes, gone = {}, 0, {}, {}
-  -- The last first: a small set is a list, which is searched from its front.
+  -- Last first: a small set is a list, which is searched from its front.
   for nth = #members, 1, -1 do
     if values[nth] then
       holds[last + 1], holds[last + 2] = till, members[nth]
       last = last + 2
     else
-      -- Its body is gone: there is nothing to hand out.
+      -- The body was evicted, so there is nothing to deliver.
       gone[#gone + 1] = members[nth]
     end
   end
@@ -57,7 +57,7 @@ local function hand(members)
       end
     end
   end
-  -- What is sent from now on is not merged into these.
+  -- Later messages are not merged into these.
   if string.find(row, 'm', 1, true) then
     local merged, names = {}, {}
     for nth, m in ipairs(members) do
@@ -80,7 +80,7 @@ local looked, ready = 0, nil
 repeat
   ready = call('ZRANGEBYSCORE', due, '-inf', passed, 'LIMIT', 0, room - count)
   local timed = ready
-  -- What has come back ranks again.
+  -- Retries rank again.
   if string.find(table.concat(ready, ' '), 'p', 1, true) then
     timed = {}
     for _, m in ipairs(ready) do
@@ -89,7 +89,7 @@ repeat
   end
   hand(timed)
   looked = looked + #ready
-  -- They stand lowest.
+  -- They have the lowest ranks.
   if #ready > 0 then call('ZREMRANGEBYRANK', due, 0, #ready - 1) end
 until #ready == 0 or count >= room or looked >= 256
 if count < room then
@@ -98,7 +98,7 @@ if count < room then
   if #ready > 0 then call('ZREMRANGEBYRANK', rank, 0, #ready - 1) end
 end
 
--- Nothing is left that is ready: who asks sleeps until then, unless it is told of something earlier.
+-- No message is ready: the receiver sleeps until then, unless it is notified earlier.
 if count < room then
   local again = -1
   for _, key in ipairs({due, held}) do

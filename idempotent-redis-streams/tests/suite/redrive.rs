@@ -1,9 +1,9 @@
-//! Dead letters, put back.
+//! Redriving of dead letters.
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::StreamsDeadLetters;
 
-use crate::broker::world::{World, one, settle};
+use crate::world::{World, one, settle};
 
 fn letters_of(world: &World) -> StreamsDeadLetters {
     StreamsDeadLetters::new(world.server.url(), "orders").unwrap()
@@ -21,7 +21,7 @@ fn send(world: &World, fields: &[&[u8]]) {
 }
 
 #[tokio::test]
-async fn b24_n143_what_is_put_back_is_byte_for_byte_what_came_and_has_died() {
+async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     let world = World::new();
     let mut source = world.source("a").await;
     let long: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
@@ -35,7 +35,7 @@ async fn b24_n143_what_is_put_back_is_byte_for_byte_what_came_and_has_died() {
         let held = one(&mut source).await;
         settle(&source.settler(), &held, Settlement::DeadLetter(letter("why"))).await;
     }
-    // To look at them changes nothing.
+    // Listing changes nothing.
     let mut letters = letters_of(&world);
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut bodies = Vec::new();
@@ -53,7 +53,7 @@ async fn b24_n143_what_is_put_back_is_byte_for_byte_what_came_and_has_died() {
     for fields in entries {
         let held = one(&mut source).await;
         assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Micros(5)), None));
-        // A name of ours is a mark, whoever wrote it.
+        // A field with one of our names is a dead-letter field, whoever has written it.
         let headers: Vec<_> = held.0.headers.iter().map(|(_, value)| value.to_vec()).collect();
         let sent = fields.chunks(2).filter(|field| field[0] != b"body" && field[0] != b"idempotent-reason");
         assert_eq!(headers, sent.map(|field| field[1].to_vec()).collect::<Vec<_>>());
@@ -62,7 +62,7 @@ async fn b24_n143_what_is_put_back_is_byte_for_byte_what_came_and_has_died() {
 }
 
 #[tokio::test]
-async fn b24_what_cannot_be_put_back_lies_where_it_lay() {
+async fn a_dead_letter_that_cannot_be_put_back_stays_in_place() {
     let world = World::new();
     for number in 0..3 {
         world.server.command(&["XADD", "orders:dead", "*", "body", &number.to_string()]);
@@ -73,7 +73,7 @@ async fn b24_what_cannot_be_put_back_lies_where_it_lay() {
         assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, kind));
         assert_eq!(world.entries("orders:dead"), before);
     };
-    // No stream, something else in its place, a server that is full.
+    // A missing stream, a value of another type, and a full server.
     refused(SourceErrorKind::Fatal).await;
     world.server.command(&["SET", "orders", "in the way"]);
     refused(SourceErrorKind::Fatal).await;
@@ -87,7 +87,7 @@ async fn b24_what_cannot_be_put_back_lies_where_it_lay() {
 }
 
 #[tokio::test]
-async fn two_that_put_back_side_by_side_put_each_back_once() {
+async fn two_concurrent_redrives_put_each_letter_back_once() {
     let world = World::new();
     world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
     for number in 0..50 {

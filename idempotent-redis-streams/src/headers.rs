@@ -1,33 +1,33 @@
-//! What the fields of an entry mean.
+//! Mapping between the fields of entries and deliveries, including the fields of dead letters.
 use std::sync::Arc;
 
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Delivery, Position};
 use redis::Cmd;
 
-use crate::reply::Entry;
+use crate::reply::StreamEntry;
 
-/// Names and values, as they came.
+/// Names and values, unchanged.
 pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Which field is what.
+/// The names of the fields with a meaning.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FieldMapping {
     pub(crate) stream: Arc<str>,
     pub(crate) body: String,
     pub(crate) id: Option<String>,
     pub(crate) business_key: Option<String>,
 }
 
-/// Marks of a dead letter begin so; they are no headers.
-const MARK: &str = "idempotent-";
+/// Prefix of the fields that are added to a dead letter. These are not headers.
+const DEAD_LETTER_PREFIX: &str = "idempotent-";
 const FIRST_AT: &str = "idempotent-first-at";
 const DEATHS: &str = "idempotent-deaths";
 
-impl Layout {
-    /// The first field of the body's name is the body; the others, also of that name, are headers. An entry without a
-    /// body has an empty one.
-    pub(crate) fn delivery(&self, entry: &Entry) -> Delivery {
+impl FieldMapping {
+    /// Decodes an entry. The first field with the name of the body is the body; all other fields are headers. Without
+    /// such a field, the body is empty.
+    pub(crate) fn delivery(&self, entry: &StreamEntry) -> Delivery {
         let position = Position::of(self.stream.clone()).offset(&entry.id);
         let mut delivery = Delivery::new(position, Vec::new());
         let mut body = None;
@@ -40,10 +40,10 @@ impl Layout {
             match name.as_slice() {
                 name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Micros),
                 name if name == DEATHS.as_bytes() => delivery.deaths = text().parse().unwrap_or(0),
-                name if is_mark(name) => {}
+                name if is_dead_letter_field(name) => {}
                 name => {
                     let is = |known: &Option<String>| known.as_ref().is_some_and(|known| name == known.as_bytes());
-                    // Another text in place of bytes that are none could be somebody else's id.
+                    // With replacement characters, the text could be equal to another id.
                     let utf8 = || String::from_utf8(value.clone()).ok().filter(|text| !text.is_empty());
                     if is(&self.id) && delivery.id.is_none() {
                         delivery.id = utf8();
@@ -57,7 +57,7 @@ impl Layout {
         }
         delivery.body = body.unwrap_or_default();
         if self.id.is_none() {
-            // Entry ids are times: two streams of one group may have the same one.
+            // Entry ids are times: two streams of one group may have equal ones.
             delivery.id = Some(format!("{}/{}", self.stream, entry.id));
         }
         delivery.delivered = Some(entry.delivered);
@@ -66,10 +66,11 @@ impl Layout {
     }
 }
 
-/// The fields of a dead letter: those of the entry as they came, then the marks.
-pub(crate) fn dead_fields(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
-    let mut all: Fields = fields.iter().filter(|(name, _)| !is_mark(name)).cloned().collect();
-    let mut mark = |name: &str, value: String| all.push((format!("{MARK}{name}").into_bytes(), value.into_bytes()));
+/// Encodes the fields of a dead letter: the fields of the entry, unchanged, followed by the added ones.
+pub(crate) fn encode_letter(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
+    let mut all: Fields = fields.iter().filter(|(name, _)| !is_dead_letter_field(name)).cloned().collect();
+    let mut mark =
+        |name: &str, value: String| all.push((format!("{DEAD_LETTER_PREFIX}{name}").into_bytes(), value.into_bytes()));
     mark("reason", letter.reason.to_string());
     if let Some(id) = &letter.id {
         mark("id", id.clone());
@@ -82,12 +83,13 @@ pub(crate) fn dead_fields(fields: &Fields, entry: &str, letter: &DeadLetter) -> 
     all
 }
 
-/// What stands on a dead letter; `None` where it is none of ours.
-pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
-    // The last: fields of these names before them are somebody else's.
+/// Decodes the added fields of a dead letter, or returns `None` if they are missing.
+pub(crate) fn decode_letter(fields: &Fields) -> Option<DeadLetter> {
+    // The last fields count, because a producer may have used the same names.
     let mark = |name: &str| {
-        let mut marks = fields.iter().rev().filter(|(known, _)| is_mark(known));
-        let (_, value) = marks.find(|(known, _)| known.strip_prefix(MARK.as_bytes()) == Some(name.as_bytes()))?;
+        let mut marks = fields.iter().rev().filter(|(known, _)| is_dead_letter_field(known));
+        let (_, value) =
+            marks.find(|(known, _)| known.strip_prefix(DEAD_LETTER_PREFIX.as_bytes()) == Some(name.as_bytes()))?;
         Some(String::from_utf8_lossy(value).into_owned())
     };
     let number = |name: &str| mark(name)?.parse::<u64>().ok();
@@ -98,12 +100,12 @@ pub(crate) fn letter(fields: &Fields) -> Option<DeadLetter> {
     Some(letter)
 }
 
-/// Returns whether a script can hand an entry of these fields to `XADD`: Lua passes at most 8,000 values to a function.
-pub(crate) fn fits_a_script(fields: &Fields) -> bool {
+/// Returns whether a script can pass these fields to `XADD`. Lua passes at most 8,000 values to a function.
+pub(crate) fn fits_into_script(fields: &Fields) -> bool {
     fields.len() <= 3_900
 }
 
-/// Returns the command that adds an entry of any number of fields. With `existing`, only to a stream that is there.
+/// Returns the command that adds an entry with any number of fields. With `existing`, the stream must exist.
 pub(crate) fn add(stream: &str, existing: bool, fields: &Fields) -> Cmd {
     let mut add = redis::cmd("XADD");
     add.arg(stream);
@@ -117,7 +119,8 @@ pub(crate) fn add(stream: &str, existing: bool, fields: &Fields) -> Cmd {
     add
 }
 
-pub(crate) fn is_mark(name: &[u8]) -> bool {
+pub(crate) fn is_dead_letter_field(name: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
-    name.strip_prefix(MARK.as_bytes()).is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
+    name.strip_prefix(DEAD_LETTER_PREFIX.as_bytes())
+        .is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
 }

@@ -1,12 +1,12 @@
-//! What each settlement leaves on the server.
+//! The effect of each settlement on the server.
 use std::time::Instant;
 
 use idempotent_mq::{Delays, Settlement, Source};
 use idempotent_redis_streams::{Keep, StreamsSource};
 
-use crate::broker::world::{World, ms, nothing_until, one, receive, retry, settle};
+use crate::world::{World, ms, nothing_until, one, receive, retry, settle};
 
-/// It would take nothing over within a test.
+/// Returns a source that takes over nothing within a test.
 async fn patient(world: &World, consumer: &str) -> StreamsSource {
     world.builder(consumer).min_idle(ms(20_000)).connect().await.unwrap()
 }
@@ -24,7 +24,7 @@ async fn an_acknowledged_entry_is_not_pending_and_stays_in_the_stream() {
 }
 
 #[tokio::test]
-async fn n142_a_retry_comes_again_after_its_delay_and_not_before() {
+async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
     let world = World::new();
     let mut source = world.source("a").await;
     assert_eq!(source.capabilities().delays, Delays::UpTo(ms(600)));
@@ -34,7 +34,7 @@ async fn n142_a_retry_comes_again_after_its_delay_and_not_before() {
         settle(&source.settler(), &held, retry(ms(after))).await;
         let since = Instant::now();
         held = receive(&mut source, 2).await.pop().unwrap();
-        // The server's clock goes by whole milliseconds.
+        // The server's clock has a resolution of one ms.
         assert!(since.elapsed() + ms(2) >= ms(after), "{after} ms: {:?}", since.elapsed());
         assert_eq!((held.0.delivered, held.0.attempt, held.0.redelivered), (Some(times), None, true));
         assert_eq!(held.0.body, b"1");
@@ -42,7 +42,7 @@ async fn n142_a_retry_comes_again_after_its_delay_and_not_before() {
 }
 
 #[tokio::test]
-async fn what_was_put_off_is_found_by_another_consumer_too() {
+async fn a_delayed_entry_is_also_found_by_another_consumer() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     world.send("1");
@@ -53,7 +53,7 @@ async fn what_was_put_off_is_found_by_another_consumer_too() {
 }
 
 #[tokio::test]
-async fn an_entry_given_back_is_at_once_anybodys_and_is_not_counted() {
+async fn a_returned_entry_is_available_at_once_and_not_counted() {
     let world = World::new();
     let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
     world.send("1");
@@ -66,13 +66,13 @@ async fn an_entry_given_back_is_at_once_anybodys_and_is_not_counted() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_receive_had_taken_is_given_back_by_close() {
+async fn close_returns_the_entries_of_a_dropped_receive() {
     let world = World::new();
     let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
-    // It waits on the server, and is dropped there.
+    // Blocked on the server when dropped.
     assert!(tokio::time::timeout(ms(100), first.receive(4)).await.is_err());
     world.send("1");
-    crate::broker::world::until("it is read", || !world.pending().is_empty()).await;
+    crate::world::until("it is read", || !world.pending().is_empty()).await;
     first.close().await;
     let since = Instant::now();
     assert_eq!(one(&mut second).await.0.body, b"1");
@@ -80,7 +80,7 @@ async fn what_a_dropped_receive_had_taken_is_given_back_by_close() {
 }
 
 #[tokio::test]
-async fn entries_that_were_deleted_while_pending_are_pending_no_more() {
+async fn entries_deleted_while_pending_are_no_longer_pending() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     let ids: Vec<_> = (0..3).map(|number| world.send(number.to_string())).collect();
@@ -101,7 +101,7 @@ async fn room_is_never_exceeded_and_the_whole_pending_list_is_searched() {
     }
     let all = receive(&mut first, 100).await;
     assert_eq!(all.len(), 100);
-    // What is kept alive lies before what is not.
+    // The entries that are kept alive come first.
     let (kept, left) = all.split_at(90);
     let kept: Vec<_> = kept.iter().map(|(_, tag)| tag).collect();
     for held in left {
@@ -118,7 +118,7 @@ async fn room_is_never_exceeded_and_the_whole_pending_list_is_searched() {
 }
 
 #[tokio::test]
-async fn unfinished_keeps_what_another_group_has_not_settled_and_trims_the_rest() {
+async fn unfinished_keeps_entries_that_another_group_has_not_settled_and_trims_the_rest() {
     let world = World::new();
     let mut source = world.builder("a").keep(Keep::Unfinished).connect().await.unwrap();
     world.server.command(&["XGROUP", "CREATE", "orders", "slow", "0"]);
@@ -131,7 +131,7 @@ async fn unfinished_keeps_what_another_group_has_not_settled_and_trims_the_rest(
     let searches = world.calls("xautoclaim") + 2;
     nothing_until(&mut source, || world.calls("xautoclaim") > searches).await;
     assert_eq!(world.entries("orders").len(), 50);
-    // The slow group has 40 and holds the first of the last ten.
+    // The slow group has read 40 entries and holds the first of the last ten.
     world.server.command(&["XREADGROUP", "GROUP", "slow", "s", "COUNT", "40", "NOACK", "STREAMS", "orders", ">"]);
     world.server.command(&["XREADGROUP", "GROUP", "slow", "s", "COUNT", "5", "STREAMS", "orders", ">"]);
     world.send("more");
@@ -144,7 +144,7 @@ async fn unfinished_keeps_what_another_group_has_not_settled_and_trims_the_rest(
 }
 
 #[tokio::test]
-async fn unacknowledged_deletes_what_was_settled() {
+async fn unacknowledged_deletes_settled_entries() {
     let world = World::new();
     let mut source = world.builder("a").keep(Keep::Unacknowledged).connect().await.unwrap();
     world.send("1");
@@ -155,11 +155,11 @@ async fn unacknowledged_deletes_what_was_settled() {
 }
 
 #[tokio::test]
-async fn no_payload_is_shown() {
+async fn debug_output_contains_no_payload() {
     let world = World::new();
     let mut source = world.source("a").await;
     world.send("hush");
     let shown = format!("{:?}", one(&mut source).await);
-    // Bytes of the payload in decimal. One of them alone may be a part of an id.
+    // The bytes of the payload in decimal. A single byte could be part of an id.
     assert!(!shown.contains("hush") && !shown.contains("104, 117"), "{shown}");
 }

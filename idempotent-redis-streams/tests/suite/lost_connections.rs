@@ -1,4 +1,4 @@
-//! Connections that break, and servers that go away.
+//! Broken connections and unavailable servers.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -6,7 +6,7 @@ use idempotent_mq::{Handling, KeyFrom, Message, Messages, Verdict};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::broker::world::{World, until};
+use crate::world::{World, until};
 
 fn counting() -> (Arc<AtomicU64>, Handling) {
     let runs = Arc::new(AtomicU64::new(0));
@@ -23,7 +23,7 @@ fn url(proxy: &Proxy) -> String {
 }
 
 #[tokio::test]
-async fn b41_an_acknowledgement_that_is_cut_off_is_sent_again_and_the_entry_runs_once() {
+async fn a_lost_acknowledgement_is_resent_and_the_entry_runs_once() {
     for fault in [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply] {
         let world = World::new();
         let proxy = Proxy::start(&world.server.address()).await;
@@ -39,7 +39,7 @@ async fn b41_an_acknowledgement_that_is_cut_off_is_sent_again_and_the_entry_runs
 }
 
 #[tokio::test]
-async fn b41_what_was_done_by_a_consumer_that_died_before_its_acknowledgement_is_acknowledged_by_another() {
+async fn a_finished_entry_of_a_dead_consumer_is_acknowledged_by_another() {
     let world = World::new();
     let proxy = Proxy::start(&world.server.address()).await;
     let (runs, handling) = counting();
@@ -55,7 +55,7 @@ async fn b41_what_was_done_by_a_consumer_that_died_before_its_acknowledgement_is
 }
 
 #[tokio::test]
-async fn an_entry_whose_delivery_is_cut_off_comes_again() {
+async fn an_entry_with_a_lost_delivery_is_redelivered() {
     let world = World::new();
     let proxy = Proxy::start(&world.server.address()).await;
     let (runs, handling) = counting();
@@ -68,7 +68,7 @@ async fn an_entry_whose_delivery_is_cut_off_comes_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_is_gone_on_with() {
+async fn a_source_continues_after_a_server_restart() {
     let world = World::on(RedisServer::builder().aof().arg("--appendfsync").arg("always").start());
     let (runs, handling) = counting();
     let running = world.run(world.source("a").await, handling, 8, 6);
@@ -84,11 +84,11 @@ async fn a_server_that_restarts_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_become_a_replica_is_left_and_asked_again() {
+async fn a_server_that_has_become_a_replica_is_reconnected() {
     let world = World::new();
     let (runs, handling) = counting();
     let running = world.run(world.source("a").await, handling, 8, 6);
-    // Of nobody.
+    // A replica of an unreachable primary.
     world.server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     until("it is noticed", || running.counters.counts().source_errors > 0).await;
     world.server.command(&["REPLICAOF", "NO", "ONE"]);

@@ -1,4 +1,4 @@
-//! The runtime on this source.
+//! The consumer runtime with this source.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -7,9 +7,9 @@ use idempotent_mq::{Consumer, Handling, KeyFrom, Message, Messages, Verdict};
 use idempotent_redis_streams::{Start, StreamsSource};
 use tokio::sync::Semaphore;
 
-use crate::broker::world::{Running, World, ms, until};
+use crate::world::{Running, World, ms, until};
 
-/// Handlers that wait until they are let go.
+/// Handlers that wait until the test releases them.
 #[derive(Clone)]
 struct Gate {
     open: Arc<Semaphore>,
@@ -40,10 +40,10 @@ impl Gate {
 }
 
 #[tokio::test]
-async fn b42_k62_entries_that_are_held_for_longer_than_min_idle_run_once() {
+async fn entries_held_for_longer_than_min_idle_run_once() {
     let world = World::new();
     let gate = Gate::shut();
-    // Kept alive each 700 ms: a machine that does other things must not look like a consumer that died.
+    // Kept alive every 700 ms, so that a busy machine does not look like a dead consumer.
     let slow = async |name| world.builder(name).min_idle(ms(2_100)).connect().await.unwrap();
     for number in 0..8 {
         world.send(number.to_string());
@@ -62,7 +62,7 @@ async fn b42_k62_entries_that_are_held_for_longer_than_min_idle_run_once() {
 }
 
 #[tokio::test]
-async fn b46_a_copy_under_another_entry_id_is_acknowledged_without_being_run() {
+async fn a_copy_with_another_entry_id_is_acknowledged_without_a_run() {
     let world = World::new();
     let gate = Gate::shut();
     gate.open.add_permits(8);
@@ -75,7 +75,7 @@ async fn b46_a_copy_under_another_entry_id_is_acknowledged_without_being_run() {
 }
 
 #[tokio::test]
-async fn b7_what_a_consumer_that_died_had_begun_runs_again_when_its_lease_is_over() {
+async fn a_run_of_a_dead_consumer_is_repeated_after_its_lease() {
     let world = World::new();
     let policy = Policy::new().lease(ms(1_500)).max_run(ms(1_500));
     let executor = idempotent_core::Executor::builder(idempotent_core::MemoryStore::new());
@@ -88,7 +88,7 @@ async fn b7_what_a_consumer_that_died_had_begun_runs_again_when_its_lease_is_ove
     first.kill().await;
     let second = world.run(world.source("b").await, gate.handling(), 2, 1);
     until("it runs again", || gate.runs() == 2).await;
-    // It met the lease first, and waited for it in parts.
+    // The first redelivery met the lease and waited for it in parts.
     let counts = second.counters.counts();
     assert!(counts.deferred >= 1, "{counts:?}");
     gate.open.add_permits(1);
@@ -118,7 +118,7 @@ struct Order {
 }
 
 #[tokio::test]
-async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_the_next_one_runs() {
+async fn an_undecodable_body_is_dead_lettered_at_once_and_the_next_entry_runs() {
     let world = World::new();
     let runs = Arc::new(AtomicU64::new(0));
     let counted = runs.clone();
@@ -131,7 +131,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_the_next_one_ru
         }
     });
     world.send(b"\xff\x00what?");
-    // No body at all.
+    // An entry without a body.
     world.server.command(&["XADD", "orders", "*", "other", "x"]);
     world.send("{\"number\": 1}");
     let running = world.run(world.source("a").await, handling, 8, 6);
@@ -142,7 +142,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_the_next_one_ru
 }
 
 #[tokio::test]
-async fn n144_an_id_that_is_used_again_for_another_body_is_put_aside() {
+async fn an_id_reused_for_another_body_is_dead_lettered() {
     let world = World::new();
     let source = world.builder("a").id_field("id").connect().await.unwrap();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(|_| async { Verdict::Done });
@@ -158,7 +158,7 @@ async fn n144_an_id_that_is_used_again_for_another_body_is_put_aside() {
 }
 
 #[tokio::test]
-async fn b24_n141_what_always_fails_is_run_17_times_by_the_claims_count_and_put_aside() {
+async fn an_entry_that_always_fails_runs_17_times_and_is_dead_lettered() {
     let world = World::new();
     let runs = Arc::new(AtomicU64::new(0));
     let counted = runs.clone();
@@ -177,13 +177,13 @@ async fn b24_n141_what_always_fails_is_run_17_times_by_the_claims_count_and_put_
 }
 
 #[tokio::test]
-async fn b36_a_drain_gives_back_what_waits_and_finishes_what_runs() {
+async fn a_drain_returns_waiting_entries_and_finishes_runs() {
     let world = World::new();
     let gate = Gate::shut();
     for number in 0..4 {
         world.send(number.to_string());
     }
-    // So long that nobody would take them over in time.
+    // So long that no consumer would take the entries over in time.
     let source = world.builder("a").min_idle(ms(60_000)).connect().await.unwrap();
     let mut first = world.run(source, gate.handling(), 4, 1);
     until("one runs and three wait", || gate.runs() == 1 && world.pending().len() == 4).await;

@@ -1,59 +1,58 @@
-//! What the client and the server say, as errors of a source.
+//! Conversion of client and server errors into errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::{ErrorKind, RedisError};
 
-/// What was being done, for the error's text.
+/// Creates a source error. `doing` names the operation in the text.
 pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
     let code = error.code().unwrap_or_default().to_owned();
     let text = error.detail().unwrap_or_default().to_owned();
-    let (kind, remedy) = judge(&error, &code, &text);
-    let said = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
-    SourceError::new(kind, format!("{doing}: {said}{remedy}")).with_cause(error)
+    let (kind, remedy) = classify(&error, &code, &text);
+    let reply = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
+    SourceError::new(kind, format!("{doing}: {reply}{remedy}")).with_cause(error)
 }
 
-/// Whether no more is to be sent over the connection that said this: it is broken, or leads to the wrong server.
+/// Returns whether the connection must be closed: it is broken, or leads to a server that rejects writes.
 pub(crate) fn ends_connection(error: &RedisError) -> bool {
     let code = error.code().unwrap_or_default();
     error.is_unrecoverable_error() || error.is_timeout() || matches!(code, "READONLY" | "MASTERDOWN")
 }
 
-fn judge(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
+fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'static str) {
     use SourceErrorKind::{Fatal, Transient};
-    // A script's error has the code of the command in its text.
-    let says = |word: &str| code == word || text.contains(word);
-    if says("NOGROUP") {
+    // The error of a script contains the code of the failed command in its text.
+    let has_code = |word: &str| code == word || text.contains(word);
+    if has_code("NOGROUP") {
         return (
             Fatal,
-            "; make the group with `declare`, or by `XGROUP CREATE`: from which entry on is for somebody to decide who \
-             knows what has been handled",
+            "; create the group with `declare` or `XGROUP CREATE`, starting at the first entry that is not yet handled",
         );
     }
     if ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"].contains(&code) {
-        return (Fatal, "; a cluster is not supported: name a single server");
+        return (Fatal, "; clusters are not supported; use a single server");
     }
-    if says("WRONGTYPE") {
-        return (Fatal, "; somebody else's key lies there");
+    if has_code("WRONGTYPE") {
+        return (Fatal, "; the key holds a value of another type, not a stream");
     }
-    if says("NOAUTH") || says("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
-        return (Fatal, "; check user and password in the url, and percent-encode characters such as @ and %");
+    if has_code("NOAUTH") || has_code("WRONGPASS") || matches!(error.kind(), ErrorKind::AuthenticationFailed) {
+        return (Fatal, "; check user and password in the URL; percent-encode characters such as @ and %");
     }
-    if says("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
-        return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user needs");
+    if has_code("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
+        return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user must be granted");
     }
     if text.contains("unknown command") || text.contains("Unknown Redis command") {
-        return (Fatal, "; at least Redis 6.2, or Valkey, is needed");
+        return (Fatal, "; use Redis 6.2 or later, or Valkey");
     }
     if text.contains("max number of clients") {
         return (Transient, "");
     }
-    if says("READONLY") {
-        return (Transient, "; this server is a replica");
+    if has_code("READONLY") {
+        return (Transient, "; the server is a replica; connect to the primary");
     }
-    if says("OOM") {
-        return (Transient, "; the server's memory is full");
+    if has_code("OOM") {
+        return (Transient, "; the server's memory is full; raise maxmemory");
     }
     match error.kind() {
-        ErrorKind::InvalidClientConfig => (Fatal, "; the url is `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
+        ErrorKind::InvalidClientConfig => (Fatal, "; use `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
         ErrorKind::UnexpectedReturnType => (Fatal, ""),
         ErrorKind::Server(_) | ErrorKind::Extension if code == "ERR" || code == "EXECABORT" => (Fatal, ""),
         _ => (Transient, ""),
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_try_would_not_change_is_fatal_and_the_rest_is_not() {
+    fn errors_that_a_retry_cannot_fix_are_fatal() {
         use SourceErrorKind::{Fatal, Transient};
         for (code, text, kind) in [
             ("MOVED", "1 10.0.0.1:6379", Fatal),

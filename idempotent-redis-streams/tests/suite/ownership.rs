@@ -1,13 +1,13 @@
-//! Who has an entry.
+//! Ownership of entries.
 use std::time::Instant;
 
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 
-use crate::broker::world::{World, ms, nothing_until, one, retry, settle};
+use crate::world::{World, ms, nothing_until, one, retry, settle};
 
 #[tokio::test]
-async fn a_consumer_that_gives_no_sign_is_stood_in_for_after_min_idle_and_not_before() {
+async fn entries_of_a_silent_consumer_are_taken_over_after_min_idle_and_not_before() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     world.send("1");
@@ -19,7 +19,7 @@ async fn a_consumer_that_gives_no_sign_is_stood_in_for_after_min_idle_and_not_be
 }
 
 #[tokio::test]
-async fn what_is_kept_alive_is_not_taken_over_and_not_counted() {
+async fn entries_kept_alive_are_neither_taken_over_nor_counted() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     world.send("1");
@@ -37,7 +37,7 @@ async fn what_is_kept_alive_is_not_taken_over_and_not_counted() {
 }
 
 #[tokio::test]
-async fn keeping_alive_never_takes_back_what_another_has_taken_over() {
+async fn keeping_alive_never_takes_back_an_entry_from_another_consumer() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     world.send("1");
@@ -53,7 +53,7 @@ async fn keeping_alive_never_takes_back_what_another_has_taken_over() {
 #[tokio::test]
 async fn keeping_alive_does_not_undo_a_delay() {
     let world = World::new();
-    // Searched each 5 s, and when one is due.
+    // Searches every 5 s, and when an entry is due.
     let mut source = world.builder("a").min_idle(ms(60_000)).connect().await.unwrap();
     world.send("1");
     let held = one(&mut source).await;
@@ -65,7 +65,7 @@ async fn keeping_alive_does_not_undo_a_delay() {
 }
 
 #[tokio::test]
-async fn n139_what_another_has_taken_over_is_gone_but_can_be_acknowledged() {
+async fn an_entry_taken_over_by_another_consumer_is_gone_but_can_be_acknowledged() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     world.send("1");
@@ -82,14 +82,14 @@ async fn n139_what_another_has_taken_over_is_gone_but_can_be_acknowledged() {
 }
 
 #[tokio::test]
-async fn k62_what_this_very_consumer_holds_is_not_handed_over_twice_where_keeping_alive_came_too_late() {
+async fn a_held_entry_is_not_delivered_twice_after_a_late_keep_alive() {
     let world = World::new();
     let mut source = world.source("a").await;
     world.send("1");
     let held = one(&mut source).await;
     let end = Instant::now() + ms(2_000);
     nothing_until(&mut source, || Instant::now() >= end).await;
-    // But what is held no more, and was not settled.
+    // An entry that is no longer held and was not settled is redelivered.
     drop(held);
     one(&mut source).await;
 }

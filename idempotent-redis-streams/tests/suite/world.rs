@@ -1,4 +1,4 @@
-//! A server of its own for each test, and what tests ask it.
+//! A server per test, and helpers.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// For what is sure to come.
+/// Limit for events that are certain to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {
@@ -19,7 +19,7 @@ pub(crate) struct World {
     pub(crate) executor: Executor,
 }
 
-/// One that runs in a task.
+/// A consumer that runs in a task.
 pub(crate) struct Running {
     pub(crate) counters: Counters,
     stop: Option<oneshot::Sender<()>>,
@@ -39,7 +39,7 @@ impl World {
         Self::builder_at(&self.server.url(), consumer)
     }
 
-    /// Of the group `billing`, which waits for 600 ms.
+    /// Returns a builder for the group `billing` with an idle time of 600 ms.
     pub(crate) fn builder_at(url: &str, consumer: &str) -> StreamsSourceBuilder {
         StreamsSource::builder(url, "orders", "billing").declare(Start::Beginning).consumer(consumer).min_idle(ms(600))
     }
@@ -52,7 +52,7 @@ impl World {
         self.server.command(&[b"XADD", &b"orders"[..], b"*", b"body", body.as_ref()]).text()
     }
 
-    /// Consumer and delivery counter of what the group has pending.
+    /// Returns consumer and delivery counter of the group's pending entries.
     pub(crate) fn pending(&self) -> Vec<(String, i64)> {
         let Value::Array(entries) = self.server.command(&["XPENDING", "orders", "billing", "-", "+", "1000"]) else {
             return Vec::new();
@@ -64,7 +64,7 @@ impl World {
         entries.iter().map(one).collect()
     }
 
-    /// Entries of a stream, each as its names and values.
+    /// Returns the entries of a stream, each as names and values.
     pub(crate) fn entries(&self, stream: &str) -> Vec<Vec<Vec<u8>>> {
         let Value::Array(entries) = self.server.command(&["XRANGE", stream, "-", "+"]) else { panic!("no stream") };
         let fields = |entry: &Value| {
@@ -75,7 +75,7 @@ impl World {
         entries.iter().map(fields).collect()
     }
 
-    /// How often the server was asked for this command.
+    /// Returns the number of calls of a command.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let line = self.server.info(&format!("cmdstat_{command}"));
         let calls = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
@@ -104,13 +104,13 @@ impl Running {
         Self { counters, stop: Some(stop), task }
     }
 
-    /// Dies: settles nothing.
+    /// Kills the consumer without settling anything.
     pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
     }
 
-    /// Begins to drain.
+    /// Starts to drain.
     pub(crate) fn drain(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
@@ -121,7 +121,7 @@ impl Running {
     }
 }
 
-/// Waits until there is something.
+/// Waits until there are entries.
 pub(crate) async fn receive(source: &mut StreamsSource, room: usize) -> Vec<(Delivery, Tag)> {
     let receiving = async {
         loop {
@@ -138,7 +138,7 @@ pub(crate) async fn one(source: &mut StreamsSource) -> (Delivery, Tag) {
     receive(source, 1).await.pop().unwrap()
 }
 
-/// Keeps receiving, and finds nothing until `over`.
+/// Keeps receiving and expects no entries until `over`.
 pub(crate) async fn nothing_until(source: &mut StreamsSource, over: impl Fn() -> bool) {
     while !over() {
         let Received::Deliveries(some) = source.receive(8).await.unwrap() else { panic!("nothing is revoked") };

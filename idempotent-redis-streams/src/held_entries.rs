@@ -1,20 +1,21 @@
-//! Which entries this source has handed over and not settled.
+//! The entries that this source has delivered and that are not yet settled.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// After an outage longer than `min_idle` a search finds what this very consumer holds. That is not handed over twice.
+/// Held entries. After an outage longer than `min_idle`, a search finds entries that this consumer still holds. They
+/// must not be delivered twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Arc<Mutex<Ids>>);
+pub(crate) struct HeldEntries(Arc<Mutex<HeldIds>>);
 
 #[derive(Debug, Default)]
-struct Ids {
-    /// Each with the number under which it was handed over.
+struct HeldIds {
+    /// Entry ids, each with the number of its delivery.
     held: HashMap<String, u64>,
     last: u64,
 }
 
-impl Held {
-    /// The number under which it is held.
+impl HeldEntries {
+    /// Records a delivery and returns its number.
     pub(crate) fn hold(&self, id: &str) -> u64 {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ids.last += 1;
@@ -27,7 +28,7 @@ impl Held {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).held.contains_key(id)
     }
 
-    /// One that was handed over again since then stays held.
+    /// Releases an entry, unless it was delivered again since.
     pub(crate) fn release(&self, id: &str, number: u64) {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if ids.held.get(id) == Some(&number) {

@@ -1,10 +1,10 @@
-//! What is put aside.
+//! Dead letters.
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Message, Messages, Redrive, Settlement, Source, SourceErrorKind, Verdict};
 use idempotent_redis_streams::StreamsDeadLetters;
 use idempotent_testkit::proxy::{Fault, Proxy};
 
-use crate::broker::world::{World, one, settle, until};
+use crate::world::{World, one, settle, until};
 
 fn letter() -> Settlement {
     let mut letter = DeadLetter::because("no such article", Micros(7_000));
@@ -14,7 +14,7 @@ fn letter() -> Settlement {
 }
 
 #[tokio::test]
-async fn n143_b24_a_dead_letter_has_all_fields_byte_for_byte_and_in_order_with_marks_behind_them() {
+async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
     let world = World::new();
     let mut source = world.source("a").await;
     let fields: [&[u8]; 12] = [
@@ -54,7 +54,7 @@ async fn n143_b24_a_dead_letter_has_all_fields_byte_for_byte_and_in_order_with_m
                   idempotent-last-at=7000 idempotent-deaths=1";
     assert_eq!(marks.join(" "), format!("{wanted} idempotent-entry={id}"));
 
-    // Sent again as it lies there, marks included.
+    // Sent again unchanged, including the added fields.
     let command: Vec<&[u8]> =
         [&b"XADD"[..], b"orders", b"*"].into_iter().chain(dead.iter().map(Vec::as_slice)).collect();
     world.server.command(&command);
@@ -66,14 +66,14 @@ async fn n143_b24_a_dead_letter_has_all_fields_byte_for_byte_and_in_order_with_m
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_put_aside_once_where_the_servers_answer_is_lost() {
+async fn a_dead_letter_is_written_once_even_if_the_reply_is_lost() {
     let world = World::new();
     let proxy = Proxy::start(&world.server.address()).await;
     let mut source = World::builder_at(&format!("redis://{}", proxy.address()), "a").connect().await.unwrap();
     world.send("1");
     let held = one(&mut source).await;
-    // Known to the server, so that one request is all there is.
-    world.server.command(&["SCRIPT", "LOAD", include_str!("../../../src/scripts/bury.lua")]);
+    // The script is cached, so that a single request is sent.
+    world.server.command(&["SCRIPT", "LOAD", include_str!("../../src/scripts/bury.lua")]);
     proxy.fail_next_with("orders:dead", Fault::CutAfterApply);
     let lost = source.settler().settle(&held.0, &held.1, &letter()).await.unwrap_err();
     assert_eq!((lost.kind(), proxy.met()), (SourceErrorKind::Transient, 1));
@@ -82,9 +82,9 @@ async fn a_dead_letter_is_put_aside_once_where_the_servers_answer_is_lost() {
     assert_eq!((world.pending().len(), world.entries("orders:dead").len()), (0, 1));
 }
 
-/// Lua passes 8,000 values to a function, so a script cannot hand over each entry that the server accepts.
+/// Lua passes at most 8,000 values to a function, so a script cannot handle every entry that the server accepts.
 #[tokio::test]
-async fn an_entry_of_any_number_of_fields_is_put_aside_and_put_back_as_it_came() {
+async fn an_entry_with_any_number_of_fields_is_dead_lettered_and_redriven_unchanged() {
     let world = World::new();
     let mut source = world.source("a").await;
     for count in [3_893, 3_894, 4_000, 50_000] {
@@ -94,7 +94,7 @@ async fn an_entry_of_any_number_of_fields_is_put_aside_and_put_back_as_it_came()
         let held = one(&mut source).await;
         settle(&source.settler(), &held, letter()).await;
         assert!(world.pending().is_empty(), "{count}");
-        // Settled already, as after an answer that was lost.
+        // Already settled, as after a lost reply.
         settle(&source.settler(), &held, letter()).await;
         let dead = world.entries("orders:dead");
         let fields: Vec<_> = fields.into_iter().map(String::into_bytes).collect();
@@ -110,7 +110,7 @@ async fn an_entry_of_any_number_of_fields_is_put_aside_and_put_back_as_it_came()
 }
 
 #[tokio::test]
-async fn an_entry_of_many_fields_that_another_consumer_has_taken_over_is_not_put_aside() {
+async fn an_entry_with_many_fields_that_was_taken_over_is_not_dead_lettered() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     let fields: Vec<_> = (0..8_000).map(|n| n.to_string()).collect();
@@ -126,7 +126,7 @@ async fn an_entry_of_many_fields_that_another_consumer_has_taken_over_is_not_put
 }
 
 #[tokio::test]
-async fn an_entry_that_was_trimmed_while_it_was_held_is_put_aside_whole() {
+async fn an_entry_trimmed_while_held_is_dead_lettered_completely() {
     let world = World::new();
     let mut source = world.source("a").await;
     world.send("precious");
@@ -138,7 +138,7 @@ async fn an_entry_that_was_trimmed_while_it_was_held_is_put_aside_whole() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_put_aside_stays_pending_and_the_consumer_puts_it_off() {
+async fn an_entry_that_cannot_be_dead_lettered_stays_pending_and_is_delayed() {
     let world = World::new();
     world.server.command(&["SET", "orders:dead", "in the way"]);
     let mut source = world.source("a").await;
@@ -152,13 +152,13 @@ async fn an_entry_that_cannot_be_put_aside_stays_pending_and_the_consumer_puts_i
     let handling = Messages::json().unprotected(|_: Message<Vec<u8>>| async { Verdict::Done });
     let running = world.run(world.source("b").await, handling, 8, 6);
     until("it is put off", || running.counters.counts().deferred == 1).await;
-    // For 300 s, as the runtime does with what cannot be put aside.
+    // Delayed for 300 s, as the runtime does with an entry that cannot be dead-lettered.
     assert_eq!((world.pending().len(), running.counters.counts().dead_lettered), (1, 0));
 }
 
-/// With `noeviction`, a consumer goes past an entry that it cannot handle.
+/// With `noeviction`, a consumer must be able to skip an entry that it cannot process.
 #[tokio::test]
-async fn with_memory_full_an_entry_is_dead_lettered_and_the_next_one_acknowledged() {
+async fn entries_are_dead_lettered_and_acknowledged_when_memory_is_full() {
     let world = World::new();
     let mut source = world.source("a").await;
     for body in ["poison", "good"] {

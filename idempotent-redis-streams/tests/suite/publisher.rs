@@ -1,4 +1,4 @@
-//! The sending half: what became of a message is told as it is [S3.2, S3.10].
+//! The publisher: the reported result of each message matches the stream.
 use std::time::Duration;
 
 use idempotent_mq::{Outbound, Publish, PublishError, PublishErrorKind, Published};
@@ -6,7 +6,7 @@ use idempotent_redis_streams::{Start, StreamsPublisher, StreamsSource};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisServer, Value};
 
-use crate::broker::world::{World, receive};
+use crate::world::{World, receive};
 
 use PublishErrorKind::{Refused, Unconfirmed, Unsent};
 
@@ -18,7 +18,7 @@ fn message(id: &str) -> Outbound {
     Outbound::new("orders", id, id.as_bytes())
 }
 
-/// Of an aggregate.
+/// Returns a message of an aggregate.
 fn of(id: &str, aggregate: &str) -> Outbound {
     message(id).aggregate(aggregate)
 }
@@ -27,7 +27,7 @@ fn kinds(told: &[Result<Published, PublishError>]) -> Vec<Option<PublishErrorKin
     told.iter().map(|told| told.as_ref().err().map(PublishError::kind)).collect()
 }
 
-/// The ids of what lies in a stream, in order.
+/// Returns the ids in a stream, in order.
 fn ids(world: &World, stream: &str) -> Vec<String> {
     if world.server.command(&["EXISTS", stream]) == Value::Integer(0) {
         return Vec::new();
@@ -37,7 +37,7 @@ fn ids(world: &World, stream: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn s3_2_a_source_reads_all_that_was_published_and_knows_its_place() {
+async fn a_source_reads_every_published_field_and_position() {
     let world = World::new();
     let publisher = publisher(&world.server.url());
     let sent = message("m-1").business_key("order-17").header("trace", "a").header("raw", vec![0, 255, b'\n']);
@@ -73,7 +73,7 @@ async fn s3_2_a_source_reads_all_that_was_published_and_knows_its_place() {
 }
 
 #[tokio::test]
-async fn places_of_one_stream_grow_and_an_aggregate_keeps_its_order_over_several_streams() {
+async fn positions_of_a_stream_grow_and_an_aggregate_keeps_its_order_over_several_streams() {
     let world = World::new();
     let publisher = publisher(&world.server.url());
     let messages: Vec<_> = (0..700)
@@ -109,7 +109,7 @@ async fn places_of_one_stream_grow_and_an_aggregate_keeps_its_order_over_several
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_refused_and_holds_back_its_aggregate_only() {
+async fn a_refused_message_holds_back_only_its_aggregate() {
     let world = World::new();
     world.server.command(&["SET", "text", "x"]);
     let publisher = publisher(&world.server.url());
@@ -136,17 +136,17 @@ async fn what_the_server_refuses_is_refused_and_holds_back_its_aggregate_only() 
     assert_eq!(there, ["a1", "b1", "c1", "c2", "fine"]);
     let texts: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).map(ToString::to_string).collect();
     for (text, words) in texts.iter().zip([
-        "somebody else's key",
+        "not a stream",
         "earlier one",
-        "mark of dead letters",
+        "reserved for dead letters",
         "earlier one",
-        "somebody else's key",
+        "not a stream",
         "topic is empty",
         "id is empty",
     ]) {
         assert!(text.contains(words), "{text}");
     }
-    // Neither in the request that holds it, nor in those that would follow.
+    // Neither the other messages of the same request nor those of later requests are sent.
     let mut long: Vec<_> = (0..250).map(|n| of(&format!("l{n}"), "long")).collect();
     long[7].topic = "text".to_owned();
     let kinds_of_long = kinds(&publisher.publish(&long).await);
@@ -155,26 +155,26 @@ async fn what_the_server_refuses_is_refused_and_holds_back_its_aggregate_only() 
     assert_eq!(ids(&world, "orders").len(), 5 + 7);
     let one_name = StreamsPublisher::new(world.server.url()).unwrap().id_field("body");
     let refused = one_name.publish(&[message("x")]).await.remove(0).unwrap_err();
-    assert!(refused.kind() == Refused && refused.to_string().contains("name three"), "{refused}");
+    assert!(refused.kind() == Refused && refused.to_string().contains("three different fields"), "{refused}");
     assert!(StreamsPublisher::new("postgres://x").unwrap_err().to_string().contains("redis://"));
 }
 
 #[tokio::test]
-async fn a_stream_that_has_to_exist_is_not_made() {
+async fn a_stream_that_must_exist_is_not_created() {
     let world = World::new();
     let publisher = publisher(&world.server.url()).existing();
     let all = [message("alone"), of("a1", "a"), of("a2", "a")];
     let told = publisher.publish(&all).await;
     assert_eq!(kinds(&told), [Some(Refused), Some(Refused), Some(Unsent)]);
     for refused in &told[..2] {
-        assert!(refused.as_ref().unwrap_err().to_string().contains("no stream `orders`: make it"));
+        assert!(refused.as_ref().unwrap_err().to_string().contains("stream `orders` does not exist; create it"));
     }
     world.server.command(&["XGROUP", "CREATE", "orders", "billing", "$", "MKSTREAM"]);
     assert_eq!(kinds(&publisher.publish(&all).await), [None, None, None]);
 }
 
 #[tokio::test]
-async fn b41_an_answer_that_is_lost_leaves_a_message_unconfirmed_and_it_can_be_sent_again_under_its_id() {
+async fn a_lost_reply_leaves_a_message_unconfirmed_and_it_can_be_resent_with_its_id() {
     for (fault, there) in [
         (Fault::CutBeforeSend, 0),
         (Fault::CutAfterApply, 1),
@@ -195,7 +195,7 @@ async fn b41_an_answer_that_is_lost_leaves_a_message_unconfirmed_and_it_can_be_s
             };
             assert_eq!(kinds(&publisher.publish(&messages).await), expected, "{command} {fault:?}");
             assert_eq!(ids(&world, "orders").len(), there * messages.len(), "{command} {fault:?}");
-            // The connection is another one now.
+            // The connection has been replaced.
             assert!(kinds(&publisher.publish(&messages).await).iter().all(Option::is_none), "{command} {fault:?}");
             assert_eq!(ids(&world, "orders").len(), (there + 1) * messages.len());
         }
@@ -204,13 +204,13 @@ async fn b41_an_answer_that_is_lost_leaves_a_message_unconfirmed_and_it_can_be_s
 }
 
 #[tokio::test]
-async fn without_a_server_nothing_is_sent_and_with_it_again_all_is() {
+async fn messages_are_unsent_without_a_server_and_sent_once_it_is_back() {
     let world = World::on(RedisServer::builder().aof().arg("--appendfsync").arg("always").start());
     let publisher = publisher(&world.server.url());
     let many: Vec<_> = (0..50).map(|n| message(&n.to_string())).collect();
     assert!(kinds(&publisher.publish(&many[..1]).await).iter().all(Option::is_none));
     world.server.kill();
-    // Both with the connection that was, which broke unnoticed, and without any.
+    // With a connection that broke unnoticed, and without any connection.
     for _ in 0..2 {
         let told = publisher.publish(&many).await;
         assert!(kinds(&told).iter().all(|kind| *kind == Some(Unsent)), "{told:?}");
@@ -218,10 +218,10 @@ async fn without_a_server_nothing_is_sent_and_with_it_again_all_is() {
     world.server.restart();
     assert!(kinds(&publisher.publish(&many).await).iter().all(Option::is_none));
     assert_eq!(ids(&world, "orders").len(), 51);
-    // A connection that the server ended meanwhile is not in doubt either.
+    // A connection that the server has closed does not lead to an ambiguous result either.
     world.server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     assert_eq!(kinds(&publisher.publish(&[message("after")]).await), [None]);
-    // Stopped: it answers nothing, and 50 messages do not wait for it one behind the other.
+    // The server is paused, and 50 messages do not wait one after the other.
     world.server.pause();
     let told = tokio::time::timeout(Duration::from_secs(40), publisher.publish(&many)).await.unwrap();
     assert!(kinds(&told).iter().all(|kind| *kind == Some(Unsent)), "{told:?}");
@@ -229,16 +229,16 @@ async fn without_a_server_nothing_is_sent_and_with_it_again_all_is() {
 }
 
 #[tokio::test]
-async fn what_the_server_cannot_do_now_is_unsent_and_goes_when_it_can() {
+async fn a_temporary_refusal_leaves_messages_unsent() {
     let world = World::new();
     let publisher = publisher(&world.server.url());
     let all = [message("m"), of("a1", "a"), of("a2", "a")];
     let unsent = [Some(Unsent); 3];
-    // Full.
+    // Memory is full.
     world.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(kinds(&publisher.publish(&all).await), unsent);
     world.server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    // Without the replicas it is to have.
+    // Too few replicas.
     world.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     assert_eq!(kinds(&publisher.publish(&all).await), unsent);
     world.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
@@ -252,8 +252,8 @@ async fn what_the_server_cannot_do_now_is_unsent_and_goes_when_it_can() {
 }
 
 #[tokio::test]
-async fn the_rule_in_the_docs_is_all_that_a_publisher_needs_and_less_is_refused_with_the_remedy() {
-    let docs = include_str!("../../../src/publisher.rs");
+async fn the_documented_rule_is_sufficient_for_a_publisher_and_less_is_refused_with_a_remedy() {
+    let docs = include_str!("../../src/publisher.rs");
     let rule = docs.split("/// A user needs `").nth(1).unwrap().split('`').next().unwrap();
     let world = World::new();
     let rule: Vec<_> = rule.split_whitespace().collect();

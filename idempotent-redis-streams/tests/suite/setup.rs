@@ -1,17 +1,17 @@
-//! What is refused when a source connects, or while it reads.
+//! Errors when a source connects or reads.
 use idempotent_mq::{Source, SourceErrorKind};
 use idempotent_redis_streams::{Start, StreamsSource};
 use idempotent_testkit::servers::RedisServer;
 
-use crate::broker::world::{World, ms, one};
+use crate::world::{World, ms, one};
 
 #[tokio::test]
-async fn a_group_that_is_not_there_is_refused_with_the_remedy() {
+async fn a_missing_group_is_refused_with_a_remedy() {
     let world = World::new();
     let refused = StreamsSource::builder(world.server.url(), "orders", "billing").connect().await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal);
     assert!(refused.to_string().contains("`declare`"), "{refused}");
-    // Or goes away.
+    // The group may also be deleted later.
     let mut source = world.source("a").await;
     world.server.command(&["XGROUP", "DESTROY", "orders", "billing"]);
     let refused = source.receive(1).await.unwrap_err();
@@ -20,7 +20,7 @@ async fn a_group_that_is_not_there_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_group_that_goes_away_ends_a_read_that_waits() {
+async fn a_deleted_group_ends_a_blocked_read() {
     let world = World::new();
     let mut source = world.source("a").await;
     let reading = tokio::spawn(async move {
@@ -30,14 +30,14 @@ async fn a_group_that_goes_away_ends_a_read_that_waits() {
             }
         }
     });
-    crate::broker::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
+    crate::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
     world.server.command(&["DEL", "orders"]);
-    let refused = tokio::time::timeout(crate::broker::world::LIMIT, reading).await.unwrap().unwrap();
+    let refused = tokio::time::timeout(crate::world::LIMIT, reading).await.unwrap().unwrap();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused}");
 }
 
 #[tokio::test]
-async fn a_new_group_begins_where_it_is_told_and_an_old_one_goes_on() {
+async fn a_new_group_starts_as_configured_and_an_existing_one_continues() {
     let world = World::new();
     world.send("old");
     let new = || StreamsSource::builder(world.server.url(), "orders", "new").declare(Start::New);
@@ -52,7 +52,7 @@ async fn a_new_group_begins_where_it_is_told_and_an_old_one_goes_on() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_fatal_and_what_may_come_back_is_not() {
+async fn invalid_settings_are_fatal_and_outages_are_not() {
     let world = World::new();
     world.server.command(&["SET", "text", "x"]);
     let kind = async |url: String, stream: &str| {
@@ -69,7 +69,7 @@ async fn what_cannot_be_is_fatal_and_what_may_come_back_is_not() {
 }
 
 #[tokio::test]
-async fn no_password_is_shown() {
+async fn no_text_contains_a_password() {
     let server = RedisServer::builder().password("hush-hush").start();
     let address = server.address();
     let builder = || StreamsSource::builder(format!("redis://:wrong-one@{address}"), "orders", "billing");
@@ -86,7 +86,7 @@ async fn no_password_is_shown() {
 }
 
 #[tokio::test]
-async fn an_id_field_is_the_id_and_an_entry_without_it_has_none() {
+async fn an_id_field_provides_the_id_and_an_entry_without_it_has_none() {
     let world = World::new();
     let mut source = world.builder("a").id_field("id").business_key_field("order").connect().await.unwrap();
     world.server.command(&["XADD", "orders", "*", "id", "m-1", "order", "17", "body", "x"]);

@@ -1,12 +1,12 @@
-//! What a user needs.
+//! The permissions of a user.
 use idempotent_core::Micros;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::{Keep, StreamsSource, StreamsSourceBuilder};
 
-use crate::broker::world::{World, ms, nothing_until, one, retry, settle};
+use crate::world::{World, ms, nothing_until, one, retry, settle};
 
 fn rule() -> Vec<&'static str> {
-    let docs = include_str!("../../../src/docs/streams.md");
+    let docs = include_str!("../../src/docs/streams.md");
     let (_, rule) = docs.split_once("```text\n").unwrap();
     rule.split_once("\n```").unwrap().0.split_whitespace().collect()
 }
@@ -19,7 +19,7 @@ fn builder(world: &World, rule: &[&str]) -> StreamsSourceBuilder {
 }
 
 #[tokio::test]
-async fn the_rule_in_the_docs_is_all_that_is_needed() {
+async fn the_documented_rule_is_sufficient() {
     for keep in [Keep::Everything, Keep::Unfinished, Keep::Unacknowledged] {
         let world = World::new();
         let mut source = builder(&world, &rule()).keep(keep).connect().await.unwrap();
@@ -37,13 +37,13 @@ async fn the_rule_in_the_docs_is_all_that_is_needed() {
         settle(&settler, &held, Settlement::Ack).await;
         let searches = world.calls("xautoclaim");
         nothing_until(&mut source, || world.calls("xautoclaim") > searches + 2).await;
-        // Nothing was refused on the way.
+        // No command was denied in the process.
         assert_eq!(world.server.command(&["ACL", "LOG"]), idempotent_testkit::servers::Value::Array(Vec::new()));
     }
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_ends_the_consumer_with_the_remedy() {
+async fn a_missing_permission_ends_the_consumer_with_a_remedy() {
     let world = World::new();
     let rule: Vec<_> = rule().into_iter().chain(["-xclaim"]).collect();
     let mut source = builder(&world, &rule).connect().await.unwrap();

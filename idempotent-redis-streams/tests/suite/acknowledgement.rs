@@ -1,4 +1,4 @@
-//! Duplicates in flight, stores that fail, and when an entry may be acknowledged.
+//! Duplicates in flight, failing stores, and the conditions for an acknowledgement.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -8,9 +8,9 @@ use idempotent_mq::{Handling, KeyFrom, Message, Messages, Source, Verdict};
 use idempotent_testkit::{FOREVER, FaultStore, Verb};
 use tokio::sync::Semaphore;
 
-use crate::broker::world::{World, ms, nothing_until, one, until};
+use crate::world::{World, ms, nothing_until, one, until};
 
-/// A world whose store fails when it is told to.
+/// Creates a world whose store fails on request.
 fn failing(policy: Policy) -> (World, FaultStore) {
     let store = FaultStore::on_clock(MemoryStore::new(), Arc::new(SystemClock::new()));
     let policy = policy.or(Policy::new().retry_delay(ms(100)).in_flight_delay(ms(100)).jitter(0));
@@ -18,7 +18,7 @@ fn failing(policy: Policy) -> (World, FaultStore) {
     (World { executor, ..World::new() }, store)
 }
 
-/// A handler that waits for a permit, keyed by the body.
+/// Returns a handler that waits for a permit and is keyed by the body.
 fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, Handling) {
     let runs = Arc::new(AtomicU64::new(0));
     let (counted, open) = (runs.clone(), open.clone());
@@ -35,7 +35,7 @@ fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, Handling) {
 }
 
 #[tokio::test]
-async fn b3_a_copy_of_what_is_in_flight_is_put_off_without_an_attempt_and_acknowledged_later() {
+async fn a_duplicate_of_a_run_in_flight_is_deferred_without_an_attempt_and_acknowledged_later() {
     let (world, _) = failing(Policy::new().max_retries(1));
     let open = Arc::new(Semaphore::new(0));
     let (runs, handling) = gated(&open);
@@ -53,7 +53,7 @@ async fn b3_a_copy_of_what_is_in_flight_is_put_off_without_an_attempt_and_acknow
 }
 
 #[tokio::test]
-async fn b12_a_flip_that_fails_once_is_tried_again_and_the_entry_acknowledged() {
+async fn a_completion_that_fails_once_is_retried_and_the_entry_acknowledged() {
     let (world, store) = failing(Policy::new());
     let (runs, handling) = gated(&Arc::new(Semaphore::new(1)));
     store.fail_before(Verb::Complete, 1);
@@ -66,7 +66,7 @@ async fn b12_a_flip_that_fails_once_is_tried_again_and_the_entry_acknowledged() 
 }
 
 #[tokio::test]
-async fn b12_an_entry_whose_run_cannot_be_recorded_is_never_acknowledged_nor_freed() {
+async fn an_entry_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_released() {
     let (world, store) = failing(Policy::new().lease(ms(1_500)));
     let (runs, handling) = gated(&Arc::new(Semaphore::new(2)));
     store.fail_before(Verb::Complete, FOREVER);
@@ -76,13 +76,13 @@ async fn b12_an_entry_whose_run_cannot_be_recorded_is_never_acknowledged_nor_fre
     assert_eq!((world.calls("xack"), world.pending().len(), running.counters.counts().acked), (0, 1, 0));
     assert!(store.log().iter().all(|call| call.verb != Verb::Release));
     store.heal();
-    // When its lease is over it runs again.
+    // After its lease, the run is repeated.
     until("it is acknowledged", || running.counters.counts().acked == 1).await;
     assert_eq!((runs.load(SeqCst), world.pending().len()), (2, 0));
 }
 
 #[tokio::test]
-async fn b13_while_the_store_is_down_nothing_runs_nothing_is_read_and_nothing_acknowledged() {
+async fn nothing_is_read_run_or_acknowledged_while_the_store_is_down() {
     let (world, store) = failing(Policy::new());
     let (runs, handling) = gated(&Arc::new(Semaphore::new(8)));
     store.down();
@@ -101,7 +101,7 @@ async fn b13_while_the_store_is_down_nothing_runs_nothing_is_read_and_nothing_ac
 }
 
 #[tokio::test]
-async fn k57_k59_an_entry_is_not_acknowledged_before_its_run_has_ended_and_is_recorded() {
+async fn an_entry_is_acknowledged_only_after_its_run_is_recorded() {
     let (world, store) = failing(Policy::new());
     let open = Arc::new(Semaphore::new(0));
     let (runs, handling) = gated(&open);
@@ -110,7 +110,7 @@ async fn k57_k59_an_entry_is_not_acknowledged_before_its_run_has_ended_and_is_re
     world.send("1");
     until("it runs", || runs.load(SeqCst) == 1).await;
     assert_eq!((world.calls("xack"), world.pending().len()), (0, 1), "acknowledged before its handler");
-    // Its end is not recorded yet.
+    // The end of the run is not recorded yet.
     store.delay(Verb::Complete, ms(300));
     open.add_permits(1);
     until("its end is being recorded", || {
@@ -124,13 +124,13 @@ async fn k57_k59_an_entry_is_not_acknowledged_before_its_run_has_ended_and_is_re
 }
 
 #[tokio::test]
-async fn k63_how_long_an_entry_is_held_counts_from_when_it_was_read_not_from_when_it_was_sent() {
+async fn the_idle_time_of_an_entry_starts_when_it_is_read() {
     let world = World::new();
     let slow = async |name| world.builder(name).min_idle(ms(3_000)).connect().await.unwrap();
     let (mut first, mut second) = (slow("a").await, slow("b").await);
     world.send("1");
     let sent = Instant::now();
-    // Longer than it may be held.
+    // Longer than the idle time of a held entry.
     until("it is old", || sent.elapsed() > ms(3_100)).await;
     let held = one(&mut first).await;
     let looks = world.calls("xautoclaim");

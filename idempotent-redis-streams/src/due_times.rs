@@ -1,29 +1,29 @@
-//! When the entries that were put off are due, as far as this process knows.
+//! Due times of the entries that this process has delayed.
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Only a hint: entries that another process put off are found by looking now and then.
+/// Due times, as a hint. Entries that another process has delayed are found by periodic searches.
 #[derive(Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct DueTimes {
     times: Mutex<BTreeSet<Instant>>,
     sooner: Notify,
 }
 
-impl Due {
+impl DueTimes {
     pub(crate) fn at(&self, time: Instant) {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).insert(time);
         self.sooner.notify_one();
     }
 
-    /// The next one.
+    /// Returns the next due time.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).first().copied()
     }
 
-    /// Forgets what is due, because it is looked for now.
+    /// Removes the times up to `now`, because a search follows.
     pub(crate) fn clear(&self, now: Instant) {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         while times.first().is_some_and(|time| *time <= now) {
@@ -31,10 +31,10 @@ impl Due {
         }
     }
 
-    /// Ends when there is a new one. One that came before is not missed.
+    /// Waits for a new due time. Times added before the call are not missed.
     ///
     /// # Cancellation
-    /// Nothing is lost.
+    /// Cancel-safe.
     pub(crate) async fn changed(&self) {
         self.sooner.notified().await;
     }

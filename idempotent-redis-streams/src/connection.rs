@@ -1,0 +1,167 @@
+//! A connection to the server, which is reopened when it breaks.
+use std::fmt;
+use std::time::Duration;
+
+use idempotent_mq::{SourceError, SourceErrorKind};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, ScriptInvocation, Value};
+use tokio::sync::Mutex;
+
+use crate::error::{ends_connection, failure};
+
+/// Connect timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Response timeout, in addition to the time that a command blocks on the server.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
+
+pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
+    let info = url.into_connection_info()?;
+    // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(settings))
+}
+
+pub(crate) struct Connection {
+    client: Client,
+    /// Maximum time until a reply.
+    response_timeout: Duration,
+    state: Mutex<ConnectionState>,
+}
+
+#[derive(Default)]
+struct ConnectionState {
+    /// Number of the connection. It rises with each new connection.
+    number: u64,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl Connection {
+    /// Creates a connection for commands that block on the server for up to `blocks`.
+    pub(crate) fn new(client: Client, blocks: Duration) -> Self {
+        Self { client, response_timeout: RESPONSE_TIMEOUT + blocks, state: Mutex::default() }
+    }
+
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// The error of the connection or the server. `doing` names the operation in the text.
+    ///
+    /// # Cancellation
+    /// The command may have been applied.
+    pub(crate) async fn query(&self, doing: &str, cmd: &Cmd) -> Result<Value, SourceError> {
+        let (number, mut connection) = self.connection().await?;
+        let reply = cmd.query_async(&mut connection).await;
+        self.check_reply(number, doing, reply).await
+    }
+
+    /// Runs a script; see [`query`](Self::query).
+    pub(crate) async fn run_script(&self, doing: &str, script: &ScriptInvocation<'_>) -> Result<Value, SourceError> {
+        let (number, mut connection) = self.connection().await?;
+        let reply = script.invoke_async(&mut connection).await;
+        self.check_reply(number, doing, reply).await
+    }
+
+    /// Returns a connection that has replied to `PING`. A failure means that nothing was sent. A connection that broke
+    /// unnoticed is reopened.
+    ///
+    /// # Errors
+    /// The same as [`query`](Self::query).
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub(crate) async fn verified(&self) -> Result<OpenConnection<'_>, SourceError> {
+        let was_open = self.state.lock().await.connection.is_some();
+        match self.ping().await {
+            Err(_) if was_open => self.ping().await,
+            pinged => pinged,
+        }
+    }
+
+    async fn ping(&self) -> Result<OpenConnection<'_>, SourceError> {
+        let (number, mut connection) = self.connection().await?;
+        let pinged = redis::cmd("PING").query_async(&mut connection).await;
+        self.check_reply(number, "checking the connection", pinged).await?;
+        Ok(OpenConnection { owner: self, number, connection })
+    }
+
+    async fn connection(&self) -> Result<(u64, MultiplexedConnection), SourceError> {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = &state.connection {
+            return Ok((state.number, connection.clone()));
+        }
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.response_timeout));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let silent = || SourceError::new(SourceErrorKind::Transient, "connecting: no answer within 2 s");
+        let connection = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| silent())?;
+        let connection = connection.map_err(|error| failure("connecting", error))?;
+        state.number += 1;
+        state.connection = Some(connection.clone());
+        Ok((state.number, connection))
+    }
+
+    async fn check_reply(
+        &self,
+        number: u64,
+        doing: &str,
+        reply: Result<Value, RedisError>,
+    ) -> Result<Value, SourceError> {
+        let error = match reply {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        self.discard_if_broken(number, &error).await;
+        Err(failure(doing, error))
+    }
+
+    async fn discard_if_broken(&self, number: u64, error: &RedisError) {
+        if ends_connection(error) {
+            let mut state = self.state.lock().await;
+            // A newer connection stays open.
+            if state.number == number {
+                state.connection = None;
+            }
+        }
+    }
+}
+
+/// An open connection for concurrent commands, which is not reopened.
+pub(crate) struct OpenConnection<'a> {
+    owner: &'a Connection,
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+impl OpenConnection<'_> {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// The client's error, which distinguishes a server error from a missing reply.
+    ///
+    /// # Cancellation
+    /// The command may have been applied.
+    pub(crate) async fn query(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+        let reply = cmd.query_async(&mut self.connection.clone()).await;
+        self.check_reply(reply).await
+    }
+
+    /// Runs a script; see [`query`](Self::query).
+    pub(crate) async fn run_script(&self, script: &ScriptInvocation<'_>) -> Result<Value, RedisError> {
+        let reply = script.invoke_async(&mut self.connection.clone()).await;
+        self.check_reply(reply).await
+    }
+
+    async fn check_reply(&self, reply: Result<Value, RedisError>) -> Result<Value, RedisError> {
+        if let Err(error) = &reply {
+            self.owner.discard_if_broken(self.number, error).await;
+        }
+        reply
+    }
+}
+
+/// Shows nothing of the URL.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("response_timeout", &self.response_timeout).finish_non_exhaustive()
+    }
+}
