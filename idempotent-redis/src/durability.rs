@@ -142,7 +142,7 @@ pub struct RedisCounts {
     pub redirections: u64,
 }
 
-/// The counters behind [`RedisCounts`].
+/// The counters that make up [`RedisCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) claims: AtomicU64,

@@ -1,6 +1,6 @@
 //! Redis and Valkey store of `idempotent-rs`.
 //!
-//! [`RedisStore`] keeps idempotency records on one server, behind Redis Sentinel, or in a Redis Cluster. [`RedisTier`]
+//! [`RedisStore`] keeps idempotency records on one server, with Redis Sentinel, or in a Redis Cluster. [`RedisTier`]
 //! caches the results of another store. The feature `delay-queue` adds `DelayQueue`, a queue for delayed messages.
 mod batching;
 mod cache;
