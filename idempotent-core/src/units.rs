@@ -1,16 +1,16 @@
-//! Durations and sizes as text in configuration files.
+//! Durations and sizes in configuration files.
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The duration that the text `forever` stands for.
+/// The value of the text `forever`.
 pub(crate) const FOREVER: Duration = Duration::MAX;
 
-/// `"30s"`, `"1h 30m"`, `"forever"`.
+/// A duration written as `"30s"`, `"1h 30m"` or `"forever"`.
 pub(crate) struct HumaneTime(Duration);
 
-/// `"1MiB"`, or a number of bytes.
+/// A size written as `"1MiB"` or as a number of bytes.
 pub(crate) struct HumaneSize(u64);
 
 impl From<HumaneTime> for Duration {
@@ -31,24 +31,25 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 
 impl<'de> Deserialize<'de> for HumaneTime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Humane { wanted: "a duration such as \"30s\"", text: parse_time, number: None }).map(Self)
+        from.deserialize_any(HumaneVisitor { wanted: "a duration such as \"30s\"", text: parse_time, number: None })
+            .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for HumaneSize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let (wanted, text) = ("a size such as \"1MiB\"", parse_size as fn(&str) -> Result<u64, String>);
-        from.deserialize_any(Humane { wanted, text, number: Some(|bytes| bytes) }).map(Self)
+        from.deserialize_any(HumaneVisitor { wanted, text, number: Some(|bytes| bytes) }).map(Self)
     }
 }
 
-struct Humane<T> {
+struct HumaneVisitor<T> {
     wanted: &'static str,
     text: fn(&str) -> Result<T, String>,
     number: Option<fn(u64) -> T>,
 }
 
-impl<T> Visitor<'_> for Humane<T> {
+impl<T> Visitor<'_> for HumaneVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,15 +103,17 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Whether the parts of a duration add up to more than one can hold. humantime 2.4 sees that in most cases, and panics
-/// for `"18446744073709551615s 1000ms"`; each part alone it reads safely. The attribute has a copy of this.
+/// Returns whether the sum of a duration's parts overflows.
+///
+/// humantime 2.4 detects most overflows but panics for `"18446744073709551615s 1000ms"`. It parses each part alone
+/// safely. The attribute contains a copy of this function.
 fn overflows(text: &str) -> bool {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while let Some(unit) = rest.find(char::is_alphabetic) {
         let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
         let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
         let (part, tail) = rest.split_at(end);
-        // What is no duration at all is told of by its place, further on.
+        // The caller reports text that is not a duration.
         let Ok(time) = humantime::parse_duration(part) else { return false };
         match sum.checked_add(time) {
             Some(more) => (rest, sum) = (tail, more),

@@ -1,9 +1,9 @@
-//! Nonsense is refused where a policy is put to use, with both numbers in the text.
+//! Checks of a policy when it is used. Each error contains both numbers.
 use std::time::Duration;
 
 use super::{OnInFlight, Policy, ResolvedPolicy};
 
-/// A policy that makes no sense, or does not fit the broker.
+/// The error of a policy that contradicts itself, or does not fit the broker.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("policy: {text}")]
 pub struct PolicyError {
@@ -29,13 +29,13 @@ impl PolicyError {
     }
 }
 
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), PolicyError> {
     if holds { Ok(()) } else { Err(PolicyError::new(text())) }
 }
 
-/// `Duration`s as people write them.
+/// Formats a duration as in configuration files.
 fn time(time: Duration) -> String {
     if time == Policy::FOREVER { "forever".to_owned() } else { humantime::format_duration(time).to_string() }
 }
@@ -43,7 +43,7 @@ fn time(time: Duration) -> String {
 impl ResolvedPolicy {
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         let Self { lease, max_run, retain, memory, .. } = *self;
-        ensure(!lease.is_zero() && lease <= LONGEST, || {
+        ensure(!lease.is_zero() && lease <= MAX_DURATION, || {
             format!("lease is {}, it must be 1 ms … 30 days", time(lease))
         })?;
         let heartbeat = self.heartbeat();
@@ -69,12 +69,12 @@ impl ResolvedPolicy {
         }
         ensure(self.jitter <= 100, || format!("jitter is {} %, it must be 0 … 100 %", self.jitter))?;
         let patience = self.on_broken_order.patience();
-        ensure(!patience.is_zero() && patience <= LONGEST, || {
+        ensure(!patience.is_zero() && patience <= MAX_DURATION, || {
             format!("on_broken_order waits {}, it must be 1 ms … 30 days", time(patience))
         })?;
         match self.on_in_flight {
             OnInFlight::Retry => Ok(()),
-            OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= LONGEST, || {
+            OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= MAX_DURATION, || {
                 format!("on_in_flight waits {}, it must be 1 ms … 30 days", time(most))
             }),
             OnInFlight::Ack => Err(PolicyError::new(
@@ -106,7 +106,7 @@ impl ResolvedPolicy {
     }
 }
 
-/// How a broker redelivers, for the start-up check: lease and retention must fit it.
+/// The redelivery schedule of a broker. Lease and retention are checked against it at startup.
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,24 +126,24 @@ pub struct Redelivery {
 }
 
 impl Redelivery {
-    /// One delay for each redelivery; after the last the broker gives up.
+    /// Creates a schedule with one delay for each redelivery. After the last redelivery the broker gives up.
     pub fn after(delays: impl IntoIterator<Item = Duration>) -> Self {
         Self { delays: delays.into_iter().collect(), short_retention: false, deferrals_are_free: false }
     }
 
-    /// From the first delivery to the last.
+    /// Returns the time from the first delivery to the last.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.delays.iter().fold(Duration::ZERO, |sum, delay| sum.saturating_add(*delay))
     }
 
-    /// Late duplicates may run again.
+    /// Allows a retention shorter than the schedule, so that late duplicates may run again.
     pub fn allow_short_retention(mut self) -> Self {
         self.short_retention = true;
         self
     }
 
-    /// Deferring a message in flight does not use up a redelivery.
+    /// Declares that a deferral of a message in flight does not use up a redelivery.
     pub fn deferrals_are_free(mut self) -> Self {
         self.deferrals_are_free = true;
         self
