@@ -120,7 +120,7 @@ impl<'a> Serializer for CanonicalWriter<'a> {
     fn serialize_f64(self, value: f64) -> WriteResult {
         match value {
             nan if nan.is_nan() => {
-                Err(NoCanonicalForm("a NaN differs from itself, so it tells no two calls apart".to_owned()))
+                Err(NoCanonicalForm("a NaN differs from itself, so it cannot identify a call".to_owned()))
             }
             finite if finite.is_finite() => self.plain(Value::from(finite)),
             infinite => self.plain(infinite),

@@ -89,7 +89,7 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
         let kept = serde_json::to_vec(value).map_err(CodecError::encode::<T>)?;
         if cfg!(debug_assertions) && decodes_differently(value, &kept) {
             return Err(CodecError::encode::<T>(
-                "it comes back from JSON as another value; name a codec that keeps it: `codec = …` (see `idempotent::Json`)",
+                "JSON decodes it to another value; set a codec that preserves it: `codec = …` (see `idempotent::Json`)",
             ));
         }
         Ok(Some(kept))
@@ -150,7 +150,7 @@ fn describe_error(error: &serde_json::Error) -> String {
     // Field names belong to the type, not to the result.
     match text.starts_with("missing field") || text.starts_with("recursion limit") {
         true => text,
-        false => format!("not of this shape at line {line} column {column} ({:?})", error.classify()),
+        false => format!("unexpected JSON at line {line} column {column} ({:?})", error.classify()),
     }
 }
 

@@ -15,7 +15,7 @@ pub trait Entropy: fmt::Debug + Send + Sync + 'static {
 
 /// The error of a system that provides no randomness.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("no randomness to make an owner token of: {0}")]
+#[error("no randomness for an owner token: {0}")]
 pub struct EntropyError(pub String);
 
 /// The random generator of the operating system.

@@ -72,14 +72,14 @@ impl StoreError {
 impl fmt::Display for StoreErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotApplied => "the store refused for now, nothing was done",
-            Self::Ambiguous => "the store did not answer, it may have been done",
-            Self::Denied => "the store denies access",
-            Self::Schema => "the store is not set up for this version",
-            Self::Corrupt => "the record cannot be read and is left as it is",
-            Self::UnknownVersion => "the record is of a newer version and is left as it is",
-            Self::RolledBack => "its transaction is rolled back, or has to be: run the whole of it again",
-            Self::Foreign => "what is there is not ours and is left as it is",
+            Self::NotApplied => "the store did not apply the operation",
+            Self::Ambiguous => "the store did not answer; the operation may have been applied",
+            Self::Denied => "the store denied access",
+            Self::Schema => "the store's schema or settings do not match this version",
+            Self::Corrupt => "the record is corrupt and was left unchanged",
+            Self::UnknownVersion => "a newer version wrote the record; it was left unchanged",
+            Self::RolledBack => "the transaction was rolled back or must be; run the whole transaction again",
+            Self::Foreign => "the key holds a value that this library did not write; it was left unchanged",
         })
     }
 }
@@ -102,7 +102,7 @@ impl StdError for StoreError {
 
 /// The error of a result that could not be encoded, or of a recorded result that could not be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the result of type `{type_name}` cannot be {verb} for replay: {source}")]
+#[error("cannot {verb} the result of type `{type_name}` for replay: {source}")]
 pub struct CodecError {
     type_name: &'static str,
     verb: &'static str,
@@ -112,20 +112,20 @@ pub struct CodecError {
 impl CodecError {
     /// Creates the error of a `T` that could not be encoded.
     pub fn encode<T: ?Sized>(source: impl Into<Source>) -> Self {
-        Self { type_name: std::any::type_name::<T>(), verb: "kept", source: source.into() }
+        Self { type_name: std::any::type_name::<T>(), verb: "encode", source: source.into() }
     }
 
     /// Creates the error of bytes that are not a `T`, such as those of an older version of the type.
     pub fn decode<T: ?Sized>(source: impl Into<Source>) -> Self {
-        Self { type_name: std::any::type_name::<T>(), verb: "restored", source: source.into() }
+        Self { type_name: std::any::type_name::<T>(), verb: "decode", source: source.into() }
     }
 }
 
 fn empty(scene: &str, what: &str) -> String {
     match what.split(',').next() {
         Some("after") => format!(
-            "part of `after` is missing or empty (scene \"{scene}\", `{what}`): the first of a chain comes after nothing, \
-             `None` as a whole; here a number got lost on its way"
+            "part of `after` is missing or empty (scene \"{scene}\", `{what}`): pass `None` as a whole for the first call of \
+             a chain; here a part of the key was lost"
         ),
         _ => format!(
             "the idempotency key is empty (scene \"{scene}\", key `{what}`): every message or request needs a key of its own"
@@ -171,11 +171,11 @@ pub enum KeyError {
     },
     /// The call names itself as its predecessor.
     #[error(
-        "the call comes after itself: `after` names its own key, so it would wait for ever; name the call before it"
+        "`after` names the key of the call itself, so the call would wait forever; name the key of the preceding call"
     )]
     AfterItself,
     /// The payload has no fingerprint.
-    #[error("the payload has no fingerprint: {error}; give `Fingerprint::of_bytes` of its bytes")]
+    #[error("the payload has no fingerprint: {error}; use `Fingerprint::of_bytes` on its bytes")]
     Fingerprint {
         /// The error that prevented the fingerprint.
         error: String,

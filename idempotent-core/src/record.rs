@@ -76,7 +76,7 @@ impl Record {
         }
         match self.state {
             State::Consuming { until, .. } if until > self.updated_at + Self::LONGEST_LEASE => {
-                corrupt("field `until` lies more than 31 days behind the record's last write")
+                corrupt("field `until` is more than 31 days after the record's last write")
             }
             _ => Ok(()),
         }

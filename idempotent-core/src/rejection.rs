@@ -9,7 +9,7 @@ use crate::{BrokenOrder, CodecError, EntropyError, Fencing, JournalError, KeyErr
 #[non_exhaustive]
 pub enum Rejection {
     /// Another caller runs the same key. Retry later.
-    #[error("{}", message.as_deref().map_or_else(|| format!("the same call is in flight; come back in {retry_after:?}"), str::to_owned))]
+    #[error("{}", message.as_deref().map_or_else(|| format!("an identical call is in flight; retry in {retry_after:?}"), str::to_owned))]
     InFlight {
         /// The delay before a retry.
         retry_after: Duration,
@@ -17,19 +17,19 @@ pub enum Rejection {
         message: Option<Arc<str>>,
     },
     /// An earlier run failed, and the next one is not due yet.
-    #[error("failed before; not due for {retry_after:?}")]
+    #[error("the previous attempt failed; retry in {retry_after:?}")]
     Delayed {
         /// The delay before a retry.
         retry_after: Duration,
     },
     /// The call has to wait for an earlier call. Retry later.
-    #[error("it is not its turn; come back in {retry_after:?}")]
+    #[error("waiting for an earlier call; retry in {retry_after:?}")]
     Waiting {
         /// The delay before a retry.
         retry_after: Duration,
     },
     /// The call follows a call that will not be consumed without help, and is held until an operator decides.
-    #[error("held back: {why}; put that one right, or say `on_broken_order = skip(…)`; comes back in {retry_after:?}")]
+    #[error("blocked: {why}; fix the earlier call, or set `on_broken_order = skip(…)`; retry in {retry_after:?}")]
     Held {
         /// The delay before a retry.
         retry_after: Duration,
@@ -37,19 +37,19 @@ pub enum Rejection {
         why: BrokenOrder,
     },
     /// This process is shutting down and starts no new runs.
-    #[error("this executor is draining; another worker may take it in {retry_after:?}")]
+    #[error("the executor is draining; retry in {retry_after:?}")]
     Draining {
         /// The delay before a retry.
         retry_after: Duration,
     },
     /// The key was consumed, but its result was not kept or cannot be read. Not a failure: acknowledge the delivery.
-    #[error("done before, but its result is not to be had{}", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    #[error("already processed, but the recorded result is unavailable{}", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
     ConsumedWithoutResult {
         /// The reason why the result cannot be read, if one was kept.
         cause: Option<CodecError>,
     },
     /// The key was consumed, and its result is returned only once: a used token, or an equal call within the window.
-    #[error("{}", message.as_deref().unwrap_or("done before: this is a duplicate"))]
+    #[error("{}", message.as_deref().unwrap_or("duplicate: already processed"))]
     Duplicate {
         /// The time after which an equal call is a new one, if a [`window`](crate::Policy::window) ends then.
         retry_after: Option<Duration>,
@@ -57,10 +57,10 @@ pub enum Rejection {
         message: Option<Arc<str>>,
     },
     /// The token was not issued to this caller, or has expired.
-    #[error("no such token for this caller: ask for a new one")]
+    #[error("unknown or expired token; request a new one")]
     UnknownToken,
     /// An earlier delivery failed with an error that is not worth a retry.
-    #[error("failed for good before: {error}")]
+    #[error("an earlier attempt failed permanently: {error}")]
     Failed {
         /// The error recorded by the earlier delivery.
         error: Arc<str>,
@@ -77,7 +77,7 @@ pub enum Rejection {
         error: Arc<str>,
     },
     /// The key was used with a different payload.
-    #[error("the key was used with another payload: a new request needs a new key")]
+    #[error("the key was used with another payload; use a new key for a new request")]
     Mismatch,
     /// The key or the fingerprint cannot be used.
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub enum Rejection {
         cause: Option<StoreError>,
     },
     /// The handler ran in a transaction that was rolled back, so nothing was written.
-    #[error("the handler ran, but its transaction was rolled back{}; try again", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    #[error("the handler ran, but its transaction was rolled back{}; retry", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
     RolledBack {
         /// The delay before a retry.
         retry_after: Duration,
@@ -104,8 +104,8 @@ pub enum Rejection {
     },
     /// The handler needs a transaction of a type that the executor's store does not have.
     #[error(
-        "the handler wants a `{wanted}`, and this executor's store is {store}: run it by an executor whose store lies in \
-         the database of the effects"
+        "the handler needs a `{wanted}`, but this executor's store is {store}; use an executor whose store is in the \
+         database of the effects"
     )]
     NoTransaction {
         /// The type of the transaction.
@@ -114,7 +114,7 @@ pub enum Rejection {
         store: Arc<str>,
     },
     /// A run of a key was started inside a run of the same key.
-    #[error("`{scope}` is running for this very key further up; a run cannot wait for itself")]
+    #[error("`{scope}` already runs with this key in an outer call; a run cannot wait for itself")]
     Nested {
         /// The scope of the outer run.
         scope: Arc<str>,
@@ -130,8 +130,8 @@ pub enum Rejection {
     },
     /// The call is polled outside a tokio runtime, or in one without timers, which leases need.
     #[error(
-        "no tokio runtime with timers polls this call: call it from a task of tokio, and call `enable_time` (or \
-         `enable_all`) on the builder of the runtime"
+        "no tokio runtime with timers polls this call: call from a tokio task, and call `enable_time` (or \
+         `enable_all`) on the runtime's builder"
     )]
     NoRuntime,
     /// The store failed at the claim, and the handler did not run.
@@ -147,7 +147,7 @@ pub enum Rejection {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A batch handler returned a different number of answers than it received items. No item counts as done.
-    #[error("the batch handler was given {given} items and answered {answered}: one answer for each, in order")]
+    #[error("the batch handler returned {answered} answers for {given} items; return one answer per item, in order")]
     BatchAnswers {
         /// The number of items passed to the handler.
         given: usize,

@@ -107,7 +107,7 @@ impl Tokens {
         let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.claim(&request)).await? else {
             // A collision has a probability of 2^-192, so the generator probably repeats itself.
             let error = StoreError::new(StoreErrorKind::NotApplied);
-            return Err(error.because("a token just drawn is taken: is the random generator broken?").into());
+            return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
@@ -115,7 +115,7 @@ impl Tokens {
         match self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
-                .because("the store took too long to issue a token")
+                .because("issue a token: the store took too long; retry")
                 .into()),
         }
     }

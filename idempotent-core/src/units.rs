@@ -70,7 +70,7 @@ impl<T> Visitor<'_> for HumaneVisitor<T> {
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         match u64::try_from(number) {
             Ok(number) => self.visit_u64(number),
-            Err(_) => Err(E::custom(format!("`{number}` is below zero"))),
+            Err(_) => Err(E::custom(format!("`{number}` is negative"))),
         }
     }
 }
@@ -80,7 +80,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     if text == "forever" {
         return Ok(FOREVER);
     }
-    let too_long = || format!("\"{text}\" is too long a time; write \"30s\", or \"forever\" for no end");
+    let too_long = || format!("\"{text}\" is too long for a duration; write \"30s\", or \"forever\" for no limit");
     if overflows(text) {
         return Err(too_long());
     }
@@ -88,7 +88,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         use humantime::DurationError as E;
         match e {
             E::InvalidCharacter(at) => {
-                format!("\"{text}\" has a wrong character at {at}; write \"30s\", units {UNITS}")
+                format!("\"{text}\" has an invalid character at {at}; write \"30s\", units {UNITS}")
             }
             E::NumberExpected(at) => format!("\"{text}\" needs a number at {at}; write \"30s\", units {UNITS}"),
             E::UnknownUnit { start, unit, .. } if unit.is_empty() => {
@@ -97,7 +97,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
             E::UnknownUnit { start, unit, .. } => {
                 format!("\"{text}\" has an unknown unit `{unit}` at {start}; units are {UNITS}")
             }
-            E::Empty => "an empty text is no duration; write \"30s\"".to_owned(),
+            E::Empty => "the duration is empty; write \"30s\"".to_owned(),
             _ => too_long(),
         }
     })
@@ -126,5 +126,5 @@ fn overflows(text: &str) -> bool {
 fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<bytesize::ByteSize>()
         .map(|size| size.as_u64())
-        .map_err(|e| format!("\"{text}\" is no size ({e}); write \"64KiB\" or \"1MiB\""))
+        .map_err(|e| format!("\"{text}\" is not a size ({e}); write \"64KiB\" or \"1MiB\""))
 }

@@ -11,7 +11,7 @@ pub struct Authority<'a> {
     pub tail: &'a str,
 }
 
-const ENCODE: &str = "if a password holds one of `@ : / ? # %`, percent-encode it (`@` is %40, `%` is %25)";
+const ENCODE: &str = "if a password contains one of `@ : / ? # %`, percent-encode it (`@` is %40, `%` is %25)";
 
 /// Parses `user:password@host:port,host:port/…`.
 ///
@@ -24,10 +24,10 @@ pub fn authority(rest: &str) -> Result<Authority<'_>, String> {
     let (user, addresses) = before.rsplit_once('@').map_or((None, before), |(user, addresses)| (Some(user), addresses));
     let hosts = addresses.split(',').map(parse_host).collect::<Result<_, _>>()?;
     if tail.contains('@') || user.is_some_and(|user| user.contains('@')) {
-        return Err(format!("there is an `@` too many; {ENCODE}"));
+        return Err(format!("unexpected second `@`; {ENCODE}"));
     }
     if user.is_some_and(|user| decoded(user).is_none()) {
-        return Err(format!("a `%` begins no code of a character; {ENCODE}"));
+        return Err(format!("a `%` is not followed by two hexadecimal digits; {ENCODE}"));
     }
     Ok(Authority { user, hosts, tail })
 }

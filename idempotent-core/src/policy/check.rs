@@ -12,15 +12,17 @@ pub struct PolicyError {
 
 impl PolicyError {
     pub(crate) fn no_namespace() -> Self {
-        Self::new("the namespace is empty: name the service, so that its keys stay apart from others'".to_owned())
+        Self::new(
+            "the namespace is empty; set it to the name of the service, so that services do not share keys".to_owned(),
+        )
     }
 
     pub(crate) fn no_order(store: &dyn std::fmt::Debug) -> Self {
         let name = format!("{store:?}");
         let name = name.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned();
         Self::new(format!(
-            "a sequence needs a store that keeps order tables, and this one ({name}) does not: use one that reports the \
-             ability `order`, or say `after = …`, the key of the one before"
+            "a sequence needs a store with order tables, but {name} has none; use a store with the ability `order`, or set \
+             `after = …` to the key of the preceding call"
         ))
     }
 
@@ -90,7 +92,7 @@ impl ResolvedPolicy {
         ensure(broker.short_retention || self.retain >= budget, || {
             format!(
                 "retain is {}, but the broker may redeliver up to {} after the first delivery: a late duplicate would \
-                 run again; raise retain, or say allow_short_retention()",
+                 run again; raise retain, or call allow_short_retention()",
                 time(self.retain),
                 time(budget)
             )
@@ -98,7 +100,7 @@ impl ResolvedPolicy {
         ensure(broker.deferrals_are_free || self.lease < budget, || {
             format!(
                 "the lease is {}, but the broker gives up {} after the first delivery: if a worker dies, its message \
-                 would be dead before the key is free; shorten the lease, or say deferrals_are_free()",
+                 would be dead before the key is free; shorten the lease, or call deferrals_are_free()",
                 time(self.lease),
                 time(budget)
             )

@@ -69,7 +69,9 @@ impl Record {
     /// In each case leave the stored bytes unchanged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-            return Err(StoreError::new(StoreErrorKind::Foreign).because("it does not begin as a record does"));
+            return Err(
+                StoreError::new(StoreErrorKind::Foreign).because("the bytes do not begin with the marker of a record")
+            );
         };
         let [major, minor, ..] = *rest else { return Err(corrupt("version", "is cut off")) };
         if major != MAJOR {
@@ -86,7 +88,7 @@ impl Record {
         let record = body.record()?;
         record.check()?;
         match (minor, body.0) {
-            (0, [_, ..]) => Err(corrupt("end", "has bytes left over")),
+            (0, [_, ..]) => Err(corrupt("end", "has trailing bytes")),
             _ => Ok(record),
         }
     }
@@ -152,7 +154,7 @@ impl<'a> RecordReader<'a> {
     fn time(&mut self, field: &str) -> Result<Micros, StoreError> {
         match Micros(self.u64(field)?) {
             time if time <= Micros::FOREVER => Ok(time),
-            _ => Err(corrupt(field, "is past the end of time")),
+            _ => Err(corrupt(field, "is later than the latest time")),
         }
     }
 

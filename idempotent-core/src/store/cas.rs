@@ -101,7 +101,7 @@ impl<B: CasBackend> Cas<B> {
         }
         let tries = Self::MAX_TRIES;
         Err(StoreError::new(StoreErrorKind::NotApplied)
-            .because(format!("{tries} times in a row another writer of this key was faster; try again")))
+            .because(format!("another writer of this key was faster {tries} times in a row; retry")))
     }
 }
 

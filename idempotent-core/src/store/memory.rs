@@ -201,14 +201,14 @@ impl MemoryStore {
     fn full_of_records(&self) -> StoreError {
         let max = self.0.max_entries;
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "the memory store is full: {max} records, max_entries {max}; raise it, or shorten the retention"
+            "the memory store is full with {max} records; raise max_entries, or shorten the retention"
         ))
     }
 
     fn full_of_order_tables(&self) -> StoreError {
         let max = self.0.max_entries;
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "the memory store is full: {max} ordered streams, max_entries {max}; raise it, or order by fewer streams"
+            "the memory store is full with {max} ordered streams; raise max_entries, or use fewer streams"
         ))
     }
 

@@ -38,11 +38,11 @@ impl TieredStore {
 /// Returns the error of a missing ability. Never reached through [`TieredStore::forwarded`], which omits missing
 /// abilities.
 fn missing(ability: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store has no ability to {ability}"))
+    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store cannot {ability}"))
 }
 
 fn all_missing<T>(requests: usize) -> Vec<Result<T, StoreError>> {
-    (0..requests).map(|_| Err(missing("take several requests in one trip"))).collect()
+    (0..requests).map(|_| Err(missing("take several requests in one round trip"))).collect()
 }
 
 #[async_trait]
@@ -61,8 +61,10 @@ impl Batch for TieredStore {
             .filter(|answered| matches!(answered, ((_, Ok(Claim::Consumed(_))), RecalledClaim::Unknown)));
         join_all(duplicates.map(|((request, _), _)| self.repair_fact(&request.key))).await;
         let mut decided = decided.into_iter();
-        let unanswered =
-            || Err(StoreError::new(StoreErrorKind::Ambiguous).because("the batch left a claim unanswered"));
+        let unanswered = || {
+            Err(StoreError::new(StoreErrorKind::Ambiguous)
+                .because("the durable store returned too few answers to a batch of claims"))
+        };
         let merged = recalled.into_iter().map(|recalled| match recalled {
             RecalledClaim::Known(claim) => Ok(claim),
             RecalledClaim::Unknown | RecalledClaim::Failed => decided.next().unwrap_or_else(unanswered),
