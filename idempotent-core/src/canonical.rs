@@ -1,7 +1,7 @@
-//! The canonical form of a value: its compact JSON, with everything that has no order sorted.
+//! The canonical form of a value: compact JSON in which everything unordered is sorted.
 //!
-//! JSON writes some different values alike. The canonical form keeps `None`, `()` and an infinity apart, and refuses a NaN, which
-//! differs from itself.
+//! JSON writes some different values in the same way. The canonical form distinguishes `None`, `()` and the infinities,
+//! and refuses NaN, which differs from itself.
 mod compound;
 
 use std::any::type_name;
@@ -10,62 +10,62 @@ use std::fmt::{self, Display};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use self::compound::{Fields, List, Object};
+use self::compound::{FieldsWriter, ListWriter, StructWriter};
 
 /// Returns the canonical form of a value.
 ///
 /// # Errors
-/// The value has none: it holds a NaN, or its own `Serialize` fails.
-pub(crate) fn canonical(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Unwritable> {
+/// Returns an error if the value contains a NaN, or if its own `Serialize` fails.
+pub(crate) fn canonical(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, NoCanonicalForm> {
     let mut out = Vec::new();
-    value.serialize(Writer(&mut out))?;
+    value.serialize(CanonicalWriter(&mut out))?;
     Ok(out)
 }
 
-/// The reason for which a value has no canonical form.
+/// The reason why a value has no canonical form.
 #[derive(Debug)]
-pub(crate) struct Unwritable(String);
+pub(crate) struct NoCanonicalForm(String);
 
-impl Display for Unwritable {
+impl Display for NoCanonicalForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Unwritable {}
+impl std::error::Error for NoCanonicalForm {}
 
-impl serde::ser::Error for Unwritable {
+impl serde::ser::Error for NoCanonicalForm {
     fn custom<T: Display>(text: T) -> Self {
         Self(text.to_string())
     }
 }
 
-type Done = Result<(), Unwritable>;
+type WriteResult = Result<(), NoCanonicalForm>;
 
-/// Structs by which serde_json hands over JSON that is text already.
+/// The struct names by which serde_json passes raw JSON text.
 const RAW: &str = "$serde_json::private::RawValue";
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// Returns whether elements come in an order that says nothing: it differs between two sets that are equal.
+/// Returns whether the type's elements are unordered, so that two equal sets may iterate differently.
 fn is_unordered<I>() -> bool {
     let name = type_name::<I>().trim_start_matches('&').trim_start_matches("mut ");
     let outermost = name.split('<').next().unwrap_or_default();
     ["::HashSet", "::BinaryHeap"].iter().any(|unordered| outermost.ends_with(unordered))
 }
 
-struct Writer<'a>(&'a mut Vec<u8>);
+struct CanonicalWriter<'a>(&'a mut Vec<u8>);
 
-impl<'a> Writer<'a> {
-    fn plain(self, text: impl Display) -> Done {
+impl<'a> CanonicalWriter<'a> {
+    fn plain(self, text: impl Display) -> WriteResult {
         self.0.extend(text.to_string().into_bytes());
         Ok(())
     }
 
-    fn quoted(self, text: &str) -> Done {
+    fn quoted(self, text: &str) -> WriteResult {
         self.plain(Value::from(text))
     }
 
-    /// Begins `{"variant":`, if there is a variant.
+    /// Writes `{"variant":` if there is a variant, and returns the closing text.
     fn variant(&mut self, variant: Option<&str>) -> &'static str {
         match variant {
             Some(variant) => {
@@ -76,36 +76,36 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn list(mut self, variant: Option<&str>) -> List<'a> {
+    fn list(mut self, variant: Option<&str>) -> ListWriter<'a> {
         let end = self.variant(variant);
         self.0.push(b'[');
-        List { out: self.0, is_first: true, end }
+        ListWriter { out: self.0, is_first: true, end }
     }
 
-    fn fields(mut self, variant: Option<&str>) -> Fields<'a> {
+    fn fields(mut self, variant: Option<&str>) -> FieldsWriter<'a> {
         let end = self.variant(variant);
-        Fields { out: self.0, key: Vec::new(), all: Vec::new(), end }
+        FieldsWriter { out: self.0, key: Vec::new(), all: Vec::new(), end }
     }
 }
 
 macro_rules! as_text {
     ($($method:ident: $ty:ty),*) => {$(
-        fn $method(self, value: $ty) -> Done {
+        fn $method(self, value: $ty) -> WriteResult {
             self.plain(value)
         }
     )*};
 }
 
-impl<'a> Serializer for Writer<'a> {
+impl<'a> Serializer for CanonicalWriter<'a> {
     type Ok = ();
-    type Error = Unwritable;
-    type SerializeSeq = List<'a>;
-    type SerializeTuple = List<'a>;
-    type SerializeTupleStruct = List<'a>;
-    type SerializeTupleVariant = List<'a>;
-    type SerializeMap = Fields<'a>;
-    type SerializeStruct = Object<'a>;
-    type SerializeStructVariant = Fields<'a>;
+    type Error = NoCanonicalForm;
+    type SerializeSeq = ListWriter<'a>;
+    type SerializeTuple = ListWriter<'a>;
+    type SerializeTupleStruct = ListWriter<'a>;
+    type SerializeTupleVariant = ListWriter<'a>;
+    type SerializeMap = FieldsWriter<'a>;
+    type SerializeStruct = StructWriter<'a>;
+    type SerializeStructVariant = FieldsWriter<'a>;
 
     as_text! {
         serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
@@ -113,38 +113,38 @@ impl<'a> Serializer for Writer<'a> {
         serialize_u128: u128
     }
 
-    fn serialize_f32(self, value: f32) -> Done {
+    fn serialize_f32(self, value: f32) -> WriteResult {
         self.serialize_f64(f64::from(value))
     }
 
-    fn serialize_f64(self, value: f64) -> Done {
+    fn serialize_f64(self, value: f64) -> WriteResult {
         match value {
             nan if nan.is_nan() => {
-                Err(Unwritable("a NaN differs from itself, so it tells no two calls apart".to_owned()))
+                Err(NoCanonicalForm("a NaN differs from itself, so it cannot identify a call".to_owned()))
             }
             finite if finite.is_finite() => self.plain(Value::from(finite)),
             infinite => self.plain(infinite),
         }
     }
 
-    fn serialize_char(self, value: char) -> Done {
+    fn serialize_char(self, value: char) -> WriteResult {
         self.quoted(value.encode_utf8(&mut [0; 4]))
     }
 
-    fn serialize_str(self, value: &str) -> Done {
+    fn serialize_str(self, value: &str) -> WriteResult {
         self.quoted(value)
     }
 
-    fn serialize_bytes(self, value: &[u8]) -> Done {
+    fn serialize_bytes(self, value: &[u8]) -> WriteResult {
         self.collect_seq(value)
     }
 
-    fn serialize_none(self) -> Done {
+    fn serialize_none(self) -> WriteResult {
         self.plain("null")
     }
 
-    /// `Some(1)` is `1`, as in JSON; of a `None` it tells itself apart.
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Done {
+    /// Writes `Some(1)` as `1`, like JSON. A `Some` around a `None` gets a prefix that distinguishes it.
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> WriteResult {
         let written = canonical(value)?;
         if written.ends_with(b"null") {
             self.0.extend(b"some ");
@@ -153,19 +153,19 @@ impl<'a> Serializer for Writer<'a> {
         Ok(())
     }
 
-    fn serialize_unit(self) -> Done {
+    fn serialize_unit(self) -> WriteResult {
         self.plain("()")
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Done {
+    fn serialize_unit_struct(self, _: &'static str) -> WriteResult {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Done {
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> WriteResult {
         self.quoted(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Done {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> WriteResult {
         value.serialize(self)
     }
 
@@ -175,21 +175,21 @@ impl<'a> Serializer for Writer<'a> {
         _: u32,
         variant: &'static str,
         value: &T,
-    ) -> Done {
+    ) -> WriteResult {
         let end = self.variant(Some(variant));
-        value.serialize(Writer(self.0))?;
+        value.serialize(CanonicalWriter(self.0))?;
         self.plain(end)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<List<'a>, Unwritable> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<ListWriter<'a>, NoCanonicalForm> {
         Ok(self.list(None))
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<List<'a>, Unwritable> {
+    fn serialize_tuple(self, _: usize) -> Result<ListWriter<'a>, NoCanonicalForm> {
         Ok(self.list(None))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<List<'a>, Unwritable> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<ListWriter<'a>, NoCanonicalForm> {
         Ok(self.list(None))
     }
 
@@ -199,18 +199,18 @@ impl<'a> Serializer for Writer<'a> {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<List<'a>, Unwritable> {
+    ) -> Result<ListWriter<'a>, NoCanonicalForm> {
         Ok(self.list(Some(variant)))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Fields<'a>, Unwritable> {
+    fn serialize_map(self, _: Option<usize>) -> Result<FieldsWriter<'a>, NoCanonicalForm> {
         Ok(self.fields(None))
     }
 
-    fn serialize_struct(self, name: &'static str, _: usize) -> Result<Object<'a>, Unwritable> {
+    fn serialize_struct(self, name: &'static str, _: usize) -> Result<StructWriter<'a>, NoCanonicalForm> {
         Ok(match name {
-            RAW | NUMBER => Object::Text(self.0),
-            _ => Object::Fields(self.fields(None)),
+            RAW | NUMBER => StructWriter::Text(self.0),
+            _ => StructWriter::Fields(self.fields(None)),
         })
     }
 
@@ -220,11 +220,11 @@ impl<'a> Serializer for Writer<'a> {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Fields<'a>, Unwritable> {
+    ) -> Result<FieldsWriter<'a>, NoCanonicalForm> {
         Ok(self.fields(Some(variant)))
     }
 
-    fn collect_seq<I>(self, items: I) -> Done
+    fn collect_seq<I>(self, items: I) -> WriteResult
     where
         I: IntoIterator,
         I::Item: Serialize,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_can_tell_is_written_as_json_with_sorted_names() {
+    fn values_that_json_can_represent_are_written_as_json_with_sorted_names() {
         let json = serde_json::json!({"b": [1, {"z": -2.5, "a": "é\"\n"}], "a": true, "": [], "c": {}});
         assert_eq!(text(&json), r#"{"":[],"a":true,"b":[1,{"a":"é\"\n","z":-2.5}],"c":{}}"#);
         let shapes = [Shape::Unit, Shape::New(1), Shape::Tuple(2, 'x'), Shape::Struct { b: 3, a: Some(4) }];
@@ -268,12 +268,12 @@ mod tests {
         assert_eq!(text(&shapes), all);
         assert_eq!(serde_json::from_str::<Value>(all).unwrap(), serde_json::to_value(&shapes).unwrap());
         assert_eq!(text(&BTreeMap::from([(10, 'a'), (9, 'b')])), r#"{"10":"a","9":"b"}"#);
-        assert_eq!(text(&HashMap::from([((1, 2), 3)])), "{[1,2]:3}", "which JSON has no form for");
+        assert_eq!(text(&HashMap::from([((1, 2), 3)])), "{[1,2]:3}", "JSON has no form for this key");
         assert_eq!(text(&(1u8, "a", [2.0f32], u128::MAX)), format!("[1,\"a\",[2.0],{}]", u128::MAX));
     }
 
     #[test]
-    fn equal_sets_are_written_alike_and_lists_keep_their_order() {
+    fn equal_sets_have_one_form_and_lists_keep_their_order() {
         for seed in 0..20 {
             let one: HashSet<String> = (0..50).map(|n| format!("{}", (n + seed) % 50)).collect();
             let two: HashSet<String> = (0..50).rev().map(|n| n.to_string()).collect();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_writes_alike_differs() {
+    fn values_with_equal_json_have_different_forms() {
         let all = [
             text(&None::<u8>),
             text(&()),

@@ -1,4 +1,4 @@
-//! The words between the executor and a store.
+//! Request and response types of the [`Store`](crate::Store) trait.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,28 +7,35 @@ use serde::Deserialize;
 
 use crate::{Entropy, EntropyError, Fingerprint, Key, OsEntropy, StateKind};
 
-/// Names one attempt. Random, new for every claim that is not a repetition, never shared by a process. Never zero; that
-/// is [`NOT_KEPT`](Self::NOT_KEPT).
+/// A random token that identifies one attempt.
+///
+/// Every claim that is not a repetition uses a new token, and processes never share one. A token is never zero: zero is
+/// [`NOT_KEPT`](Self::NOT_KEPT).
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct OwnerToken(pub u128);
 
 impl OwnerToken {
-    /// Nobody's: a store may recognise the owner of a consumed record by the grant's number instead of keeping its
-    /// token; its [`peek`](crate::Store::peek) then shows this. (Key, number) names one grant, so a completion that
-    /// was told its number is enough. One that was not has to be kept with its token: its owner may ask again.
+    /// The owner of a consumed record whose token the store did not keep.
+    ///
+    /// A store may identify the owner of a consumed record by the grant's fencing number instead of its token. Its
+    /// [`peek`](crate::Store::peek) then returns this value. The pair (key, fencing number) identifies one grant, so a
+    /// completion that carries a fencing number needs no token. A completion without one must be stored with its token,
+    /// because its owner may repeat the request.
     pub const NOT_KEPT: Self = Self(0);
 }
 
-/// Shows the first 32 bits only: the whole token is the right to settle the run.
+/// Prints only the first 32 bits, because the whole token is the right to settle the run.
 impl fmt::Debug for OwnerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OwnerToken({:08x}…)", self.0 >> 96)
     }
 }
 
-/// Rises with every grant of a key: max(previous + 1, the store's clock in µs). A resource that keeps the
-/// highest number it has seen and refuses smaller ones cannot be written by a worker that lost its lease.
-/// Stays below 2^53, so that a script language with doubles can carry it.
+/// A fencing token: a number that increases with every grant of a key.
+///
+/// The number is max(previous + 1, the store's clock in µs). A resource that remembers the highest number it has seen
+/// and rejects lower ones cannot be written by a worker that lost its lease. The number stays below 2^53, so that a
+/// script language whose only numbers are doubles can represent it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fencing(pub u64);
 
@@ -38,37 +45,38 @@ impl fmt::Display for Fencing {
     }
 }
 
-/// Everything a store needs to decide on a claim in one atomic step.
+/// The input of a claim: everything a store needs to decide in one atomic step.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// Which record.
+    /// The key to claim.
     pub key: Key,
-    /// Who asks. The same token asking again gets the same answer.
+    /// The owner that claims. A repeated request with the same token gets the same answer.
     pub owner: OwnerToken,
-    /// How long the claim holds, counted by the store. Never zero.
+    /// The duration of the lease, measured by the store. Never zero.
     pub lease: Duration,
-    /// What the payload looked like, if the caller wants a changed one refused.
+    /// The fingerprint of the payload, if the store must reject a changed payload.
     pub fingerprint: Option<Fingerprint>,
-    /// Runs granted before the key is buried; 0 means no limit.
+    /// The maximum number of runs before the key is dead-lettered. 0 means no limit.
     pub max_attempts: u32,
-    /// What becomes of a key whose owner let the lease run out.
+    /// The rule for a key whose owner let its lease expire.
     pub on_expiry: OnExpiry,
-    /// How long a record that holds no result (vacant, failed, dead, or orphaned) is remembered.
+    /// The time for which the store keeps a record without a result (vacant, failed, dead or orphaned).
     pub memory: Duration,
-    /// What operators may see of the key; kept in consuming, failed and dead records.
+    /// The part of the key that operators may see. Kept in consuming, failed and dead records.
     pub display: Option<Arc<str>>,
 }
 
 impl ClaimRequest {
-    /// One by a new owner: a lease of 30 s, no limit of runs, no fingerprint, an hour's memory. For those who ask a store
-    /// themselves; an executor makes its own.
+    /// Creates a request by a new owner: a lease of 30 s, no limit of runs, no fingerprint, a memory of one hour.
+    ///
+    /// Use this to call a store directly. An executor builds its own requests.
     ///
     /// # Errors
-    /// If the system has no randomness for the owner's token.
+    /// Returns an error if the system cannot provide randomness for the owner token.
     pub fn new(key: Key) -> Result<Self, EntropyError> {
         Ok(Self {
             key,
-            // Zero stands for a token that was not kept.
+            // Zero is reserved for a token that the store did not keep.
             owner: OwnerToken(OsEntropy.bits()?.max(1)),
             lease: Duration::from_secs(30),
             fingerprint: None,
@@ -80,65 +88,66 @@ impl ClaimRequest {
     }
 }
 
-/// What becomes of a key whose owner let the lease run out.
+/// The rule for a key whose owner let its lease expire.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnExpiry {
-    /// The next claim takes it over, with a higher fencing number. The default.
+    /// The next claim takes the key over, with a higher fencing number. The default.
     #[default]
     Takeover,
-    /// Buried for a person to look at: nobody can tell whether the effect happened.
+    /// The key becomes dead, so that an operator decides: the effect may or may not have happened.
     Park,
 }
 
-/// What a store answers to a claim. Complete by definition: the executor must treat each answer.
+/// The answer of a store to a claim. Complete by definition: the executor must handle each answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// The caller may run.
+    /// The caller may run the handler.
     Acquired(Grant),
-    /// Somebody else may be running.
+    /// Another caller may be running the handler.
     InFlight(InFlight),
-    /// Done within the retention.
+    /// The key was completed within its retention.
     Consumed(Consumed),
-    /// Failed before, and said it is not worth another run.
+    /// An earlier run failed with an error that is not worth a retry.
     Failed {
-        /// The last error, as the executor recorded it.
+        /// The last error, as recorded by the executor.
         error: Arc<str>,
     },
-    /// Out of attempts, or parked.
+    /// The key is out of attempts, or parked.
     Dead(Dead),
-    /// Free, but not before a time.
+    /// The key is free, but may not be claimed yet.
     Delayed {
-        /// How long from now.
+        /// The time until the key may be claimed.
         rest: Duration,
     },
-    /// Same key, other fingerprint.
+    /// The key is known with a different fingerprint.
     Mismatch,
 }
 
-/// Why a key is in flight.
+/// The reason why a key is in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InFlight {
-    /// A live lease, with this much left of it.
+    /// Another owner holds a lease that has not expired.
     Leased {
-        /// What is left of the lease.
+        /// The remaining time of the lease.
         rest: Duration,
     },
-    /// Somebody is claiming it right now, or holds it in an open transaction: nobody knows for how long.
+    /// Another caller is claiming the key at this moment, or holds it in an open transaction. The remaining time is
+    /// unknown.
     Busy,
 }
 
-/// What is known of a key that is done.
+/// The recorded result of a completed key.
 #[derive(Clone, PartialEq)]
 pub struct Consumed {
-    /// The grant it was done under.
+    /// The fencing number of the grant that completed the key.
     pub fencing: Fencing,
-    /// The encoded result, if one was kept.
+    /// The encoded result, if the record has one.
     pub value: Option<Arc<[u8]>>,
 }
 
-/// Results are never shown, they may be anything.
+/// Prints the length of the result only, because a result may contain secrets.
 impl fmt::Debug for Consumed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.value.as_ref().map(|value| value.len());
@@ -146,68 +155,71 @@ impl fmt::Debug for Consumed {
     }
 }
 
-/// What is known of a key that is buried.
+/// The record of a dead key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dead {
-    /// Runs granted in all.
+    /// The number of runs granted in total.
     pub attempts: u32,
-    /// The last grant; (key, fencing) names the dead letter, so copies of it collapse.
+    /// The number of the last grant. The pair (key, fencing) identifies the dead letter, so copies can be deduplicated.
     pub fencing: Fencing,
-    /// Why the last run did not succeed.
+    /// The error of the last run.
     pub error: Arc<str>,
 }
 
-/// What was granted. The executor makes a [`Lease`](crate::Lease) of it: only the executor knows when the
-/// claim was sent.
+/// The grant of a successful claim.
+///
+/// The executor turns a grant into a [`Lease`](crate::Lease), because only the executor knows when it sent the claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// This grant's number.
+    /// The fencing number of this grant.
     pub fencing: Fencing,
-    /// 1 for the first run of a key.
+    /// The number of this attempt, starting with 1.
     pub attempt: u32,
-    /// How long it holds without a renewal.
+    /// The duration of the lease until the first renewal.
     pub lease: Duration,
-    /// The grant of the owner that let its lease run out, if this took over.
+    /// The grant of the previous owner, if this grant took over an expired lease.
     pub taken_over: Option<Fencing>,
 }
 
-/// The proof of a claim: every later step is guarded by it, together with the state.
+/// The proof of a claim. The store checks every later step against this proof and the state of the record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Held {
-    /// Which record.
+    /// The claimed key.
     pub key: Key,
-    /// Whose.
+    /// The owner of the claim.
     pub owner: OwnerToken,
-    /// The grant's number; `None` while the answer to the claim is not known. A copy of a claim that was held up
-    /// on its way may be granted again after its run was overtaken and the key freed: same token, another grant,
-    /// and the overtaken run must not settle it.
+    /// The fencing number of the grant, or `None` while the answer to the claim is unknown.
+    ///
+    /// The owner token alone is not enough. A delayed copy of a claim may be granted a second time, after its first run
+    /// was overtaken and the key was freed. Both grants have the same token, and the overtaken run must not settle the
+    /// second one.
     pub fencing: Option<Fencing>,
 }
 
 impl Held {
-    /// A claim whose answer is not known.
+    /// Creates the proof of a claim whose answer is unknown.
     #[must_use]
     pub fn unanswered(key: Key, owner: OwnerToken) -> Self {
         Self { key, owner, fencing: None }
     }
 
-    /// Whether a record with this owner and number is what was granted.
+    /// Returns whether a record with this owner and fencing number belongs to this claim.
     #[must_use]
     pub fn is(&self, owner: OwnerToken, fencing: Fencing) -> bool {
         self.owner == owner && self.fencing.is_none_or(|granted| granted == fencing)
     }
 }
 
-/// How a successful run is recorded.
+/// The result of a successful run, as sent to the store.
 #[derive(Clone, PartialEq)]
 pub struct Completion {
-    /// The encoded result to replay, if one is to be kept.
+    /// The encoded result to replay to duplicates, if the policy keeps results.
     pub value: Option<Arc<[u8]>>,
-    /// How long duplicates are recognised, counted from now by the store.
+    /// The time for which duplicates are recognised, measured by the store from the completion.
     pub retain: Duration,
 }
 
-/// Results are never shown, they may be anything.
+/// Prints the length of the result only, because a result may contain secrets.
 impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.value.as_ref().map(|value| value.len());
@@ -215,43 +227,44 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// How a run that did not succeed is put down.
+/// The end of a run that did not succeed, as sent to the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
-    /// What becomes of the key.
+    /// The new state of the key.
     pub verdict: Verdict,
-    /// A vacant key may not be claimed before this has passed.
+    /// The delay before a vacant key may be claimed again.
     pub delay: Duration,
-    /// How long the record is remembered after that.
+    /// The time for which the store keeps the record after the delay.
     pub memory: Duration,
     /// The last error, kept for operators and for duplicates of a failed or dead key.
     pub error: Arc<str>,
 }
 
-/// Picked by the executor, which knows attempt and limit; a store only guards it by state and owner.
+/// The kind of a release. The executor chooses it, since it knows the attempt and the limit. The store checks only
+/// state and owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// No retry limit: the marker goes, without a trace.
+    /// Deletes the record without a trace. Used if there is no limit of runs.
     Delete,
-    /// Free again, attempts remembered.
+    /// Frees the key and keeps the count of attempts.
     Vacate,
-    /// Free again, this attempt not counted. With nothing left to remember, no earlier attempt, no takeover and no
-    /// delay, the marker goes.
+    /// Frees the key and does not count this attempt. Deletes the record if it has no earlier attempt, no takeover and
+    /// no delay to remember.
     Refund,
-    /// Not worth another run.
+    /// Marks the key as failed: the error is not worth a retry.
     Fail,
-    /// Out of attempts.
+    /// Marks the key as dead: no attempts are left.
     Bury,
 }
 
-/// What became of a renewal, completion or release.
+/// The answer of a store to a renewal, completion or release.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Settled {
-    /// Applied, now or by an earlier copy of the same request.
+    /// The step was applied, now or by an earlier copy of the same request.
     Done,
-    /// Information, not an error to retry: this attempt is over.
+    /// This attempt no longer owns the key. Do not retry: the attempt is over.
     Lost {
-        /// What is there instead.
+        /// The current state of the key.
         now: StateKind,
     },
 }

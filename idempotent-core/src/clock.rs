@@ -1,4 +1,4 @@
-//! Time as it is handed in: nothing else in this crate asks the system what time it is.
+//! Clocks. Nothing else in this crate asks the system for the time.
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -7,29 +7,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::Micros;
 
-/// The future of a timer; ends when its deadline has come.
+/// The future of a timer, which ends at its deadline.
 pub type Timer = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
-/// Supplies now and timers to an [`Executor`](crate::Executor) and to stores without a server clock.
+/// Supplies the current time and timers to an [`Executor`](crate::Executor), and to stores without a server clock.
 ///
-/// [`SystemClock`] is the one to run with; the test kit's `VirtualClock` stands still until a test
-/// moves it. Implement all three methods from one source of time: a lease is guarded by
-/// [`now`](Self::now) and woken by [`sleep_until`](Self::sleep_until).
+/// Use [`SystemClock`] in production. The test kit's `VirtualClock` advances only when a test moves it. Implement all
+/// methods from one source of time, because [`now`](Self::now) decides when a lease ends and
+/// [`sleep_until`](Self::sleep_until) wakes the executor for it.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Never goes back. Measures durations on this side only; it is not compared with a record's times.
+    /// Returns a monotonic time. It measures durations in this process and is never compared with a record's times.
     fn now(&self) -> Instant;
 
-    /// µs since 1970 for stores that have no clock of their own. Must not go back either.
+    /// Returns the time in µs since 1970, for stores without a clock of their own. It must not go back either.
     fn wall(&self) -> Micros;
 
-    /// Ends at `deadline`; at once if that has passed.
+    /// Returns a timer that ends at `deadline`, or at once if `deadline` has passed.
     ///
     /// # Cancellation
-    /// Dropping the timer forgets it.
+    /// Dropping the timer cancels it.
     fn sleep_until(&self, deadline: Instant) -> Timer;
 
-    /// Returns true if the clock shows real time on every thread, so that leases may be renewed on a thread of their
-    /// own. Renewals then go on while a handler blocks its runtime.
+    /// Returns whether the clock shows real time on every thread, so that leases may be renewed on a separate thread.
+    /// Renewals then continue while a handler blocks its runtime.
     ///
     /// # Default
     /// `false`: leases are renewed on the runtime of their runs.
@@ -38,14 +38,15 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The machine's clock, with tokio's timers.
+/// The system's clock, with tokio's timers.
 ///
-/// On Linux, a monotonic clock does not advance while a virtual machine is suspended. After that, [`wall`](Clock::wall) lags by
-/// the time of the suspension until the process restarts. Records in memory and local caches last that much longer; stores
-/// with a server go by the server's clock.
+/// On Linux, a monotonic clock does not advance while a virtual machine is suspended. After that, [`wall`](Clock::wall)
+/// lags by the time of the suspension until the process restarts. Records in memory and local caches then live longer
+/// by the same time. Stores with a server use the server's clock.
 ///
-/// Under tokio's paused time (`start_paused`) it stands still with tokio. Use that with the memory store
-/// only: paused time runs ahead while a store works on another thread.
+/// Under tokio's paused time (`start_paused`) this clock stops with tokio. Use paused time with the memory store only:
+/// it advances on its own while a store works on another thread. only: paused time runs ahead while a store works on
+/// another thread.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     start: Instant,
@@ -53,8 +54,10 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Reads the wall clock once; from then on [`Clock::wall`] is that plus what has passed, so that a
-    /// step of the wall clock cannot move a lease.
+    /// Creates a clock and reads the wall clock once.
+    ///
+    /// [`Clock::wall`] adds the elapsed monotonic time to that reading, so that a step of the wall clock cannot move a
+    /// lease.
     #[must_use]
     pub fn new() -> Self {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -81,7 +84,7 @@ impl Clock for SystemClock {
         Box::pin(tokio::time::sleep_until(deadline.into()))
     }
 
-    /// False on a runtime whose time is paused.
+    /// Returns false on a runtime whose time is paused.
     fn is_real_time(&self) -> bool {
         let before = Instant::now();
         let now = self.now();
@@ -89,7 +92,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// `future`, or `None` if `deadline` comes first.
+/// Returns the output of `future`, or `None` if `deadline` comes first.
 pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -98,8 +101,10 @@ pub(crate) async fn before<F: Future>(clock: &dyn Clock, deadline: Instant, futu
     }
 }
 
-/// What `future` comes to, or what ends the waiting for it. That is made, on the heap, only once there is something to
-/// wait for: a store in this process answers at once, and should not pay for timers.
+/// Returns the output of `future`, or an error with the output of `end` if that comes first.
+///
+/// The function calls `end` only if `future` is pending, because `end` is allocated on the heap. A store in this
+/// process answers at once and should not pay for timers.
 pub(crate) async fn unless<F: Future, G: Future>(future: F, end: impl Fn() -> G) -> Result<F::Output, G::Output> {
     let (mut future, mut ending) = (pin!(future), None);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -109,13 +114,13 @@ pub(crate) async fn unless<F: Future, G: Future>(future: F, end: impl Fn() -> G)
     .await
 }
 
-/// `now` and then `by`; a time nobody lives to see where that is more than an [`Instant`] can say.
+/// Returns `now` plus `by`, or a time 100 years ahead if the sum exceeds an [`Instant`].
 pub(crate) fn later(now: Instant, by: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     now.checked_add(by).unwrap_or_else(|| now + FAR)
 }
 
-/// Waits for `pause` by `clock`.
+/// Waits for the duration `pause` by `clock`.
 pub(crate) async fn pause(clock: &dyn Clock, pause: Duration) {
     clock.sleep_until(clock.now() + pause).await;
 }

@@ -1,11 +1,13 @@
-//! How a result is kept for replay.
+//! Codecs, which encode a result for replay.
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{CodecError, Fingerprint};
 
-/// Keeps and restores a `T`. The type parameter sits on the trait, so that a codec of yours can serve a type
-/// that is not: seal, compress, or use another format.
+/// Encodes and decodes results of type `T`.
+///
+/// The type parameter is on the trait, so that your codec can handle a foreign type: encrypt or compress it, or use
+/// another format.
 ///
 /// ```
 /// use idempotent_core::{Codec, CodecError};
@@ -31,26 +33,27 @@ use crate::{CodecError, Fingerprint};
     note = "an `axum::Json` is kept by `codec = idempotent::AxumJson`, a whole answer by `reply = idempotent::Http` (feature `axum`)"
 )]
 pub trait Codec<T> {
-    /// The bytes to keep; `None` to keep nothing.
+    /// Encodes a value, or returns `None` to keep nothing.
     ///
     /// # Errors
-    /// [`CodecError`] if the value has no such form. The run counts as done all the same.
+    /// Returns a [`CodecError`] if the value cannot be encoded. The run counts as done nevertheless.
     fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError>;
 
-    /// The value of bytes kept; `None` where the run succeeded but nothing was kept.
+    /// Decodes the bytes of a kept value. `None` means that the run succeeded and no value was kept.
     ///
     /// # Errors
-    /// [`CodecError`] if they are not a `T`: duplicates are then told that it is done, never run again.
+    /// Returns a [`CodecError`] if the bytes are not a `T`. Duplicates then get no result, and the handler does not run
+    /// again.
     fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError>;
 }
 
-/// JSON by serde; the default.
+/// The default codec: JSON by serde.
 ///
-/// JSON does not preserve every value. `Some(())`, `Some(None)` and `Some(f64::NAN)` decode as `None`; an integer in an untagged
-/// enum can decode as a floating-point number. A debug build decodes each value again and does not keep a value that has
-/// changed. The run still counts as done, and its duplicates get no result. Release builds skip this check, so run the tests
-/// of your handlers in debug builds. If no value was kept, only zero-sized types decode; an `Option` fails instead of
-/// becoming `None`.
+/// JSON does not preserve every value. `Some(())`, `Some(None)` and `Some(f64::NAN)` decode as `None`; an integer in an
+/// untagged enum can decode as a floating-point number. A debug build decodes each value again and does not keep a
+/// value that has changed. The run still counts as done, and its duplicates get no result. Release builds skip this
+/// check, so run the tests of your handlers in debug builds. If no value was kept, only zero-sized types decode; an
+/// `Option` fails instead of becoming `None`.
 ///
 /// A format that is not self-describing keeps such values, for instance `postcard`:
 ///
@@ -78,15 +81,15 @@ pub struct Json;
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
-        // What comes back from nothing kept need not be kept.
+        // A value that decodes from nothing need not be kept.
         let mut text = [0; 4];
         if size_of::<T>() == 0 && serde_json::to_writer(&mut text[..], value).is_ok() && text == *b"null" {
             return Ok(None);
         }
         let kept = serde_json::to_vec(value).map_err(CodecError::encode::<T>)?;
-        if cfg!(debug_assertions) && changes(value, &kept) {
+        if cfg!(debug_assertions) && decodes_differently(value, &kept) {
             return Err(CodecError::encode::<T>(
-                "it comes back from JSON as another value; name a codec that keeps it: `codec = …` (see `idempotent::Json`)",
+                "JSON decodes it to another value; set a codec that preserves it: `codec = …` (see `idempotent::Json`)",
             ));
         }
         Ok(Some(kept))
@@ -98,14 +101,16 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
             None if size_of::<T>() == 0 => b"null",
             None => return Err(CodecError::decode::<T>("no value was kept")),
         };
-        serde_json::from_slice(bytes).map_err(|error| CodecError::decode::<T>(shape(&error)))
+        serde_json::from_slice(bytes).map_err(|error| CodecError::decode::<T>(describe_error(&error)))
     }
 }
 
-/// Returns true if another value comes back. Fingerprints tell values apart that have the same JSON, and have no order in
-/// sets and maps. A difference only in the order of elements counts as none, since a custom serializer may write a set as a
-/// list. Bytes that cannot be read are an error for the first duplicate, in any build.
-fn changes<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
+/// Returns whether the JSON decodes to a different value.
+///
+/// Fingerprints distinguish values with equal JSON and ignore the order of sets and maps. A different order of elements
+/// alone is no difference, since a custom serializer may write a set as a list. If the JSON cannot be decoded at all,
+/// the first duplicate gets an error in every build, so this function returns false.
+fn decodes_differently<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
     let Ok(back) = serde_json::from_slice::<T>(kept) else { return false };
     match (Fingerprint::of(value), Fingerprint::of(&back)) {
         (Ok(value), Ok(again)) => value != again && !is_reordered(kept, &back),
@@ -113,9 +118,9 @@ fn changes<T: Serialize + DeserializeOwned>(value: &T, kept: &[u8]) -> bool {
     }
 }
 
-/// Returns true if the JSON of `back` has the elements of `kept` in another order.
+/// Returns whether the JSON of `back` has the elements of `kept` in a different order.
 fn is_reordered<T: Serialize>(kept: &[u8], back: &T) -> bool {
-    // Both by their text: a number of another precision is another `Value` without it.
+    // Compare by text: numbers of different precision are different `Value`s.
     let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
     let back = serde_json::to_vec(back).ok();
     let (Some(mut kept), Some(mut back)) = (read(kept), back.and_then(|back| read(&back))) else { return false };
@@ -138,18 +143,18 @@ fn sort(value: &mut Value) {
     }
 }
 
-/// What is wrong, without a word of the result itself: serde quotes values.
-fn shape(error: &serde_json::Error) -> String {
+/// Describes a JSON error without any part of the result, because serde's messages quote values.
+fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let (line, column) = (error.line(), error.column());
-    // Names of fields are the type's, not the result's.
+    // Field names belong to the type, not to the result.
     match text.starts_with("missing field") || text.starts_with("recursion limit") {
         true => text,
-        false => format!("not of this shape at line {line} column {column} ({:?})", error.classify()),
+        false => format!("unexpected JSON at line {line} column {column} ({:?})", error.classify()),
     }
 }
 
-/// Keeps nothing; a duplicate gets the default value.
+/// A codec that keeps nothing. A duplicate gets the default value.
 #[derive(Clone, Copy, Debug)]
 pub struct Discard;
 
@@ -180,23 +185,23 @@ mod tests {
         nothing: (),
     }
 
-    fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: T) -> Option<Vec<u8>> {
+    fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: T) -> Option<Vec<u8>> {
         let kept = Json::encode(&value).unwrap();
         assert_eq!(<Json as Codec<T>>::decode(kept.as_deref()).unwrap(), value);
         kept
     }
 
     #[test]
-    fn of_a_value_that_comes_back_from_nothing_nothing_is_kept() {
-        assert_eq!(comes_back(()), None);
-        assert_eq!(comes_back(std::marker::PhantomData::<u8>), None);
+    fn a_value_that_decodes_from_nothing_is_not_kept() {
+        assert_eq!(round_trip(()), None);
+        assert_eq!(round_trip(std::marker::PhantomData::<u8>), None);
     }
 
     #[test]
-    fn what_takes_no_room_and_is_not_null_is_kept() {
-        assert_eq!(comes_back(Only::One), Some(b"\"One\"".to_vec()));
-        assert_eq!(comes_back(Wrapped { nothing: () }), Some(b"{\"nothing\":null}".to_vec()));
-        assert_eq!(comes_back([(); 0]), Some(b"[]".to_vec()));
+    fn a_zero_sized_value_whose_json_is_not_null_is_kept() {
+        assert_eq!(round_trip(Only::One), Some(b"\"One\"".to_vec()));
+        assert_eq!(round_trip(Wrapped { nothing: () }), Some(b"{\"nothing\":null}".to_vec()));
+        assert_eq!(round_trip([(); 0]), Some(b"[]".to_vec()));
     }
 
     #[derive(Debug, Deserialize, PartialEq, Serialize)]
@@ -207,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_back_as_another_one_is_not_kept_in_debug_builds() {
+    fn a_value_that_decodes_to_a_different_one_is_not_kept_in_debug_builds() {
         fn is_refused<T: Serialize + DeserializeOwned>(value: T) -> bool {
             let kept = Json::encode(&value);
             kept.is_err_and(|error| format!("{error:?}").contains("another value"))
@@ -217,19 +222,19 @@ mod tests {
         assert_eq!(is_refused(Some(None::<u8>)), debug);
         assert_eq!(is_refused([Some(f64::NAN)]), debug);
         assert_eq!(is_refused(Amount::Cents((1 << 53) + 1)), debug);
-        comes_back(Amount::Euros(1.5));
-        comes_back(Some(Some(1)));
+        round_trip(Amount::Euros(1.5));
+        round_trip(Some(Some(1)));
     }
 
     #[test]
-    fn sets_and_maps_come_back_in_any_order() {
+    fn sets_and_maps_are_kept_despite_their_order() {
         use std::collections::{HashMap, HashSet};
-        comes_back((0..100).collect::<HashSet<u32>>());
-        comes_back((0..100).map(|n| (n, Some(n))).collect::<HashMap<u32, Option<u32>>>());
-        comes_back(vec![f64::MAX, 1e-300, 0.1 + 0.2, 448.857_142_857_142_83]);
+        round_trip((0..100).collect::<HashSet<u32>>());
+        round_trip((0..100).map(|n| (n, Some(n))).collect::<HashMap<u32, Option<u32>>>());
+        round_trip(vec![f64::MAX, 1e-300, 0.1 + 0.2, 448.857_142_857_142_83]);
     }
 
-    /// A set that is written as a list, in any order.
+    /// A set that serializes as a list, in any order.
     #[derive(Debug, Deserialize, PartialEq, Serialize)]
     struct Tags(#[serde(serialize_with = "as_list")] std::collections::HashSet<u32>);
 
@@ -238,15 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_comes_back_in_another_order_is_kept() {
-        comes_back(Tags((0..100).collect()));
-        comes_back([Some(Tags((0..100).collect()))]);
-        comes_back((Tags((0..100).collect()), 0.1_f32));
+    fn a_list_that_decodes_in_another_order_is_kept() {
+        round_trip(Tags((0..100).collect()));
+        round_trip([Some(Tags((0..100).collect()))]);
+        round_trip((Tags((0..100).collect()), 0.1_f32));
     }
 
     #[test]
-    fn nothing_is_kept_of_no_other_type() {
-        assert_eq!(comes_back(None::<u8>), Some(b"null".to_vec()));
+    fn an_option_is_kept_and_does_not_decode_from_nothing() {
+        assert_eq!(round_trip(None::<u8>), Some(b"null".to_vec()));
         assert!(<Json as Codec<Option<u8>>>::decode(None).is_err());
     }
 }

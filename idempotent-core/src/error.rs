@@ -4,7 +4,7 @@ use std::fmt;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// An error of a store: a [`kind`](Self::kind) to decide on, a context and a source to read.
+/// The error of a store: a [`kind`](Self::kind) for decisions, and a context and a source for people.
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -12,57 +12,57 @@ pub struct StoreError {
     source: Option<Source>,
 }
 
-/// What a caller may conclude from a [`StoreError`].
+/// The conclusion that a caller may draw from a [`StoreError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// Surely not done; worth another try.
+    /// The operation was certainly not applied. Retrying may succeed.
     NotApplied,
-    /// Done or not: only what is idempotent by its owner token may be tried again.
+    /// The operation may or may not be applied. Retry only operations that are idempotent by their owner token.
     Ambiguous,
-    /// Refused by the server's access rules; nothing was done.
+    /// The server's access rules refused the operation. It was not applied.
     Denied,
-    /// The schema or the settings of the store do not fit this version; nothing was done.
+    /// The store's schema or settings do not fit this version. The operation was not applied.
     Schema,
-    /// The record cannot be read; it is left as it is.
+    /// The record cannot be read. It is left unchanged.
     Corrupt,
-    /// The record was written by a newer version; it is left as it is.
+    /// The record was written by a newer version. It is left unchanged.
     UnknownVersion,
-    /// The key holds something that is not ours; it is left as it is.
+    /// The key holds a value that was not written by this library. It is left unchanged.
     Foreign,
-    /// The transaction it was a part of is rolled back, or has to be: nothing of that transaction is there. Not to be sent
-    /// again alone; the whole of the transaction may be run again.
+    /// The transaction of the operation is rolled back, or has to be, so nothing of it is applied. Do not retry the
+    /// operation alone. The whole transaction may run again.
     RolledBack,
 }
 
 impl StoreError {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     #[must_use]
     pub fn new(kind: StoreErrorKind) -> Self {
         Self { kind, context: None, source: None }
     }
 
-    /// Adds what happened and what to do about it. No keys, payloads or secrets.
+    /// Adds the cause and the remedy. The text must not contain keys, payloads or secrets.
     #[must_use]
     pub fn because(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into().into_boxed_str());
         self
     }
 
-    /// Adds the error underneath.
+    /// Adds the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What to decide on.
+    /// Returns the kind, on which callers base their decisions.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the same request, by the same owner token, may be sent again.
+    /// Returns whether the same request, with the same owner token, may be sent again.
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
         matches!(self.kind, StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous)
@@ -72,14 +72,14 @@ impl StoreError {
 impl fmt::Display for StoreErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotApplied => "the store refused for now, nothing was done",
-            Self::Ambiguous => "the store did not answer, it may have been done",
-            Self::Denied => "the store denies access",
-            Self::Schema => "the store is not set up for this version",
-            Self::Corrupt => "the record cannot be read and is left as it is",
-            Self::UnknownVersion => "the record is of a newer version and is left as it is",
-            Self::RolledBack => "its transaction is rolled back, or has to be: run the whole of it again",
-            Self::Foreign => "what is there is not ours and is left as it is",
+            Self::NotApplied => "the store did not apply the operation",
+            Self::Ambiguous => "the store did not answer; the operation may have been applied",
+            Self::Denied => "the store denied access",
+            Self::Schema => "the store's schema or settings do not match this version",
+            Self::Corrupt => "the record is corrupt and was left unchanged",
+            Self::UnknownVersion => "a newer version wrote the record; it was left unchanged",
+            Self::RolledBack => "the transaction was rolled back or must be; run the whole transaction again",
+            Self::Foreign => "the key holds a value that this library did not write; it was left unchanged",
         })
     }
 }
@@ -100,9 +100,9 @@ impl StdError for StoreError {
     }
 }
 
-/// A result could not be encoded, or what was kept could not be decoded.
+/// The error of a result that could not be encoded, or of a recorded result that could not be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the result of type `{type_name}` cannot be {verb} for replay: {source}")]
+#[error("cannot {verb} the result of type `{type_name}` for replay: {source}")]
 pub struct CodecError {
     type_name: &'static str,
     verb: &'static str,
@@ -110,22 +110,22 @@ pub struct CodecError {
 }
 
 impl CodecError {
-    /// A `T` that could not be encoded.
+    /// Creates the error of a `T` that could not be encoded.
     pub fn encode<T: ?Sized>(source: impl Into<Source>) -> Self {
-        Self { type_name: std::any::type_name::<T>(), verb: "kept", source: source.into() }
+        Self { type_name: std::any::type_name::<T>(), verb: "encode", source: source.into() }
     }
 
-    /// Bytes that are not a `T`, such as those of an older version of the type.
+    /// Creates the error of bytes that are not a `T`, such as those of an older version of the type.
     pub fn decode<T: ?Sized>(source: impl Into<Source>) -> Self {
-        Self { type_name: std::any::type_name::<T>(), verb: "restored", source: source.into() }
+        Self { type_name: std::any::type_name::<T>(), verb: "decode", source: source.into() }
     }
 }
 
 fn empty(scene: &str, what: &str) -> String {
     match what.split(',').next() {
         Some("after") => format!(
-            "part of `after` is missing or empty (scene \"{scene}\", `{what}`): the first of a chain comes after nothing, \
-             `None` as a whole; here a number got lost on its way"
+            "part of `after` is missing or empty (scene \"{scene}\", `{what}`): pass `None` as a whole for the first call of \
+             a chain; here a part of the key was lost"
         ),
         _ => format!(
             "the idempotency key is empty (scene \"{scene}\", key `{what}`): every message or request needs a key of its own"
@@ -133,8 +133,9 @@ fn empty(scene: &str, what: &str) -> String {
     }
 }
 
-/// The key or fingerprint of a call cannot be used. The message is at fault, not the moment: another
-/// delivery of it would fail the same way.
+/// The error of a call whose key or fingerprint cannot be used.
+///
+/// The cause is the message, so that another delivery of the message would fail in the same way.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -143,40 +144,40 @@ pub enum KeyError {
     Empty {
         /// The scene of the call.
         scene: Box<str>,
-        /// The key's expression, or what stands for it; names the empty part of several.
+        /// The key's expression or a substitute for it. Names the empty part of a key with several parts.
         what: Box<str>,
-        /// Whether there is none, not an empty one: a `None`, or nothing at all.
+        /// True if the part is missing (`None`, or no part at all) instead of empty.
         missing: bool,
     },
-    /// The key has more bytes than are taken.
+    /// The key is longer than the limit.
     #[error(
         "the idempotency key has {bytes} bytes, limit {limit} (scene \"{scene}\", key `{what}`): hash it with `key_hash`"
     )]
     TooLong {
         /// The scene of the call.
         scene: Box<str>,
-        /// The key's expression, or what stands for it.
+        /// The key's expression or a substitute for it.
         what: Box<str>,
-        /// Bytes over all parts.
+        /// The length of all parts in bytes.
         bytes: usize,
-        /// Bytes taken at most.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// The scope, scene or namespace is empty: keys of different handlers would fall together.
+    /// The scope, scene or namespace is empty, so keys of different handlers would collide.
     #[error("the {part} of the idempotency key is empty: name one, so that handlers do not share keys")]
     NoName {
-        /// Which.
+        /// The name of the empty field.
         part: &'static str,
     },
-    /// The call is named as the one it comes after.
+    /// The call names itself as its predecessor.
     #[error(
-        "the call comes after itself: `after` names its own key, so it would wait for ever; name the call before it"
+        "`after` names the key of the call itself, so the call would wait forever; name the key of the preceding call"
     )]
     AfterItself,
     /// The payload has no fingerprint.
-    #[error("the payload has no fingerprint: {error}; give `Fingerprint::of_bytes` of its bytes")]
+    #[error("the payload has no fingerprint: {error}; use `Fingerprint::of_bytes` on its bytes")]
     Fingerprint {
-        /// Why.
+        /// The error that prevented the fingerprint.
         error: String,
     },
 }

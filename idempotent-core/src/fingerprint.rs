@@ -1,12 +1,13 @@
-//! Tells two payloads under one key apart, the same way in every build and every year.
+//! Fingerprints of payloads, which are stable across builds and releases.
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::KeyError;
 use crate::canonical::canonical;
 
-/// 128 bits of a digest, and the algorithm that made it (1: SHA-256). std's hasher changes between
-/// releases, so it has no place here.
+/// A fingerprint of a payload: 128 bits of a digest, and its algorithm (1: SHA-256).
+///
+/// The hasher of the standard library changes between releases, so it cannot be used here.
 #[derive(Clone, Copy, Debug, Eq, Hash)]
 #[allow(clippy::derived_hash_with_manual_eq, reason = "equal by the same fields, only not as fast as may be")]
 pub struct Fingerprint {
@@ -14,7 +15,7 @@ pub struct Fingerprint {
     digest: [u8; 16],
 }
 
-/// Takes as long for the first byte that differs as for the last: how far a guess at a payload got is not to be timed.
+/// Compares in constant time, so that response times do not reveal how much of a guessed payload is right.
 impl PartialEq for Fingerprint {
     fn eq(&self, other: &Self) -> bool {
         let digests = u128::from_ne_bytes(self.digest) ^ u128::from_ne_bytes(other.digest);
@@ -23,11 +24,11 @@ impl PartialEq for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Bytes of the stored form.
+    /// The length of the stored form in bytes.
     pub const LEN: usize = 17;
     const SHA256: u8 = 1;
 
-    /// Of bytes as they are. What is streamed must be buffered first.
+    /// Returns the fingerprint of the bytes. Buffer streamed data first, or use a [`Fingerprinter`].
     #[must_use]
     pub fn of_bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self::by_sha256(&Sha256::digest(bytes))
@@ -39,18 +40,19 @@ impl Fingerprint {
         Self { algorithm: Self::SHA256, digest }
     }
 
-    /// Returns the fingerprint of a value's canonical form: its compact JSON with sorted names, so the order of a map or of a
-    /// struct's fields does not count. The order of a `HashSet` or a `BinaryHeap` does not count either. `None`, `()` and the
-    /// infinities differ from each other.
+    /// Returns the fingerprint of a value's canonical form: its compact JSON with sorted names.
+    ///
+    /// The order of a map, of a struct's fields, of a `HashSet` and of a `BinaryHeap` does not matter. `None`, `()` and
+    /// the infinities differ from each other.
     ///
     /// # Errors
-    /// [`KeyError::Fingerprint`] if the value has no such form: it holds a NaN, or its own `Serialize` fails.
+    /// Returns [`KeyError::Fingerprint`] if the value contains a NaN, or if its own `Serialize` fails.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, KeyError> {
         let bytes = canonical(value).map_err(|error| KeyError::Fingerprint { error: error.to_string() })?;
         Ok(Self::of_bytes(bytes))
     }
 
-    /// The stored form: the algorithm, then the digest.
+    /// Returns the stored form: the algorithm, then the digest.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [self.algorithm; Self::LEN];
@@ -58,7 +60,7 @@ impl Fingerprint {
         bytes
     }
 
-    /// Reads the stored form. An algorithm this version does not know differs from every other fingerprint.
+    /// Decodes the stored form. A fingerprint with an unknown algorithm differs from every other fingerprint.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let [algorithm, digest @ ..] = bytes;
@@ -66,7 +68,8 @@ impl Fingerprint {
     }
 }
 
-/// Takes bytes as they come, for a body that is read in pieces: how they were cut does not count.
+/// Computes the fingerprint of data that arrives in pieces, such as a request body. The boundaries of pieces do not
+/// matter.
 ///
 /// ```
 /// use idempotent_core::{Fingerprint, Fingerprinter};
@@ -80,40 +83,42 @@ impl Fingerprint {
 pub struct Fingerprinter(Sha256);
 
 impl Fingerprinter {
-    /// Of nothing yet.
+    /// Creates an empty fingerprinter.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next piece.
+    /// Appends a piece.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.update(bytes);
     }
 
-    /// A part of its own: its length, then its bytes, so that it cannot run over into the next.
+    /// Appends a separate part with its length, so that adjacent parts cannot be confused.
     pub fn part(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
     }
 
-    /// The fingerprint of all of it.
+    /// Returns the fingerprint of all pieces.
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         Fingerprint::by_sha256(&self.0.finalize())
     }
 }
 
-/// What `fingerprint = …` takes: anything `Serialize`, or a [`Fingerprint`] made by hand.
+/// A value for `fingerprint = …`: any `Serialize` type, or a [`Fingerprint`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be fingerprinted",
     label = "this fingerprint expression",
     note = "derive Serialize, or give `Fingerprint::of_bytes(&bytes)`; a streaming body must be buffered first"
 )]
 pub trait Fingerprinted {
+    /// Returns the fingerprint of this value.
+    ///
     /// # Errors
-    /// [`KeyError::Fingerprint`] if the value has no fingerprint.
+    /// Returns [`KeyError::Fingerprint`] if the value has no fingerprint.
     fn fingerprint(&self) -> Result<Fingerprint, KeyError>;
 }
 
@@ -158,7 +163,7 @@ pub fn argument(value: &(impl Argument + ?Sized)) -> Result<Fingerprint, KeyErro
     value.said()
 }
 
-/// The fingerprint of all arguments, each by its own.
+/// Combines the fingerprints of all arguments.
 #[doc(hidden)]
 pub fn arguments<const N: usize>(all: [Result<Fingerprint, KeyError>; N]) -> Result<Fingerprint, KeyError> {
     let mut whole = Fingerprinter::new();
@@ -168,8 +173,9 @@ pub fn arguments<const N: usize>(all: [Result<Fingerprint, KeyError>; N]) -> Res
     Ok(whole.finish())
 }
 
-/// The key of a call that is told apart by what it says. Where that has no fingerprint the call is refused by it, so
-/// that what stands here instead never gets to a store.
+/// Returns the key of a call that is identified by its arguments.
+///
+/// If the arguments have no fingerprint, the executor refuses the call by that error, so the zeros never reach a store.
 #[doc(hidden)]
 #[must_use]
 pub fn said(fingerprint: &Result<Fingerprint, KeyError>) -> [u8; 17] {
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_names_does_not_count_and_the_payload_does() {
+    fn the_order_of_names_does_not_matter_and_the_payload_does() {
         let of = |text: &str| Fingerprint::of(&serde_json::from_str::<serde_json::Value>(text).unwrap()).unwrap();
         assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));

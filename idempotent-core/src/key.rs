@@ -1,4 +1,4 @@
-//! What makes two deliveries "the same".
+//! Idempotency keys and the identities that they are derived from.
 mod part;
 
 use std::borrow::Cow;
@@ -13,20 +13,20 @@ use sha2::{Digest, Sha256};
 pub use self::part::{KeyExtractor, KeyPart, Parts, key_hash};
 use crate::KeyError;
 
-/// Where a call comes from. It picks the defaults and is part of the identity.
+/// The origin of a call. The scene selects the defaults and is a part of the identity.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Scene {
-    /// A message handler.
+    /// Message handlers.
     Mq,
-    /// A request handler.
+    /// HTTP request handlers.
     Rest,
-    /// One of your own, with the defaults of `rest`.
+    /// A custom scene with the defaults of `rest`.
     Named(Cow<'static, str>),
 }
 
 impl Scene {
-    /// A name that is one of the built-in scenes' is that scene: one record, one policy.
+    /// Replaces a custom scene with the name of a built-in one, so that both have the same records and the same policy.
     pub(crate) fn canonical(self) -> Self {
         match &self {
             Self::Named(name) if name == "mq" => Self::Mq,
@@ -35,7 +35,7 @@ impl Scene {
         }
     }
 
-    /// Its name in keys, records and logs.
+    /// Returns the name of the scene in keys, records and logs.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -46,8 +46,10 @@ impl Scene {
     }
 }
 
-/// (namespace, tenant, scene, scope, parts): the five things a [`Key`] is the hash of. Each is length-prefixed,
-/// so none can run over into the next, and none is ever part of a pattern, a script or a statement.
+/// The identity of a call: namespace, tenant, scene, scope and key parts. A [`Key`] is the hash of an identity.
+///
+/// Each of the five fields is hashed with its length, so that different identities never produce the same input. None
+/// of them becomes part of a pattern, a script or a statement.
 #[derive(Clone, Debug)]
 pub struct Identity {
     namespace: Option<Cow<'static, str>>,
@@ -55,13 +57,16 @@ pub struct Identity {
     pub(crate) scene: Scene,
     pub(crate) scope: Cow<'static, str>,
     parts: Parts,
-    /// Tokens are keys of a kind of their own: what a client sends as one can name no other record.
+    /// True if the parts are an issued token. Tokens have keys of their own kind, so a client cannot name another
+    /// record.
     token: bool,
     what: Cow<'static, str>,
 }
 
 impl Identity {
-    /// `scope` is the handler or consumer group: two of them see the same message twice, once each.
+    /// Creates an identity.
+    ///
+    /// `scope` is the handler or consumer group. Two scopes each process the same message once.
     pub fn new(scene: Scene, scope: impl Into<Cow<'static, str>>, parts: &(impl KeyPart + ?Sized)) -> Self {
         let mut all = Parts::default();
         parts.feed(&mut all);
@@ -76,15 +81,16 @@ impl Identity {
         }
     }
 
-    /// Sets the namespace (the attribute's `prefix`); the executor's stands otherwise.
+    /// Sets the namespace (the attribute's `prefix`), which overrides the executor's.
     #[must_use]
     pub fn prefix(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Sets the tenant: the same key of another tenant is another key. An empty or missing one is an error, as for
-    /// a key.
+    /// Sets the tenant. Equal keys of different tenants are different keys.
+    ///
+    /// Like an empty key, an empty or missing tenant is an error.
     #[must_use]
     pub fn tenant(mut self, tenant: &(impl KeyPart + ?Sized)) -> Self {
         let mut parts = Parts::default();
@@ -93,28 +99,28 @@ impl Identity {
         self
     }
 
-    /// Another call of the same handler.
+    /// Returns the identity of another call of the same handler.
     pub(crate) fn sibling(&self, parts: Parts) -> Self {
         Self { parts, ..self.clone() }
     }
 
-    /// The identity of a token that was issued, not of a key that a caller made.
+    /// Marks the parts as an issued token instead of a key that the caller chose.
     pub(crate) fn token(mut self) -> Self {
         self.token = true;
         self
     }
 
-    /// Says what the key was made of, for errors.
+    /// Sets the description of the key that errors contain.
     #[must_use]
     pub fn described(mut self, what: impl Into<Cow<'static, str>>) -> Self {
         self.what = what.into();
         self
     }
 
-    /// The storage key, in the executor's `namespace` unless the identity has its own.
+    /// Returns the storage key, in the executor's `namespace` unless the identity has its own.
     ///
     /// # Errors
-    /// [`KeyError`] if a part is empty or the parts are too long together.
+    /// Returns a [`KeyError`] if a part is empty, or if the parts are too long in total.
     pub fn key(&self, namespace: &str) -> Result<Key, KeyError> {
         let namespace = self.namespace.as_deref().unwrap_or(namespace);
         let scene = self.scene.as_str();
@@ -131,7 +137,7 @@ impl Identity {
         }
         let kind = if self.token { 2 } else { 0 };
         match &self.tenant {
-            // A missing tenant is no tenant that all who have none share.
+            // A missing tenant is an error, not a tenant shared by all callers without one.
             Some(tenant) => {
                 tenant.check(scene, "tenant")?;
                 hash.update([kind + 1]);
@@ -146,7 +152,7 @@ impl Identity {
         Ok(Key::new([namespace, ":", scene, ":", &*self.scope], u128::from_be_bytes(short)))
     }
 
-    /// What operators may see of the key.
+    /// Returns the part of the key that operators may see.
     pub(crate) fn display(&self, policy: DisplayKey) -> Option<Arc<str>> {
         match policy {
             DisplayKey::Hash => None,
@@ -156,8 +162,9 @@ impl Identity {
     }
 }
 
-/// The function that a closure stands in, as the compiler writes its path, without the function's own type
-/// arguments: the same key as `&str` and as `String` is one key.
+/// Returns the path of the function that contains a closure, without the function's type arguments.
+///
+/// Without type arguments, calls with a key of type `&str` and of type `String` have the same scope.
 #[doc(hidden)]
 #[must_use]
 pub fn scope_of<F>(_: &F) -> &'static str {
@@ -168,7 +175,7 @@ pub fn scope_of<F>(_: &F) -> &'static str {
     let mut depth = 0usize;
     for (at, char) in path.char_indices().rev() {
         match char {
-            // The arrow of a function's type.
+            // The arrow of a function type.
             '>' if path[..at].ends_with('-') => {}
             '>' => depth += 1,
             '<' => {
@@ -183,24 +190,24 @@ pub fn scope_of<F>(_: &F) -> &'static str {
     path
 }
 
-/// What operators see of a key, in records that are consuming, failed or dead. Logs, spans and metrics show
-/// the hash in any case.
+/// The part of a key that operators see in consuming, failed and dead records. Logs, spans and metrics always show the
+/// hash.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DisplayKey {
-    /// Nothing but the hash, which every record has. The default: keys may be card numbers or addresses.
+    /// The hash only. The default, because keys may be card numbers or addresses.
     #[default]
     Hash,
-    /// The key itself, control and other invisible characters escaped.
+    /// The whole key, with control characters and other invisible characters escaped.
     Full,
-    /// What this function makes of it.
+    /// The result of this function.
     #[serde(skip)]
     Mask(fn(&str) -> String),
 }
 
 impl PartialEq for DisplayKey {
-    /// Two masks are the same if they are the same function; a function inlined twice may differ from itself.
+    /// Compares masks by their function pointers. A function that is inlined twice may differ from itself.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Hash, Self::Hash) | (Self::Full, Self::Full) => true,
@@ -210,8 +217,9 @@ impl PartialEq for DisplayKey {
     }
 }
 
-/// Where a record lies in the store: readable up to the scope, then a hash of the whole identity in braces, so
-/// that a cluster keeps everything of one key in one slot.
+/// A storage key: a readable part up to the scope, then a hash of the whole identity in braces.
+///
+/// The braces keep everything that belongs to one key in one slot of a Redis cluster.
 ///
 /// ```
 /// use idempotent_core::{Identity, Scene};
@@ -226,25 +234,26 @@ pub struct Key {
 }
 
 impl Key {
-    /// The readable part is cut off after this many bytes; the hash tells keys apart.
+    /// The maximum length of the readable part in bytes. A longer one is truncated, since the hash distinguishes keys.
     const NAME_MAX: usize = 120;
-    /// With ":{", 22 characters and "}".
+    /// The maximum length of a key: the readable part, ":{", 22 characters and "}".
     const MAX: usize = Self::NAME_MAX + 25;
 
     fn new(name: [&str; 5], hash: u128) -> Self {
-        let mut text = Text { bytes: [0; Self::MAX], length: 0 };
-        text.readable(&name);
+        let mut text = KeyText { bytes: [0; Self::MAX], length: 0 };
+        text.push_readable(&name);
         text.push(b":{");
         let mut tag = [0; 22];
-        // 16 bytes make 22 characters: it cannot fail.
+        // 16 bytes always encode to 22 characters, so this cannot fail.
         let _ = URL_SAFE_NO_PAD.encode_slice(hash.to_be_bytes(), &mut tag);
         text.push(&tag);
         text.push(b"}");
         Self { hash, text: text.as_str().into() }
     }
 
-    /// Reads back what [`as_str`](Self::as_str) gave: for stores that list their records by the key's text.
-    /// `None` if no key has this text.
+    /// Parses the text that [`as_str`](Self::as_str) returns, for stores that list records by the text of their keys.
+    ///
+    /// Returns `None` if no key has this text.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let (name, tag) = text.strip_suffix('}')?.rsplit_once(":{")?;
@@ -254,59 +263,63 @@ impl Key {
         (key.as_str() == text).then_some(key)
     }
 
-    /// A key read back from a store: its readable part and its hash.
+    /// Creates a key from the readable part and the hash that a store has kept.
     #[must_use]
     pub fn from_parts(name: &str, hash: u128) -> Self {
         Self::new([name, "", "", "", ""], hash)
     }
 
-    /// The storage key.
+    /// Returns the text of the key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The readable part: namespace, scene and scope.
+    /// Returns the readable part: namespace, scene and scope.
     #[must_use]
     pub fn name(&self) -> &str {
-        // ":{" + 22 characters + "}" end every key.
+        // Every key ends with ":{", 22 characters and "}".
         &self.text[..self.text.len() - 25]
     }
 
-    /// 128 bits of SHA-256 over the whole identity; tells records apart on its own.
+    /// Returns the hash: 128 bits of the SHA-256 of the whole identity, enough to distinguish records.
     #[must_use]
     pub fn hash(&self) -> u128 {
         self.hash
     }
 }
 
-/// A storage key being written, on the stack: every run writes one.
-struct Text {
+/// A buffer for the text of a key. The buffer is on the stack, because every run writes a key.
+struct KeyText {
     bytes: [u8; Key::MAX],
     length: usize,
 }
 
-impl Text {
-    /// Keeps braces, blanks and what is not visible out of the readable part: the hash tag stays the hash's.
-    fn readable(&mut self, name: &[&str]) {
+impl KeyText {
+    /// Writes the readable part and replaces braces, blanks and invisible characters, so that the braces of the hash
+    /// are the only ones.
+    fn push_readable(&mut self, name: &[&str]) {
         for part in name {
             if part.is_ascii() && self.length + part.len() <= Key::NAME_MAX {
                 let start = self.length;
                 self.push(part.as_bytes());
-                self.bytes[start..self.length].iter_mut().filter(|byte| !is_kept(**byte)).for_each(|byte| *byte = b'_');
+                self.bytes[start..self.length]
+                    .iter_mut()
+                    .filter(|byte| !is_readable(**byte))
+                    .for_each(|byte| *byte = b'_');
                 continue;
             }
             for char in part.chars() {
                 if self.length + char.len_utf8() > Key::NAME_MAX {
                     return;
                 }
-                let keep = if char.is_ascii() { is_kept(char as u8) } else { char.is_alphanumeric() };
+                let keep = if char.is_ascii() { is_readable(char as u8) } else { char.is_alphanumeric() };
                 self.push(if keep { char } else { '_' }.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
     }
 
-    /// What does not fit is left out: callers see to it that all does.
+    /// Appends bytes. Bytes that do not fit are dropped, so callers must check the length.
     fn push(&mut self, bytes: &[u8]) {
         if let Some(place) = self.bytes.get_mut(self.length..self.length + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -314,13 +327,13 @@ impl Text {
         }
     }
 
-    /// Made of characters only.
+    /// Returns the text. The bytes are valid UTF-8, because only whole characters are written.
     fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 }
 
-fn is_kept(byte: u8) -> bool {
+fn is_readable(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-' | b'.' | b'<' | b'>' | b'/')
 }
 

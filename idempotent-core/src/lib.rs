@@ -1,11 +1,14 @@
-//! Protocol, executor and memory store of [`idempotent`](https://docs.rs/idempotent-rs): claim a key, run the
-//! handler under a lease, remember how it ended.
+//! Protocol, executor and in-memory store of [`idempotent`](https://docs.rs/idempotent-rs).
 //!
-//! Read in the order the data flows: an attribute or a caller names an [`Identity`] ([`key`](Key)) and perhaps a
-//! [`Fingerprint`]; the [`Executor`] asks a [`Store`] for a [`Claim`] by a [`ClaimRequest`]; the handler runs under
-//! a [`Lease`] that the executor keeps alive; [`Replies`] says what its answer means, a [`Codec`] keeps it, and an
-//! [`Outcome`] tells whoever settles the delivery how. [`protocol`] is the same story as pure functions of
-//! (record, request, now).
+//! A delivery passes through these types in order:
+//!
+//! 1. The attribute or the caller names an [`Identity`], which becomes a [`Key`], and optionally a [`Fingerprint`].
+//! 2. The [`Executor`] sends a [`ClaimRequest`] to a [`Store`] and receives a [`Claim`].
+//! 3. The handler runs under a [`Lease`], which the executor renews.
+//! 4. [`Replies`] classifies the handler's return value, and a [`Codec`] encodes the result for the record.
+//! 5. An [`Outcome`] reports the [`Disposition`] to the code that settles the delivery.
+//!
+//! [`protocol`] contains the same decisions as pure functions of (record, request, now).
 mod backoff;
 mod canonical;
 mod claim;
@@ -71,25 +74,25 @@ pub use store::{
 pub use token::{Token, Tokens};
 pub use transaction::{Lender, Lends, Lent, OneRun, StepsWithin};
 
-/// What URLs of stores have in common. Not for people: anything here may change in a patch release.
+/// URL parsing shared by the stores. Internal: anything here may change in a patch release.
 #[doc(hidden)]
 pub mod __url {
     pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
 }
 
-/// How delays grow, for the crates of this workspace. Not for people: anything here may change in a patch release.
+/// Backoff delays for the crates of this workspace. Internal: anything here may change in a patch release.
 #[doc(hidden)]
 pub mod __backoff {
     pub use crate::backoff::delay;
 }
 
-/// Tasks that wait for a key, for the stores of this workspace. Not for people: anything here may change in a patch release.
+/// Waiter lists for the stores of this workspace. Internal: anything here may change in a patch release.
 #[doc(hidden)]
 pub mod __waiters {
     pub use crate::waiters::Waiters;
 }
 
-/// What the attribute's code calls. Not for people: anything here may change in a patch release.
+/// Functions that the attribute's generated code calls. Internal: anything here may change in a patch release.
 #[doc(hidden)]
 pub mod __private {
     pub use std::boxed::Box;

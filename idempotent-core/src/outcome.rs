@@ -1,4 +1,4 @@
-//! What a run came to, told past the handler's return type.
+//! The outcome of a run, reported independently of the handler's return type.
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,97 +6,101 @@ use std::time::Duration;
 
 use crate::{Fencing, Key, KeyError, Rejection, StoreErrorKind};
 
-/// The end of one delivery. A user's error may hide a [`Rejection`], so nothing is read out of it.
+/// The end of one delivery.
+///
+/// The outcome is not derived from the handler's error, because that error may hide a [`Rejection`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler ran and that is recorded.
+    /// The handler ran, and the store recorded the result.
     Ran,
-    /// The handler ran while the store was down: `on_store_error = run_unprotected`.
+    /// The handler ran while the store was unavailable, as `on_store_error = run_unprotected` allows.
     Unprotected,
-    /// A duplicate of a consumed key got the recorded result.
+    /// A duplicate of a consumed key received the recorded result.
     Replayed,
-    /// A duplicate of a consumed key whose result was not kept or cannot be read. The key is done, so the delivery is:
-    /// whatever a handler does behind such a run (`charge().await?; mail().await?`) is not done again. Where that
-    /// matters give it a key of its own, or see to it that results can be kept.
+    /// A duplicate of a consumed key, whose result was not kept or cannot be read.
+    ///
+    /// The key is done, so the delivery is acknowledged. Code after such a run in the same handler is not repeated,
+    /// like `mail()` in `charge().await?; mail().await?`. If that matters, give the later code a key of its own, or
+    /// make sure that results can be kept.
     ConsumedWithoutResult,
-    /// A duplicate of a consumed key, refused as one: `on_consumed = refuse`.
+    /// A duplicate of a consumed key, rejected as `on_consumed = refuse` demands.
     Duplicate,
-    /// The handler failed and the marker is gone: the next delivery may run.
+    /// The handler failed, and the key is free for the next delivery.
     Released {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
-    /// Somebody is running it. Not an attempt.
+    /// Another caller runs the same key. Not an attempt.
     InFlight {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
-    /// Failed a moment ago and not due yet. Not an attempt.
+    /// An earlier run failed, and the next one is not due yet. Not an attempt.
     Delayed {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
-    /// It comes after a call that is not consumed yet. Not an attempt.
+    /// The call has to wait for an earlier call. Not an attempt.
     Waiting {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
-    /// It comes after a call that will not be consumed by itself, and is held until somebody has looked:
+    /// The call follows a call that will not be consumed without help, and is held until an operator decides:
     /// [`OnBrokenOrder`](crate::OnBrokenOrder). Not an attempt.
     Held {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
     /// This process is shutting down. Not an attempt.
     Draining {
-        /// When to deliver again.
+        /// The delay before the next delivery.
         retry_after: Duration,
     },
-    /// The run was dropped before its handler started; the key is free. Not an attempt.
+    /// The run was dropped before its handler started, and the key is free. Not an attempt.
     Cancelled,
-    /// The run was dropped after its handler started: its effect is unknown. Its lease runs out, or the key is free
-    /// if the policy says `release_on_cancel`.
+    /// The run was dropped after its handler started, so its effect is unknown. The key stays claimed until the lease
+    /// expires, or is free at once if the policy sets `release_on_cancel`.
     Abandoned,
-    /// Another worker may have taken over.
+    /// The lease was lost, and another worker may have taken over.
     LeaseLost,
-    /// The handler ran, but that could not be recorded.
+    /// The handler ran, but the store did not record the result.
     Unrecorded,
-    /// The store failed at the claim; the handler did not run.
+    /// The store failed at the claim, and the handler did not run.
     StoreDown(StoreErrorKind),
-    /// Nothing to run with.
+    /// No executor is in scope or installed.
     NoExecutor,
-    /// The policy in force makes no sense, or no owner token could be made; the handler did not run.
+    /// The policy is invalid, or no owner token could be created. The handler did not run.
     Misconfigured,
-    /// Failed for good.
+    /// The handler failed with an error that is not worth a retry.
     Failed,
-    /// Out of attempts, or parked. Acknowledge only once the dead letter is confirmed.
+    /// The key is out of attempts, or parked. Acknowledge the delivery only after the dead letter is confirmed.
     Dead {
-        /// Copies of a dead letter collapse by key and this number.
+        /// The fencing number. Copies of the dead letter can be deduplicated by key and this number.
         fencing: Fencing,
     },
-    /// The key was used with another payload.
+    /// The key was used with a different payload.
     Mismatch,
-    /// No usable key or fingerprint.
+    /// The call has no usable key or fingerprint.
     BadKey,
-    /// A run of a key inside a run of that key.
+    /// A run of a key was started inside a run of the same key.
     Nested,
 }
 
-/// What a run came to, and which run it was, as [`Outcome::capture_run`] tells it.
+/// The outcome of a run together with its key and attempt, as returned by [`Outcome::capture_run`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Captured {
-    /// What it came to.
+    /// The outcome of the run.
     pub outcome: Outcome,
-    /// Its key, hashed; `None` if there was no usable one.
+    /// The hashed key, or `None` if the call had no usable key.
     pub key: Option<Key>,
-    /// Which run of the key it was; `None` if the key was not granted.
+    /// The number of the attempt, or `None` if the key was not granted.
     pub attempt: Option<u32>,
 }
 
 impl Captured {
-    /// Put together by hand, for what settles the items of a batch by their [`Answer`](crate::Answer)s.
+    /// Creates a summary, for code that settles the items of a batch by their [`Answer`](crate::Answer)s.
     #[must_use]
     pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
         Self { outcome, key, attempt }
@@ -107,27 +111,28 @@ impl Captured {
     }
 }
 
-/// What a broker should do with a delivery.
+/// The action that a broker should take for a delivery.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Disposition {
-    /// Done: acknowledge it.
+    /// Acknowledge the delivery.
     Ack,
-    /// Deliver it again.
+    /// Deliver the message again.
     Retry {
-        /// Not before.
+        /// The delay before the next delivery.
         after: Duration,
     },
-    /// Put it aside, unchanged, for a person to look at; acknowledge it once that is confirmed.
+    /// Move the unchanged message to the dead letters, and acknowledge the delivery after that is confirmed.
     DeadLetter {
-        /// Why.
+        /// The reason, for operators.
         reason: Cow<'static, str>,
     },
 }
 
 impl Disposition {
-    /// Runs a delivery's handler and says how to settle the delivery: [`Outcome::capture`], then
-    /// [`Outcome::settle`] with what was returned.
+    /// Runs the handler of a delivery and returns its output and the disposition of the delivery.
+    ///
+    /// This combines [`Outcome::capture`] and [`Outcome::settle`].
     ///
     /// ```
     /// use idempotent_core::Disposition;
@@ -140,7 +145,7 @@ impl Disposition {
     /// ```
     ///
     /// # Cancellation
-    /// Dropping it drops `future`.
+    /// Dropping the returned future drops `future`.
     pub async fn of<F: Future>(future: F) -> (F::Output, Self)
     where
         for<'a> &'a F::Output: Into<Self>,
@@ -155,12 +160,12 @@ impl Disposition {
     }
 }
 
-/// What a value returned asks for where no run says otherwise: an error is worth a retry.
+/// The disposition of a returned value without a run: an error is worth a retry.
 impl<T, E> From<&Result<T, E>> for Disposition {
     fn from(returned: &Result<T, E>) -> Self {
         match returned {
             Ok(_) => Self::Ack,
-            Err(_) => Self::Retry { after: SOON },
+            Err(_) => Self::Retry { after: DEFAULT_RETRY_DELAY },
         }
     }
 }
@@ -171,11 +176,11 @@ impl From<&Self> for Disposition {
     }
 }
 
-/// When to deliver again what nothing better is known about.
-const SOON: Duration = Duration::from_secs(1);
+/// The delay before the next delivery if nothing better is known.
+const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Outcome {
-    /// What this outcome alone asks for.
+    /// Returns the disposition of this outcome alone.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         let dead_letter = |reason: &'static str| Disposition::DeadLetter { reason: reason.into() };
@@ -195,7 +200,7 @@ impl Outcome {
             | Self::Unrecorded
             | Self::StoreDown(_)
             | Self::NoExecutor
-            | Self::Misconfigured => Disposition::Retry { after: SOON },
+            | Self::Misconfigured => Disposition::Retry { after: DEFAULT_RETRY_DELAY },
             Self::Failed => dead_letter("failed for good"),
             Self::Mismatch => dead_letter("the key was used with another payload"),
             Self::BadKey => dead_letter("no usable key"),
@@ -204,9 +209,11 @@ impl Outcome {
         }
     }
 
-    /// What a delivery asks for whose run came to this and whose handler returned something that alone asks for
-    /// `returned`. The returned value can only make an outcome worse: a run that went well inside a handler that
-    /// failed afterwards is not done.
+    /// Returns the disposition of a delivery with this outcome, whose handler returned a value with the disposition
+    /// `returned`.
+    ///
+    /// The returned value can only make the result worse: if a run succeeds but its handler fails afterwards, the
+    /// delivery is not done.
     #[must_use]
     pub fn settle(&self, returned: Disposition) -> Disposition {
         match self {
@@ -215,7 +222,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a delivery that ends so was only put off: it must not count as an attempt.
+    /// Returns whether the delivery was only deferred. A deferral must not count as an attempt.
     #[must_use]
     pub fn is_deferral(&self) -> bool {
         matches!(
@@ -240,7 +247,7 @@ impl Outcome {
             Rejection::Waiting { retry_after } => Self::Waiting { retry_after: *retry_after },
             Rejection::Held { retry_after, .. } => Self::Held { retry_after: *retry_after },
             Rejection::InFlight { retry_after, .. } => Self::InFlight { retry_after: *retry_after },
-            // A handler without a name is set up wrong; the message is not at fault.
+            // A handler without a name is a configuration error, not an error of the message.
             Rejection::Key(KeyError::NoName { .. }) => Self::Misconfigured,
             Rejection::Key(_) | Rejection::UnknownToken => Self::BadKey,
             Rejection::LeaseLost => Self::LeaseLost,
@@ -253,11 +260,13 @@ impl Outcome {
             Rejection::RolledBack { retry_after, .. } => Self::Released { retry_after: *retry_after },
             Rejection::Store(e) => Self::StoreDown(e.kind()),
             Rejection::Unrecorded { .. } => Self::Unrecorded,
-            Rejection::BatchAnswers { .. } | Rejection::Journal(_) => Self::Released { retry_after: SOON },
+            Rejection::BatchAnswers { .. } | Rejection::Journal(_) => {
+                Self::Released { retry_after: DEFAULT_RETRY_DELAY }
+            }
         }
     }
 
-    /// When to come back, if a moment is told.
+    /// Returns the delay before the next delivery, if the outcome asks for one.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self.disposition() {
             Disposition::Retry { after } => Some(after),
@@ -265,7 +274,7 @@ impl Outcome {
         }
     }
 
-    fn unsettled(&self) -> u8 {
+    fn severity(&self) -> u8 {
         match self.disposition() {
             Disposition::Ack => 0,
             Disposition::DeadLetter { .. } => 1,
@@ -274,14 +283,14 @@ impl Outcome {
     }
 }
 
-/// Where the runs directly inside a capture, or inside another run, leave their outcome.
+/// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutcomeSlot(Arc<Mutex<Option<Captured>>>);
 
 impl OutcomeSlot {
     pub(crate) fn tell(&self, captured: Captured) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_none_or(|told| told.outcome.unsettled() <= captured.outcome.unsettled()) {
+        if slot.as_ref().is_none_or(|recorded| recorded.outcome.severity() <= captured.outcome.severity()) {
             *slot = Some(captured);
         }
     }

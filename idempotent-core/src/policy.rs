@@ -1,4 +1,5 @@
-//! The knobs, and who may turn them: attribute over the executor's policy for the scene over the scene's default.
+//! Policy settings. Each setting comes from the attribute, or else from the executor's policy for the scene, or else
+//! from the scene's defaults.
 mod check;
 mod config;
 
@@ -10,79 +11,83 @@ pub use self::check::{PolicyError, Redelivery};
 use crate::units::{FOREVER, HumaneSize, HumaneTime};
 use crate::{DisplayKey, OnBrokenOrder, OnExpiry, OnLate, Scene};
 
-/// What becomes of a handler whose lease is lost while it runs.
+/// The reaction to a lease that is lost while the handler runs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnLeaseLost {
-    /// It is dropped at its next await. The default.
+    /// The executor drops the handler at its next await. The default.
     #[default]
     Abort,
-    /// It goes on; its result counts if nobody took over.
+    /// The handler runs to its end, and its result counts if no other worker took over.
     Finish,
 }
 
-/// What a duplicate of a run in flight is told.
+/// The answer to a duplicate of a run in flight.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnInFlight {
-    /// To come back later. The default.
+    /// The duplicate is rejected with a retry delay. The default.
     #[default]
     Retry,
-    /// It waits for the run to end, at most this long, and then gets its result, takes over if it failed, or
-    /// is told to come back later.
+    /// The duplicate waits for the run to end, at most for this time. It then gets the result, or takes over if the run
+    /// failed. After the time it is rejected with a retry delay.
     Wait(#[serde(deserialize_with = "crate::units::time")] Duration),
-    /// That it is done. Loses the message if the run then dies: refused unless an outbox resends it.
+    /// The duplicate is acknowledged. The message is lost if the run then crashes, so this is refused unless an outbox
+    /// resends messages.
     Ack,
 }
 
-/// What a duplicate of a consumed key is told.
+/// The answer to a duplicate of a consumed key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnConsumed {
-    /// The recorded result. The default.
+    /// The duplicate gets the recorded result. The default.
     #[default]
     Replay,
-    /// That it is a duplicate: [`Rejection::Duplicate`](crate::Rejection::Duplicate).
+    /// The duplicate is rejected with [`Rejection::Duplicate`](crate::Rejection::Duplicate).
     Refuse,
 }
 
-/// What becomes of a call while the store cannot be asked.
+/// The reaction to a store that cannot be reached.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnStoreError {
-    /// It is refused, and retried later. The default.
+    /// The call is rejected and retried later. The default.
     #[default]
     Fail,
-    /// The handler runs without protection: duplicates run too. Counted as `unprotected`.
+    /// The handler runs without protection, so duplicates run too. The call is counted as `unprotected`.
     RunUnprotected,
 }
 
-macro_rules! knobs {
+macro_rules! policy_settings {
     ($($(#[$doc:meta])* $name:ident: $ty:ty as $form:ty = $default:expr;)*) => {
-        /// Some knobs turned, the others left to the next in line.
+        /// A set of policy settings, each of which may be unset.
         ///
-        /// Deserialises from configuration: durations as `"30s"`, `"10m"`, `"7d"`, `"1h 30m"`, `retain` also as
-        /// `"forever"`, sizes as `"1MiB"` or a number of bytes, choices by their names, waiting as
-        /// `on_in_flight = { wait = "2s" }`. Unknown names are refused with a suggestion.
+        /// A policy can be deserialized from configuration. Durations are written as `"30s"`, `"10m"`, `"7d"` or `"1h
+        /// 30m"`, and `retain` also as `"forever"`. Sizes are written as `"1MiB"` or as a number of bytes. Choices are
+        /// written by name, and waiting as `on_in_flight = { wait = "2s" }`. An unknown name is an error that suggests
+        /// a known one.
         ///
-        /// A duration below 1 ms counts as 1 ms; zero is refused where the policy is put to use.
+        /// A duration below 1 ms counts as 1 ms. Zero is refused when the policy is used, except where a setting allows
+        /// it.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         #[must_use]
         pub struct Policy { $($name: Option<$ty>,)* }
 
         impl Policy {
-            /// No knob turned.
+            /// Creates a policy without any setting.
             pub const fn new() -> Self { Self { $($name: None,)* } }
 
             $($(#[$doc])* pub const fn $name(mut self, value: $ty) -> Self { self.$name = Some(value); self })*
 
-            /// `self` where it says something, `other` where not. Both [`retain`](Self::retain) and
-            /// [`window`](Self::window) say how long duplicates are recognised: where `self` says the first, the
-            /// second is not taken from `other`.
+            /// Returns the settings of `self`, completed by those of `other`.
+            ///
+            /// Both [`retain`](Self::retain) and [`window`](Self::window) limit how long duplicates are recognised. If
+            /// `self` sets `retain`, the `window` of `other` is ignored.
             pub fn or(self, other: Self) -> Self {
                 let window = if self.retain.is_some() { self.window } else { self.window.or(other.window) };
                 Self { window, ..Self { $($name: self.$name.or(other.$name),)* } }
@@ -104,141 +109,149 @@ macro_rules! knobs {
             }
         }
 
-        /// A policy with every knob set.
+        /// A policy in which every setting has a value.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct ResolvedPolicy { $(pub(crate) $name: $ty,)* }
 
         impl From<Policy> for ResolvedPolicy {
             fn from(policy: Policy) -> Self {
-                let terms = Self { $($name: policy.$name.unwrap_or($default),)* };
-                // Nobody who asks for a lease of an hour wants it cut at ten minutes.
-                let max_run = policy.max_run.unwrap_or(terms.max_run.max(terms.lease));
-                let retain = if terms.window.is_zero() { terms.retain } else { terms.window };
-                Self { max_run, retain, ..terms }.rounded()
+                let resolved = Self { $($name: policy.$name.unwrap_or($default),)* };
+                // A lease longer than the default of `max_run` extends it.
+                let max_run = policy.max_run.unwrap_or(resolved.max_run.max(resolved.lease));
+                let retain = if resolved.window.is_zero() { resolved.retain } else { resolved.window };
+                Self { max_run, retain, ..resolved }.rounded()
             }
         }
     };
 }
 
-knobs! {
-    /// How long a claim holds without a renewal; after it another worker may take over. 1 ms to 30 days.
+policy_settings! {
+    /// Sets the duration of a claim without a renewal, from 1 ms to 30 days. After this time another worker may take
+    /// over.
     ///
     /// # Default
     /// 30 s
     lease: Duration as HumaneTime = Duration::from_secs(30);
-    /// How often a lease is renewed while the handler runs. Below half the lease. Zero means a third of it.
+    /// Sets the interval between renewals while the handler runs. It must be below half the lease. Zero means a third
+    /// of the lease.
     ///
     /// # Default
     /// A third of the lease
     heartbeat: Duration as HumaneTime = Duration::ZERO;
-    /// Renewal ends here, counted from the claim: a handler that takes longer loses its lease.
+    /// Sets the time after the claim at which renewals stop. A handler that runs longer loses its lease.
     ///
     /// # Default
     /// 10 min, or the lease if that is longer
     max_run: Duration as HumaneTime = Duration::from_secs(600);
-    /// How long duplicates are recognised, counted from completion. [`Policy::FOREVER`] keeps records for ever.
+    /// Sets how long duplicates are recognised, measured from completion. [`Policy::FOREVER`] keeps records forever.
     ///
     /// # Default
-    /// 7 days for mq, 24 h else
+    /// 7 days for mq, 24 h for other scenes
     retain: Duration as HumaneTime = DAY;
-    /// Where calls are told apart by what they say: for this long, counted from completion, an equal call is the same
-    /// call; after it, another one. In place of a [`retain`](Self::retain) said with it or further out, and unlike that
-    /// not bound to be longer than the lease; failures are remembered as long, in place of [`memory`](Self::memory). Zero is no window.
+    /// Sets how long after completion an equal call is a duplicate, for calls whose key is derived from their arguments
+    /// (`by = param`). A later equal call is a new call.
+    ///
+    /// The window replaces a [`retain`](Self::retain) of the same policy or of an outer one, and may be shorter than
+    /// the lease. Failures are kept as long, in place of [`memory`](Self::memory). Zero means no window.
     ///
     /// # Default
     /// No window
     window: Duration as HumaneTime = Duration::ZERO;
-    /// Runs after the first before the key is buried; 0 is one run. [`Policy::NO_LIMIT`] keeps no count.
+    /// Sets the number of runs after the first before the key becomes dead. 0 allows one run. [`Policy::NO_LIMIT`]
+    /// disables the limit.
     ///
     /// # Default
-    /// 16 for mq (17 runs), no limit else
+    /// 16 for mq (17 runs), no limit for other scenes
     max_retries: u32 as u32 = Policy::NO_LIMIT;
-    /// How long attempts, failures, the dead and orphans are remembered.
+    /// Sets how long the store keeps attempts, failures, dead keys and orphans.
     ///
     /// # Default
     /// 7 days
     memory: Duration as HumaneTime = DAY.saturating_mul(7);
-    /// What a duplicate in flight is told to wait at first; doubles with each deferral of its key.
+    /// Sets the first retry delay of a duplicate of a run in flight. The delay doubles with each deferral of the key.
     ///
     /// # Default
     /// 1 s
     in_flight_delay: Duration as HumaneTime = Duration::from_secs(1);
-    /// What it is told to wait at most.
+    /// Sets the longest retry delay of a duplicate of a run in flight.
     ///
     /// # Default
     /// 10 s
     in_flight_delay_max: Duration as HumaneTime = Duration::from_secs(10);
-    /// When a failed run should be tried again, at first; doubles with each attempt, where there is a retry limit and
-    /// attempts are counted. A hint to who settles the delivery: the key itself is free at once.
+    /// Sets the first retry delay after a failed run. The delay doubles with each attempt if there is a retry limit and
+    /// attempts are counted. The delay is a hint to the code that settles the delivery: the key is free at once.
     ///
     /// # Default
     /// 1 s
     retry_delay: Duration as HumaneTime = Duration::from_secs(1);
-    /// When a failed run should be tried again at the latest.
+    /// Sets the longest retry delay after a failed run.
     ///
     /// # Default
     /// 5 min
     retry_delay_max: Duration as HumaneTime = Duration::from_secs(300);
-    /// How far delays are spread, in percent up and down, so that a herd does not come back at once. 0 to 100.
+    /// Sets the random spread of delays in percent, up and down, from 0 to 100. The spread prevents simultaneous
+    /// retries.
     ///
     /// # Default
     /// 20
     jitter: u8 as u8 = 20;
-    /// Sets how long an answer waits for the store to record the end of its run. After this time, the call returns and the
-    /// executor retries in the background until the lease ends. With zero, the answer waits until the lease ends. A call in
-    /// your own transaction always waits.
+    /// Sets how long an answer waits for the store to record the end of its run. After this time, the call returns and
+    /// the executor retries in the background until the lease ends. With zero, the answer waits until the lease ends. A
+    /// call in your own transaction always waits.
     ///
     /// # Default
     /// 2 s for rest, zero otherwise: no client waits for the answer of a message handler
     settle_timeout: Duration as HumaneTime = Duration::ZERO;
-    /// What becomes of a key whose owner let the lease run out.
+    /// Sets the rule for a key whose owner let the lease expire.
     ///
     /// # Default
     /// [`OnExpiry::Takeover`]
     on_expiry: OnExpiry as OnExpiry = OnExpiry::Takeover;
-    /// What becomes of a handler whose lease is lost.
+    /// Sets the reaction to a lease that is lost while the handler runs.
     ///
     /// # Default
     /// [`OnLeaseLost::Abort`]
     on_lease_lost: OnLeaseLost as OnLeaseLost = OnLeaseLost::Abort;
-    /// What a duplicate in flight is told.
+    /// Sets the answer to a duplicate of a run in flight.
     ///
     /// # Default
     /// [`OnInFlight::Retry`]
     on_in_flight: OnInFlight as OnInFlight = OnInFlight::Retry;
-    /// What a duplicate of a consumed key is told.
+    /// Sets the answer to a duplicate of a consumed key.
     ///
     /// # Default
     /// [`OnConsumed::Replay`]
     on_consumed: OnConsumed as OnConsumed = OnConsumed::Replay;
-    /// What becomes of a call while the store is down.
+    /// Sets the reaction to a store that cannot be reached.
     ///
     /// # Default
     /// [`OnStoreError::Fail`]
     on_store_error: OnStoreError as OnStoreError = OnStoreError::Fail;
-    /// What becomes of a call that comes [`after`](crate::Call::after) one, or in a [`sequence`](crate::Call::sequence)
-    /// behind one, that will not be consumed by itself.
+    /// Sets the rule for a call whose predecessor will not be consumed without help, where the predecessor is named by
+    /// [`after`](crate::Call::after) or precedes the call in a [`sequence`](crate::Call::sequence).
     ///
     /// # Default
-    /// [`OnBrokenOrder::Hold`], told of after 10 min
+    /// [`OnBrokenOrder::Hold`], reported after 10 min
     on_broken_order: OnBrokenOrder as OnBrokenOrder = OnBrokenOrder::default();
-    /// What becomes of a number of a [`sequence`](crate::Call::sequence) that comes when a larger one was let in.
+    /// Sets the rule for a call of a [`sequence`](crate::Call::sequence) that arrives after a larger number was
+    /// admitted.
     ///
     /// # Default
     /// [`OnLate::Run`]
     on_late: OnLate as OnLate = OnLate::Run;
-    /// Free the key when a started run is dropped. Its effect is unknown: only for handlers whose effect may
-    /// happen twice.
+    /// Sets whether the key is freed when a run is dropped after its start. The effect of such a run is unknown, so use
+    /// this only for handlers whose effect may happen twice.
     ///
     /// # Default
-    /// No: the key is left to its lease
+    /// `false`: the key stays claimed until its lease expires
     release_on_cancel: bool as bool = false;
-    /// The largest encoded result kept, in bytes. A larger one is recorded as consumed without it.
+    /// Sets the largest encoded result that is kept, in bytes. The record of a larger result is consumed without the
+    /// result.
     ///
     /// # Default
     /// 1 MiB
     max_result: u64 as HumaneSize = 1 << 20;
-    /// What operators see of keys.
+    /// Sets the part of keys that operators see.
     ///
     /// # Default
     /// [`DisplayKey::Hash`]
@@ -248,19 +261,19 @@ knobs! {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Policy {
-    /// For [`max_retries`](Self::max_retries): no count is kept.
+    /// The value of [`max_retries`](Self::max_retries) without a limit.
     pub const NO_LIMIT: u32 = u32::MAX;
 
-    /// For [`retain`](Self::retain): records are kept for ever. The store grows for ever, too.
+    /// The value of [`retain`](Self::retain) that keeps records forever. The store then grows without limit.
     pub const FOREVER: Duration = FOREVER;
 
-    /// For [`window`](Self::window), where calls are told apart by what they say and nothing else is said: 5 s.
+    /// The default [`window`](Self::window) of calls whose key is derived from their arguments: 5 s.
     pub const WINDOW: Duration = Duration::from_secs(5);
 
-    /// Retries of a message before it is dead: 17 runs, as RocketMQ counts. This constant's only home.
+    /// The number of retries before a message is dead: 17 runs, as in RocketMQ. Other crates refer to this constant.
     pub const MQ_MAX_RETRIES: u32 = 16;
 
-    /// A scene's defaults.
+    /// Returns the defaults of a scene.
     pub fn of(scene: &Scene) -> Self {
         match scene {
             Scene::Mq => Self::new().retain(DAY.saturating_mul(7)).max_retries(Self::MQ_MAX_RETRIES),
@@ -273,13 +286,14 @@ impl Policy {
         self.retain == Some(Self::FOREVER)
     }
 
-    /// Whether a duplicate waits for the run in flight, if it says so.
+    /// Returns whether a duplicate waits for the run in flight, or `None` if the setting is unset.
     pub(crate) fn waits(&self) -> Option<bool> {
         self.on_in_flight.map(|choice| matches!(choice, OnInFlight::Wait(_)))
     }
 
-    /// Whether it says that a duplicate in flight is told that it is done. Only a consumer with an outbox behind it can do
-    /// that; an executor refuses such a policy.
+    /// Returns whether duplicates of a run in flight are acknowledged.
+    ///
+    /// Only a consumer whose messages come from an outbox supports this setting. An executor refuses such a policy.
     #[must_use]
     pub fn acks_in_flight(&self) -> bool {
         self.on_in_flight == Some(OnInFlight::Ack)
@@ -291,7 +305,7 @@ impl Policy {
         self.window.is_some_and(|window| !window.is_zero())
     }
 
-    /// Runs a key gets in all by this policy, put over the scene's defaults; `None` is no limit.
+    /// Returns the number of runs of a key by this policy and the scene's defaults, or `None` without a limit.
     #[must_use]
     pub fn max_runs(&self, scene: &Scene) -> Option<u32> {
         match ResolvedPolicy::from(self.or(Self::of(scene))).max_attempts() {
@@ -300,31 +314,33 @@ impl Policy {
         }
     }
 
-    /// Whether the policy, put over the scene's defaults, makes sense.
+    /// Checks the policy, completed by the scene's defaults.
     ///
     /// # Errors
-    /// [`PolicyError`] with the numbers and the rule.
+    /// Returns a [`PolicyError`] with the numbers and the rule.
     pub fn check(&self, scene: &Scene) -> Result<(), PolicyError> {
         ResolvedPolicy::from(self.or(Self::of(scene))).check()
     }
 
-    /// Whether the policy fits a broker's redelivery, put over the scene's defaults.
+    /// Checks the policy, completed by the scene's defaults, against a broker's redelivery.
     ///
     /// # Errors
-    /// [`PolicyError`] with both numbers.
+    /// Returns a [`PolicyError`] with both numbers.
     pub fn check_against(&self, scene: &Scene, redelivery: &Redelivery) -> Result<(), PolicyError> {
         ResolvedPolicy::from(self.or(Self::of(scene))).fits(redelivery)
     }
 }
 
 impl ResolvedPolicy {
-    /// 0: no limit, as in a [`ClaimRequest`](crate::ClaimRequest).
+    /// Returns the number of runs; 0 means no limit, as in a [`ClaimRequest`](crate::ClaimRequest).
     pub(crate) fn max_attempts(&self) -> u32 {
         if self.max_retries == Policy::NO_LIMIT { 0 } else { self.max_retries.saturating_add(1) }
     }
 
-    /// A token that failed is good again, for a while: so it must not be forgotten, nor be shown in its record. While
-    /// the store is down nobody knows whether it is one.
+    /// Adapts the policy to a token that is valid for `ttl`.
+    ///
+    /// A token becomes valid again after a failed run, so its record must be kept, and must not show the token. The
+    /// store alone knows which tokens are valid, so a call never runs without it.
     pub(crate) fn of_token(&mut self, ttl: Duration) {
         self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
         self.memory = ttl.max(self.lease);
@@ -336,7 +352,7 @@ impl ResolvedPolicy {
         if self.heartbeat.is_zero() { self.lease / 3 } else { self.heartbeat }
     }
 
-    /// Records count in whole ms in some stores; a duration too short to be seen counts as the shortest.
+    /// Rounds durations up to 1 ms, because some stores count in ms.
     fn rounded(mut self) -> Self {
         let times = [
             &mut self.lease,

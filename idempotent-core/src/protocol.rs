@@ -1,7 +1,7 @@
-//! Every decision a store takes, as a pure function of (record, request, now): no clock, no I/O.
+//! The decisions of a store as pure functions of (record, request, now), without clock or I/O.
 //!
-//! The memory store, [`Cas`](crate::store::Cas) and the test kit use these functions; a store that decides in
-//! SQL or in a script mirrors them and is held against them by the conformance kit.
+//! The memory store, [`Cas`](crate::store::Cas) and the test kit call these functions. A store that decides in SQL or
+//! in a script reimplements them, and the conformance tests compare the results.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,36 +10,38 @@ use crate::{
     Record, Release, Settled, State, StateKind, StepRecord, Verdict,
 };
 
-/// What is to be done with the record.
+/// The write that a store must apply to a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Nothing.
+    /// Leave the record unchanged.
     Keep,
-    /// Write this.
+    /// Write this record.
     Put(Record),
-    /// Remove it.
+    /// Delete the record.
     Delete,
 }
 
-/// The error kept for a key whose every owner let its lease run out: the process died, or hung.
+/// The error recorded for a key that ran out of attempts because its owners crashed or hung.
 pub const CRASHED: &str = "crashed: the last run let its lease run out";
-/// The error kept for a key that was parked instead of being taken over.
+/// The error recorded for a key that was parked instead of being taken over.
 pub const PARKED: &str = "parked: the last run let its lease run out, and nobody may take over";
 
-/// A record past its `expires_at` is not there, whatever it says.
+/// Returns the record unless its `expires_at` has passed. An expired record counts as absent.
 #[must_use]
 pub fn live(found: Option<&Record>, now: Micros) -> Option<&Record> {
     found.filter(|record| record.expires_at > now)
 }
 
-/// Claims the key, or says why not. State is judged before the fingerprint, and the fingerprint only where a
-/// run or its result stands: a vacant or expired record takes the new one.
+/// Claims the key, or returns the reason why it cannot be claimed.
+///
+/// The state is checked before the fingerprint. The fingerprint is compared only if the record has a current run or a
+/// settled one. A vacant or expired record takes the new fingerprint.
 #[must_use]
 pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Claim, Write) {
     let Some(record) = live(found, now) else { return grant(found, None, request, now, None) };
     let exhausted = request.max_attempts > 0 && record.attempt >= request.max_attempts;
     let answer = match &record.state {
-        // The answer to this very claim got lost: say it again, count nothing.
+        // The answer to this claim was lost: repeat the answer and do not count another attempt.
         State::Consuming { owner, taken_over, .. } if *owner == request.owner => Claim::Acquired(Grant {
             fencing: record.fencing,
             attempt: record.attempt,
@@ -57,7 +59,7 @@ pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Cl
         State::Vacant { error, .. } if exhausted => return bury(record, error, request.memory, now),
         State::Vacant { taken_over, .. } => return grant(found, Some(record), request, now, *taken_over),
         State::Consuming { .. } | State::Consumed { .. } | State::Failed { .. } | State::Dead { .. }
-            if differs(record, request) =>
+            if fingerprint_differs(record, request) =>
         {
             Claim::Mismatch
         }
@@ -69,39 +71,43 @@ pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Cl
     (answer, Write::Keep)
 }
 
-/// Never shortens a lease. A late owner may renew as long as nobody took over.
+/// Extends a lease and never shortens it. An owner may renew after the end of its lease if no other owner took over.
 #[must_use]
 pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) -> (Settled, Write) {
-    owned(found, held, now, |record, until, taken_over| {
+    update_owned(found, held, now, |record, until, taken_over| {
         let later = until.max(now + lease);
         // The memory after the lease keeps its length.
         let expires_at = later + (record.expires_at - until);
         let state = State::Consuming { owner: held.owner, until: later, taken_over };
-        // Nor does the last write go back with a clock that was set back: the lease would look longer than any may be.
+        // `updated_at` must not go back with a clock that was set back, or the lease would look longer than the
+        // maximum.
         Write::Put(Record { state, expires_at, updated_at: now.max(record.updated_at), ..record.clone() })
     })
 }
 
-/// Consuming becomes consumed. Said twice by its owner, meant once: the first result stands. Where the owner's token was
-/// [not kept](OwnerToken::NOT_KEPT), its grant's number is what tells it: a request without one is not its owner's.
+/// Turns a consuming record into a consumed one.
+///
+/// A completion that its owner repeats succeeds, and the first result is kept. If the owner's token was [not
+/// kept](OwnerToken::NOT_KEPT), the fencing number identifies the owner. A request without a fencing number is then
+/// refused.
 #[must_use]
 pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Micros) -> (Settled, Write) {
     if let Some(Record { fencing, state: State::Consumed { owner, .. }, .. }) = live(found, now)
-        && completed(held, *owner, *fencing)
+        && was_completed_by(held, *owner, *fencing)
     {
         return (Settled::Done, Write::Keep);
     }
-    owned(found, held, now, |record, _, _| {
+    update_owned(found, held, now, |record, _, _| {
         let state = State::Consumed { owner: held.owner, value: done.value.clone() };
         let expires_at = now + done.retain;
         Write::Put(Record { state, expires_at, updated_at: now, display: None, ..record.clone() })
     })
 }
 
-/// Ends an attempt that did not succeed, as its verdict says.
+/// Ends an attempt that did not succeed, as its verdict demands.
 #[must_use]
 pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micros) -> (Settled, Write) {
-    owned(found, held, now, |record, _, taken_over| {
+    update_owned(found, held, now, |record, _, taken_over| {
         let error = || release.error.clone();
         let kept = |state, expires_at| Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() });
         let vacant = |attempt, taken_over| {
@@ -116,7 +122,7 @@ pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micr
             Verdict::Refund if record.attempt <= 1 && taken_over.is_none() && release.delay.is_zero() => {
                 delete(record, error(), now)
             }
-            // It never ran: what it took over is still to be known.
+            // The run never began, so the next run still has to know about the takeover.
             Verdict::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
             Verdict::Fail => kept(State::Failed { error: error() }, now + release.memory),
             Verdict::Bury => kept(State::Dead { error: error() }, now + release.memory),
@@ -124,8 +130,9 @@ pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micr
     })
 }
 
-/// An operator makes a settled key claimable again; a consuming one only by `force`. The fencing number must
-/// be the one the operator looked at.
+/// Makes a settled key claimable again for an operator, and a consuming key only with `force`.
+///
+/// `expected` must be the fencing number that the operator saw.
 #[must_use]
 pub fn forget(
     found: Option<&Record>,
@@ -147,40 +154,41 @@ pub fn forget(
     }
     let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator"), taken_over: None };
     let expires_at = now + memory;
-    // It begins anew: of what was there only the number counts on.
+    // The record begins again and keeps only the fencing number.
     let (fencing, attempt, fingerprint, display) = (record.fencing, 0, None, None);
     let vacant = Record { fencing, attempt, fingerprint, state, expires_at, first_seen: now, updated_at: now, display };
     (Settled::Done, Write::Put(vacant))
 }
 
-/// Whether a janitor may remove the record: past its time, and its fencing number cannot be drawn again.
+/// Returns whether a record may be purged: it has expired, and its fencing number cannot be issued again.
 #[must_use]
 pub fn purgeable(record: &Record, now: Micros) -> bool {
     record.expires_at <= now && record.fencing.0 < now.0
 }
 
-/// The time for which a [`CasBackend`](crate::CasBackend) keeps a record after its expiry. This margin exceeds the longest delay
-/// of a claim between its read and its swap.
+/// The time for which a [`CasBackend`](crate::CasBackend) keeps a record after its expiry. This margin exceeds the
+/// longest delay of a claim between its read and its swap.
 pub const CAS_MARGIN: Duration = Duration::from_secs(3_600);
 
 /// Returns true if a [`CasBackend`](crate::CasBackend) may remove the record: [`CAS_MARGIN`] has passed since
-/// [`expires_at`](Record::expires_at), and the record's fencing number cannot be drawn again.
+/// [`expires_at`](Record::expires_at), and the record's fencing number cannot be issued again.
 ///
-/// Without the margin, a claim could read "nothing there" and swap late, after another claim's record was removed. The late
-/// swap would succeed and grant a lower fencing number. A store whose claim is one atomic step uses [`purgeable`] instead.
+/// Without the margin, a claim could read no record and swap late, after another claim's record was removed. The late
+/// swap would succeed and grant a lower fencing number. A store whose claim is one atomic step uses [`purgeable`]
+/// instead.
 #[must_use]
 pub fn removable(record: &Record, now: Micros) -> bool {
     purgeable(record, now) && record.expires_at + CAS_MARGIN <= now
 }
 
-/// Whether `held` may read and note steps, as a pure function; a store says the same in its own language.
+/// Checks whether `held` may read and record steps, and returns the time at which its record began.
 ///
-/// The answer is the time at which the record that it holds began ([`Record::first_seen`]): steps are noted under it,
-/// and those noted under another one belong to a record that is gone. Takeover and release with a memory keep it;
-/// deletion, the record's end and an operator's `forget` do not.
+/// Steps are stored under this time ([`Record::first_seen`]). Steps stored under another time belong to a record that
+/// no longer exists. A takeover and a release with a memory keep the time. A deletion, the expiry of the record and an
+/// operator's `forget` reset it.
 ///
 /// # Errors
-/// What is there instead, where `held` does not hold the key.
+/// Returns the current state if `held` does not hold the key.
 pub fn begun(found: Option<&Record>, held: &Held, now: Micros) -> Result<Micros, StateKind> {
     match live(found, now).map(|record| (record, &record.state)) {
         Some((record, State::Consuming { owner, .. })) if held.is(*owner, record.fencing) => Ok(record.first_seen),
@@ -188,8 +196,9 @@ pub fn begun(found: Option<&Record>, held: &Held, now: Micros) -> Result<Micros,
     }
 }
 
-/// Notes a step among those of its record: a new one is added, one that is known only goes on to a later state. Said
-/// twice it is meant once: the first result stands.
+/// Adds a step to the steps of its record, or replaces a known step if the new state is a later one.
+///
+/// A repeated request changes nothing: the first result is kept.
 pub fn note(steps: &mut Vec<StepRecord>, step: &StepRecord) {
     match steps.iter_mut().find(|known| known.name == step.name) {
         None => steps.push(step.clone()),
@@ -199,8 +208,8 @@ pub fn note(steps: &mut Vec<StepRecord>, step: &StepRecord) {
     steps.sort_by_key(|step| step.place);
 }
 
-/// The guard of every later step: consuming, by this owner, under this grant.
-fn owned(
+/// Applies `write` if the record is consuming and owned by this owner under this grant.
+fn update_owned(
     found: Option<&Record>,
     held: &Held,
     now: Micros,
@@ -217,12 +226,12 @@ fn owned(
     }
 }
 
-/// Whether it was this owner that completed, under this number.
-fn completed(held: &Held, owner: OwnerToken, fencing: Fencing) -> bool {
+/// Returns whether `held` completed a record that has this owner and fencing number.
+fn was_completed_by(held: &Held, owner: OwnerToken, fencing: Fencing) -> bool {
     if owner == OwnerToken::NOT_KEPT { held.fencing == Some(fencing) } else { held.is(owner, fencing) }
 }
 
-/// `found` may be past its time: its fencing number counts all the same. `known` is what is remembered.
+/// Grants the key. `found` counts for the fencing number even if it has expired; `known` is the live record, if any.
 fn grant(
     found: Option<&Record>,
     known: Option<&Record>,
@@ -252,20 +261,20 @@ fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Micros) -> (Cl
     (Claim::Dead(dead(record, error)), Write::Put(buried))
 }
 
-/// Once the clock has passed the grant's number the next grant's is higher without any record. Before that
-/// an expired tombstone keeps the number for a tick.
+/// Deletes a record if the clock has passed its fencing number, since the next grant's number is then higher without
+/// any record. Otherwise an expired tombstone keeps the number for one tick.
 fn delete(record: &Record, error: Arc<str>, now: Micros) -> Write {
     if record.fencing.0 < now.0 { Write::Delete } else { Write::Put(tombstone(record, error, now)) }
 }
 
-/// What stands for a deleted record where its number must not be forgotten: past its time, so absent for everybody.
+/// Returns an expired record that counts as absent and keeps the fencing number of a deleted one.
 pub(crate) fn tombstone(record: &Record, error: Arc<str>, now: Micros) -> Record {
     let state = State::Vacant { not_before: now, error, taken_over: None };
     Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() }
 }
 
-fn differs(record: &Record, request: &ClaimRequest) -> bool {
-    // A dead key stays dead for every payload: the operator decides.
+fn fingerprint_differs(record: &Record, request: &ClaimRequest) -> bool {
+    // A dead key stays dead for every payload: only an operator can revive it.
     record.state.kind() != StateKind::Dead
         && matches!((record.fingerprint, request.fingerprint), (Some(kept), Some(new)) if kept != new)
 }
@@ -280,7 +289,7 @@ mod tests {
     use super::*;
     use crate::{Identity, Scene};
 
-    /// What completing again comes to, by a record that keeps `kept` and a request of `asks` under `number`.
+    /// Completes a record that keeps the owner `kept` again, as owner `asks` under `number`.
     fn completed_again(kept: OwnerToken, asks: OwnerToken, number: Option<u64>) -> Settled {
         let key = Identity::new(Scene::Mq, "protocol", "k").key("tests").unwrap();
         let record = Record {
@@ -296,23 +305,23 @@ mod tests {
         let done = Completion { value: None, retain: Duration::from_secs(1) };
         let (settled, write) =
             complete(Some(&record), &Held { key, owner: asks, fencing: number.map(Fencing) }, &done, Micros(9));
-        assert_eq!(write, Write::Keep, "whoever asks, the first result stands");
+        assert_eq!(write, Write::Keep, "the first result is kept, whoever completes");
         settled
     }
 
     const LOST: Settled = Settled::Lost { now: StateKind::Consumed };
 
     #[test]
-    fn an_owner_that_was_not_kept_is_known_by_its_number_alone() {
+    fn a_completed_owner_without_a_kept_token_is_identified_by_its_number_alone() {
         let again = |asks, number| completed_again(OwnerToken::NOT_KEPT, asks, number);
         assert_eq!(again(OwnerToken(5), Some(7)), Settled::Done);
         assert_eq!(again(OwnerToken(5), Some(6)), LOST, "an overtaken run");
-        assert_eq!(again(OwnerToken(5), None), LOST, "nobody can tell");
-        assert_eq!(again(OwnerToken::NOT_KEPT, None), LOST, "no token is not a token");
+        assert_eq!(again(OwnerToken(5), None), LOST, "no number to identify the owner");
+        assert_eq!(again(OwnerToken::NOT_KEPT, None), LOST, "zero is not a token");
     }
 
     #[test]
-    fn an_owner_that_was_kept_is_known_by_its_token_and_its_number_if_told() {
+    fn a_completed_owner_with_a_kept_token_is_identified_by_token_and_number() {
         let again = |asks, number| completed_again(OwnerToken(5), asks, number);
         assert_eq!(again(OwnerToken(5), Some(7)), Settled::Done);
         assert_eq!(again(OwnerToken(5), None), Settled::Done);

@@ -1,4 +1,4 @@
-//! What a store keeps under a key.
+//! The record that a store keeps for a key.
 mod bytes;
 
 use std::fmt;
@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use crate::{Fencing, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
 
-/// A time on the store's own clock, in µs since 1970; the only clock a record knows.
+/// A point in time on the store's clock, in µs since 1970. Records use no other clock.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// Later than any other time. Fits a signed 64-bit column.
+    /// A time later than any other. Fits a signed 64-bit column.
     pub const FOREVER: Self = Self(i64::MAX as u64);
 }
 
-/// Saturates at [`Micros::FOREVER`]; a part of a µs counts as a whole one.
+/// Saturates at [`Micros::FOREVER`]. Rounds a fraction of a µs up.
 impl Add<Duration> for Micros {
     type Output = Self;
 
     fn add(self, by: Duration) -> Self {
-        // Every step adds some: not by 128 bits.
+        // Every step of the protocol adds times, so this avoids 128-bit arithmetic.
         let part = u64::from(by.subsec_nanos().div_ceil(1_000));
         let by = by.as_secs().saturating_mul(1_000_000).saturating_add(part);
         Self(self.0.saturating_add(by)).min(Self::FOREVER)
     }
 }
 
-/// Zero if `earlier` is later.
+/// Returns zero if `earlier` is later than `self`.
 impl Sub for Micros {
     type Output = Duration;
 
@@ -38,38 +38,37 @@ impl Sub for Micros {
     }
 }
 
-/// One key's record. [`to_bytes`](Self::to_bytes) and [`from_bytes`](Self::from_bytes) are its stored form.
+/// The record of one key. [`to_bytes`](Self::to_bytes) and [`from_bytes`](Self::from_bytes) convert the stored form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The last grant's number.
+    /// The fencing number of the last grant.
     pub fencing: Fencing,
-    /// Runs granted so far, refunds taken off.
+    /// The number of runs granted so far, without refunded ones.
     pub attempt: u32,
-    /// Of the payload last claimed with.
+    /// The fingerprint of the payload in the last claim.
     pub fingerprint: Option<Fingerprint>,
-    /// What the key is in.
+    /// The state of the key.
     pub state: State,
-    /// From here on the record counts as absent everywhere and may be purged.
+    /// The end of the record. From this time on every operation treats the record as absent, and it may be purged.
     pub expires_at: Micros,
-    /// When the key was first claimed. A store need not keep this and the next one of a consumed record: both are then
-    /// the grant's number, which is the time it was given at the earliest.
+    /// The time of the first claim. A store need not keep `first_seen` and `updated_at` of a consumed record. Both are
+    /// then equal to the fencing number, which is the earliest possible time of the grant.
     pub first_seen: Micros,
-    /// When the record was last written.
+    /// The time of the last write.
     pub updated_at: Micros,
-    /// What operators may see of the key; not kept in consumed and vacant records.
+    /// The part of the key that operators may see. Not kept in consumed and vacant records.
     pub display: Option<Arc<str>>,
 }
 
 impl Record {
-    /// Longer than any lease: a marker that says it is held for longer was not written by this protocol, and
-    /// would block its key.
+    /// The upper limit of a lease: 31 days. A consuming record with a longer lease was not written by this protocol,
+    /// and would block its key.
     pub const LONGEST_LEASE: Duration = Duration::from_secs(31 * 24 * 3600);
 
-    /// What a reader of stored records checks after decoding: each field by itself may be right, and the record
-    /// nonsense all the same.
+    /// Checks a decoded record for contradictions between its fields.
     ///
     /// # Errors
-    /// [`Corrupt`](StoreErrorKind::Corrupt) naming the field. Leave the record as it is.
+    /// Returns [`Corrupt`](StoreErrorKind::Corrupt) with the name of the field. Leave such a record unchanged.
     pub fn check(&self) -> Result<(), StoreError> {
         let corrupt = |what: &str| Err(StoreError::new(StoreErrorKind::Corrupt).because(what));
         if self.fencing.0 >= 1 << 53 {
@@ -77,55 +76,55 @@ impl Record {
         }
         match self.state {
             State::Consuming { until, .. } if until > self.updated_at + Self::LONGEST_LEASE => {
-                corrupt("field `until` lies more than 31 days behind the record's last write")
+                corrupt("field `until` is more than 31 days after the record's last write")
             }
             _ => Ok(()),
         }
     }
 }
 
-/// The states a record can be in; no record at all is [`StateKind::Absent`].
+/// The state of a record. A missing record is [`StateKind::Absent`].
 #[derive(Clone, PartialEq)]
 pub enum State {
-    /// A tombstone: nobody's, and what was learned so far.
+    /// No owner holds the key. The record keeps the attempts and the last error.
     Vacant {
-        /// No claim before this.
+        /// The earliest time of the next claim.
         not_before: Micros,
-        /// Why the last run ended.
+        /// The error of the last run.
         error: Arc<str>,
-        /// The grant of an owner that let its lease run out, if the run that took over was given back before it began:
-        /// the next one has to know.
+        /// The grant of an owner whose lease expired, if the run that took over was released before it began. The next
+        /// run has to know about the takeover.
         taken_over: Option<Fencing>,
     },
-    /// Somebody may be running.
+    /// An owner holds the key and may be running the handler.
     Consuming {
-        /// Who.
+        /// The current owner.
         owner: OwnerToken,
-        /// The lease's end.
+        /// The end of the lease.
         until: Micros,
-        /// The grant of the owner this one took over from.
+        /// The grant of the previous owner, if this owner took over an expired lease.
         taken_over: Option<Fencing>,
     },
-    /// Done within the retention.
+    /// The key was completed within its retention.
     Consumed {
-        /// By whom: its owner asking again is told so.
+        /// The owner that completed the key. A repeated completion by this owner succeeds.
         owner: OwnerToken,
         /// The encoded result, if one was kept.
         value: Option<Arc<[u8]>>,
     },
-    /// Not worth another run.
+    /// The last run failed with an error that is not worth a retry.
     Failed {
-        /// Why.
+        /// The error of the last run.
         error: Arc<str>,
     },
-    /// Out of attempts, or parked.
+    /// The key is out of attempts, or parked.
     Dead {
-        /// Why the last run did not succeed.
+        /// The error of the last run.
         error: Arc<str>,
     },
 }
 
-/// Results are never shown, they may be anything; owner tokens only in part.
+/// Prints only the length of results, because they may contain secrets, and only a part of owner tokens.
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,10 +151,10 @@ impl fmt::Debug for State {
     }
 }
 
-/// A [`State`] without what is in it.
+/// The name of a [`State`], without its fields.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateKind {
-    /// No record, or one past its time.
+    /// There is no record, or the record has expired.
     Absent,
     /// See [`State::Vacant`].
     Vacant,
@@ -170,7 +169,7 @@ pub enum StateKind {
 }
 
 impl State {
-    /// Which state it is.
+    /// Returns the kind of this state.
     #[must_use]
     pub fn kind(&self) -> StateKind {
         match self {

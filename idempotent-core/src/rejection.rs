@@ -1,122 +1,125 @@
-//! The reasons for which a caller does not get the handler's own answer.
+//! The reasons why a caller does not receive the handler's own answer.
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{BrokenOrder, CodecError, EntropyError, Fencing, JournalError, KeyError, PolicyError, StoreError};
 
-/// Why the handler's own answer cannot be given. A handler's error type takes it by `From`.
+/// The reason why the handler's own answer is not available. A handler's error type converts it by `From`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Somebody is running it: come back later.
-    #[error("{}", message.as_deref().map_or_else(|| format!("the same call is in flight; come back in {retry_after:?}"), str::to_owned))]
+    /// Another caller runs the same key. Retry later.
+    #[error("{}", message.as_deref().map_or_else(|| format!("an identical call is in flight; retry in {retry_after:?}"), str::to_owned))]
     InFlight {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
         /// The attribute's `message`, if it has one.
         message: Option<Arc<str>>,
     },
-    /// It failed a moment ago and is not due yet.
-    #[error("failed before; not due for {retry_after:?}")]
+    /// An earlier run failed, and the next one is not due yet.
+    #[error("the previous attempt failed; retry in {retry_after:?}")]
     Delayed {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
     },
-    /// It comes after a call that is not consumed yet: come back later.
-    #[error("it is not its turn; come back in {retry_after:?}")]
+    /// The call has to wait for an earlier call. Retry later.
+    #[error("waiting for an earlier call; retry in {retry_after:?}")]
     Waiting {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
     },
-    /// It comes after a call that will not be consumed by itself, and is held until somebody has looked.
-    #[error("held back: {why}; put that one right, or say `on_broken_order = skip(…)`; comes back in {retry_after:?}")]
+    /// The call follows a call that will not be consumed without help, and is held until an operator decides.
+    #[error("blocked: {why}; fix the earlier call, or set `on_broken_order = skip(…)`; retry in {retry_after:?}")]
     Held {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
-        /// What is wrong.
+        /// The problem with the earlier call.
         why: BrokenOrder,
     },
-    /// This process is shutting down and starts nothing new.
-    #[error("this executor is draining; another worker may take it in {retry_after:?}")]
+    /// This process is shutting down and starts no new runs.
+    #[error("the executor is draining; retry in {retry_after:?}")]
     Draining {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
     },
-    /// Done before; its result was not kept or cannot be read. Not a failure: acknowledge it.
-    #[error("done before, but its result is not to be had{}", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    /// The key was consumed, but its result was not kept or cannot be read. Not a failure: acknowledge the delivery.
+    #[error("already processed, but the recorded result is unavailable{}", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
     ConsumedWithoutResult {
-        /// Why it cannot be read, if one was kept.
+        /// The reason why the result cannot be read, if one was kept.
         cause: Option<CodecError>,
     },
-    /// Done before, and its result is not given twice: a token that was used, or an equal call within the window.
-    #[error("{}", message.as_deref().unwrap_or("done before: this is a duplicate"))]
+    /// The key was consumed, and its result is returned only once: a used token, or an equal call within the window.
+    #[error("{}", message.as_deref().unwrap_or("duplicate: already processed"))]
     Duplicate {
-        /// When an equal call counts as another one, where that is soon: within a [`window`](crate::Policy::window).
+        /// The time after which an equal call is a new one, if a [`window`](crate::Policy::window) ends then.
         retry_after: Option<Duration>,
         /// The attribute's `message`, if it has one.
         message: Option<Arc<str>>,
     },
-    /// The token is not one of those that were issued to this caller, or its time is over.
-    #[error("no such token for this caller: ask for a new one")]
+    /// The token was not issued to this caller, or has expired.
+    #[error("unknown or expired token; request a new one")]
     UnknownToken,
-    /// Failed for good in an earlier delivery.
-    #[error("failed for good before: {error}")]
+    /// An earlier delivery failed with an error that is not worth a retry.
+    #[error("an earlier attempt failed permanently: {error}")]
     Failed {
-        /// The error recorded then.
+        /// The error recorded by the earlier delivery.
         error: Arc<str>,
     },
-    /// Out of attempts, or parked; or buried without a run, since its turn would not have come.
+    /// The key is out of attempts, or parked. Or it became dead without a run, because its turn in a sequence cannot
+    /// come.
     #[error("{}", crate::ordering::given_up(*attempts, error))]
     Dead {
-        /// Claims granted in all: its runs, and the one that buried it where that was no run.
+        /// The number of claims granted in total: the runs of the key, and the claim that made it dead without a run.
         attempts: u32,
-        /// Names the dead letter together with the key.
+        /// The fencing number, which identifies the dead letter together with the key.
         fencing: Fencing,
-        /// Why the last run did not succeed, or why there was none.
+        /// The error of the last run, or the reason why there was no run.
         error: Arc<str>,
     },
-    /// The key was used with another payload.
-    #[error("the key was used with another payload: a new request needs a new key")]
+    /// The key was used with a different payload.
+    #[error("the key was used with another payload; use a new key for a new request")]
     Mismatch,
     /// The key or the fingerprint cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The lease was lost while the handler ran: another worker may be running. Do nothing more for it.
+    /// The lease was lost while the handler ran. Another worker may be running: do nothing more for this delivery.
     #[error("the lease was lost while the handler ran; another worker may have taken over")]
     LeaseLost,
-    /// The handler ran, but the store did not record the result in time: before the lease ended, or within
-    /// [`settle_timeout`](crate::Policy::settle_timeout). In the second case the step goes on in the background.
+    /// The handler ran, but the store did not record the result in time.
+    ///
+    /// Either the lease ended first, or [`settle_timeout`](crate::Policy::settle_timeout) passed. In the second case
+    /// the executor retries in the background.
     #[error("the handler ran, but the store did not record its result in time")]
     Unrecorded {
-        /// The store's last word, if it had one.
+        /// The last error of the store, if it returned one.
         cause: Option<StoreError>,
     },
-    /// The handler ran in a transaction that could not be committed: nothing of it is there.
-    #[error("the handler ran, but its transaction was rolled back{}; try again", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    /// The handler ran in a transaction that was rolled back, so nothing was written.
+    #[error("the handler ran, but its transaction was rolled back{}; retry", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
     RolledBack {
-        /// When to come back.
+        /// The delay before a retry.
         retry_after: Duration,
-        /// Why.
+        /// The reason of the rollback.
         cause: Option<StoreError>,
     },
-    /// The handler is to run in a transaction that the executor's store does not have.
+    /// The handler needs a transaction of a type that the executor's store does not have.
     #[error(
-        "the handler wants a `{wanted}`, and this executor's store is {store}: run it by an executor whose store lies in \
-         the database of the effects"
+        "the handler needs a `{wanted}`, but this executor's store is {store}; use an executor whose store is in the \
+         database of the effects"
     )]
     NoTransaction {
-        /// The type of transaction.
+        /// The type of the transaction.
         wanted: &'static str,
-        /// The store, and what it has.
+        /// The store and the transactions that it has.
         store: Arc<str>,
     },
-    /// A run of this key inside a run of this key.
-    #[error("`{scope}` is running for this very key further up; a run cannot wait for itself")]
+    /// A run of a key was started inside a run of the same key.
+    #[error("`{scope}` already runs with this key in an outer call; a run cannot wait for itself")]
     Nested {
         /// The scope of the outer run.
         scope: Arc<str>,
     },
-    /// Nothing to run with.
+    /// No executor is in scope or installed.
     #[error(
         "no executor for `{scope}`: pass `with = …`, wrap the call in `executor.scope(…)`, or call \
          `executor.install()` once in `main`"
@@ -127,28 +130,28 @@ pub enum Rejection {
     },
     /// The call is polled outside a tokio runtime, or in one without timers, which leases need.
     #[error(
-        "no tokio runtime with timers polls this call: call it from a task of tokio, and call `enable_time` (or \
-         `enable_all`) on the builder of the runtime"
+        "no tokio runtime with timers polls this call: call from a tokio task, and call `enable_time` (or \
+         `enable_all`) on the runtime's builder"
     )]
     NoRuntime,
-    /// The store failed at the claim; the handler did not run.
+    /// The store failed at the claim, and the handler did not run.
     #[error("the handler did not run: {0}")]
     Store(#[from] StoreError),
-    /// The policy in force makes no sense.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// No randomness for an owner token.
+    /// The system provided no randomness for an owner token.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
-    /// A step of the handler cannot be run, or was not noted.
+    /// A step of the handler could not run, or could not be recorded.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A batch handler answered for fewer or more items than it was given; none of them counts as done.
-    #[error("the batch handler was given {given} items and answered {answered}: one answer for each, in order")]
+    /// A batch handler returned a different number of answers than it received items. No item counts as done.
+    #[error("the batch handler returned {answered} answers for {given} items; return one answer per item, in order")]
     BatchAnswers {
-        /// Items handed to it.
+        /// The number of items passed to the handler.
         given: usize,
-        /// Answers it gave.
+        /// The number of answers returned by the handler.
         answered: usize,
     },
 }

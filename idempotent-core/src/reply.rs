@@ -1,17 +1,19 @@
-//! What a handler's answer means, and how a duplicate is told in the same type.
+//! Reply strategies: the classification of a handler's answer, and the answers to duplicates.
 use std::borrow::Cow;
 use std::future::{Future, ready};
 
 use crate::{Disposition, Outcome, Policy, Rejection};
 
-/// What the wrapped handler returns where the handler returns `R`.
+/// The return type of the wrapped handler, for a handler that returns `R`.
 pub trait Reshapes {
-    /// `R` itself for most strategies; a response type for a web framework's.
+    /// The return type: `R` itself for most strategies, a response type for those of web frameworks.
     type Output<R>;
 
-    /// The handler as the attribute hands it on. A strategy with an associated function of this name, which goes before
-    /// this one, may give all answers one type first: rustc cannot see that a future is `Send` where it names a type
-    /// that meets a bound for `'static` only, as `&'static str` meets axum's.
+    /// Adapts the handler that the attribute passes on.
+    ///
+    /// A strategy may shadow this function with an associated function of the same name that converts all answers to
+    /// one type. rustc cannot see that a future is `Send` if the future names a type that meets a bound for `'static`
+    /// only, as `&'static str` does for axum's traits.
     #[doc(hidden)]
     fn unified<R, F, Fut>(run: F) -> F
     where
@@ -22,7 +24,7 @@ pub trait Reshapes {
     }
 }
 
-/// A strategy that takes an `R` apart and puts the caller's answer together.
+/// A strategy that classifies an `R` and builds the caller's answer.
 #[diagnostic::on_unimplemented(
     message = "an idempotent handler cannot return `{R}`",
     label = "no reply strategy covers this",
@@ -30,54 +32,56 @@ pub trait Reshapes {
             knows the type: `reply = idempotent::Http` (feature `axum`) for what axum answers with, or one of your own"
 )]
 pub trait Replies<R>: Reshapes {
-    /// Kept for replay.
+    /// The part of an answer that is kept for replay.
     type Value;
-    /// Never kept.
+    /// The part of an answer that is never kept.
     type Failure;
 
-    /// Takes the answer apart; waits where it is a stream.
+    /// Classifies the answer. Waits for the end of a streamed answer.
     ///
     /// # Cancellation
-    /// Dropped with the run.
+    /// The returned future is dropped with the run.
     fn split(reply: R) -> impl Future<Output = Split<Self::Value, Self::Failure>>;
 
-    /// The caller's answer to a run that went well.
+    /// Builds the caller's answer to a run that succeeded.
     fn value(value: Self::Value) -> Self::Output<R>;
 
-    /// A duplicate's answer.
+    /// Builds the answer to a duplicate.
     fn replayed(value: Self::Value) -> Self::Output<R>;
 
-    /// The caller's answer to a run that failed.
+    /// Builds the caller's answer to a run that failed.
     fn failure(failure: Self::Failure) -> Self::Output<R>;
 
-    /// The caller's answer to a run that went well and could not be recorded: its lease was lost, or the store took no
-    /// note of it. A message must be told so, since it is to come again; whoever waits for an answer may be better off
-    /// with the one there is.
+    /// Builds the caller's answer to a run that succeeded but was not recorded, because its lease was lost or the store
+    /// failed.
+    ///
+    /// A message must be redelivered, so its handler has to return the rejection. A client that waits for a response
+    /// may prefer the value.
     ///
     /// # Errors
-    /// Gives the rejection back, to be told in its place.
+    /// Returns the rejection to use it as the answer.
     ///
     /// # Default
-    /// The rejection
+    /// Returns the rejection.
     fn unrecorded(value: Self::Value, rejection: Rejection) -> Result<Self::Output<R>, Rejection> {
         let _ = value;
         Err(rejection)
     }
 
-    /// Where neither the call nor the executor says something: what this strategy needs. One whose values have a limit of
-    /// their own needs room for them, for example.
+    /// Returns settings that this strategy needs, for calls and executors that do not set them. An example is
+    /// `max_result` for a strategy with a limit of its own.
     ///
     /// # Default
-    /// Nothing
+    /// `None`
     #[must_use]
     fn policy() -> Option<Policy> {
         None
     }
 
-    /// What is recorded of a failure and told to duplicates of a failed or dead key.
+    /// Returns the error text that is recorded for a failure and shown to duplicates of a failed or dead key.
     ///
     /// # Default
-    /// The name of its type: an error's text may carry a payload.
+    /// The name of the failure's type, because an error's text may contain a payload.
     #[must_use]
     fn describe(failure: &Self::Failure) -> Cow<'static, str> {
         let _ = failure;
@@ -85,7 +89,7 @@ pub trait Replies<R>: Reshapes {
     }
 }
 
-/// A strategy that can also say no; `reject = fn` stands in where it cannot.
+/// A strategy that can also answer with a rejection. `reject = fn` replaces this trait for types that cannot.
 #[diagnostic::on_unimplemented(
     message = "an idempotent handler cannot return `{R}`: a rejection cannot be told as one",
     label = "duplicates and refusals need an answer of this type",
@@ -94,22 +98,22 @@ pub trait Replies<R>: Reshapes {
             answers with, or one of your own"
 )]
 pub trait Rejects<R>: Replies<R> {
-    /// The answer to a caller whose handler did not run, or whose run does not count.
+    /// Builds the answer to a caller whose handler did not run, or whose run does not count.
     fn rejected(rejection: Rejection) -> Self::Output<R>;
 }
 
-/// An answer taken apart.
+/// A classified answer.
 #[derive(Clone, Debug)]
 pub enum Split<V, F> {
-    /// Done, with this.
+    /// The run succeeded with this value.
     Value(V),
-    /// Worth another run.
+    /// The run failed, and a retry may succeed.
     Transient(F),
-    /// Not worth one.
+    /// The run failed, and a retry is useless.
     Permanent(F),
 }
 
-/// `Result<T, E>` and [`Disposition`] as they are; the default.
+/// The default strategy: returns `Result<T, E>` and [`Disposition`] unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Auto;
 
@@ -169,7 +173,7 @@ impl Replies<Disposition> for Auto {
         failure
     }
 
-    /// The reason of a dead letter is the handler's own words.
+    /// Returns the reason of a dead letter, which is the handler's own text.
     fn describe(failure: &Disposition) -> Cow<'static, str> {
         match failure {
             Disposition::DeadLetter { reason } => reason.clone(),

@@ -1,4 +1,4 @@
-//! Where records live.
+//! The [`Store`] trait, its optional abilities and the built-in stores.
 mod ability;
 mod cas;
 mod memory;
@@ -23,24 +23,25 @@ pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, Tier
 pub use self::transact::{ClaimMode, Transact};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
 
-/// Claims a key for one owner at a time.
+/// A store of idempotency records, which lets one owner at a time claim a key.
 ///
-/// Six methods, all required: a default that quietly weakens the promise would be a trap. The short way to one
-/// of your own is [`CasBackend`], two methods. Run the test kit's `conformance!` over an implementation before
-/// trusting it; each list of laws below names its tests.
+/// All six methods are required, because a default implementation could silently weaken a promise. The short way to a
+/// custom store is [`CasBackend`], which has two methods. Run the test kit's `conformance!` on an implementation before
+/// you use it. Each list of laws below contains the names of its tests.
 ///
-/// Each method is one atomic step, judged by the store's own clock: a client's wall clock plays no part.
-/// [`protocol`](crate::protocol) is the same behaviour as pure functions.
+/// Each method is one atomic step, judged by the store's own clock. The wall clocks of clients have no influence.
+/// [`protocol`](crate::protocol) contains the same behaviour as pure functions.
 ///
 /// # Errors
-/// Every method fails with a [`StoreError`] whose kind says what is known: `NotApplied` only if surely nothing
-/// was done, `Ambiguous` if it may have been. A record that cannot be read is never overwritten or deleted.
+/// Every method returns a [`StoreError`] whose kind states what is known: `NotApplied` only if the step was certainly
+/// not applied, `Ambiguous` if it may have been applied. A store never overwrites or deletes a record that it cannot
+/// read.
 ///
 /// # Cancellation
-/// A dropped future may have been applied or not, as with a lost reply; the executor treats it so.
+/// The step of a dropped future may or may not be applied, as after a lost reply. The executor handles both cases.
 ///
 /// # Laws
-/// Those of all methods; each method has its own below. The test kit's `conformance!` makes a test of each.
+/// The laws of all methods. Each method has further ones below. The test kit's `conformance!` runs a test for each law.
 ///
 /// `random_operations_are_answered_as_the_protocol_answers_them`,
 /// `a_key_held_over_one_connection_is_guarded_over_the_other`, `a_call_dropped_half_way_is_settled_by_asking_again`,
@@ -50,14 +51,15 @@ use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled
 /// `the_store_lives_by_the_clock_it_was_given`.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Claims the key, or says why not: [`protocol::claim`](crate::protocol::claim).
+    /// Claims the key, or returns the reason why it cannot be claimed, as [`protocol::claim`](crate::protocol::claim)
+    /// does.
     ///
     /// # Behaviour
-    /// - an absent, vacant or expired key is acquired by exactly one of several claims;
-    /// - the same owner asking again gets the same grant, and no attempt is counted;
-    /// - a lease at its end may be taken over, a moment before it may not;
-    /// - the fencing number of a grant is higher than of any before it, also over release, expiry and deletion;
-    /// - with `max_attempts` reached the key is buried instead of granted.
+    /// - Of several claims of an absent, vacant or expired key, exactly one is granted.
+    /// - A repeated claim by the same owner gets the same grant and does not count another attempt.
+    /// - A lease may be taken over from its end on, but not earlier.
+    /// - The fencing number of a grant is higher than of any earlier grant, even after release, expiry and deletion.
+    /// - A key that has reached `max_attempts` becomes dead instead of being granted.
     ///
     /// # Laws
     /// `an_absent_key_is_acquired`, `a_held_key_is_in_flight_for_everybody_else`,
@@ -89,11 +91,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `hostile_texts_and_values_come_back_as_they_were`, `a_large_value_comes_back_whole`.
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError>;
 
-    /// The lease lasts at least `lease` from now: [`protocol::renew`](crate::protocol::renew).
+    /// Extends the lease to at least `lease` from now, as [`protocol::renew`](crate::protocol::renew) does.
     ///
     /// # Behaviour
-    /// - only for its owner while consuming, also after the lease's end if nobody took over;
-    /// - never shortens.
+    /// - Only the owner may renew, while the key is consuming, even after the lease's end if no other owner took over.
+    /// - A renewal never shortens the lease.
     ///
     /// # Laws
     /// `a_renewal_counts_from_now`, `a_renewal_never_shortens`, `a_renewed_lease_ends_to_the_ms`,
@@ -102,11 +104,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `of_a_late_renewal_or_release_and_a_takeover_one_wins`.
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError>;
 
-    /// Consuming becomes consumed: [`protocol::complete`](crate::protocol::complete).
+    /// Turns a consuming record into a consumed one, as [`protocol::complete`](crate::protocol::complete) does.
     ///
     /// # Behaviour
-    /// - only for its owner; asked again by its owner it is still `Done`, and the first result stands;
-    /// - a late owner that nobody took over from may complete.
+    /// - Only the owner may complete. A completion that its owner repeats is still `Done`, and the first result is
+    ///   kept.
+    /// - An owner may complete after the end of its lease if no other owner took over.
     ///
     /// # Laws
     /// `a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands`,
@@ -119,13 +122,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_completion_that_never_arrived_is_done_at_the_next_try`, `a_large_value_comes_back_whole`.
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError>;
 
-    /// Deletes, vacates, fails or buries: [`protocol::release`](crate::protocol::release).
+    /// Ends an attempt that did not succeed, as [`protocol::release`](crate::protocol::release) does.
     ///
     /// # Behaviour
-    /// - only for its owner while consuming: a consumed record is never undone;
-    /// - a deleted key may be claimed at once, a vacant one from its delay on;
-    /// - a refund takes the attempt off, tells the next run what it took over, and deletes where nothing is left to
-    ///   remember.
+    /// - Only the owner may release, while the key is consuming. A consumed record is never undone.
+    /// - A deleted key may be claimed at once, a vacant one after its delay.
+    /// - A refund does not count the attempt and keeps the takeover for the next run. A refund with nothing to remember
+    ///   deletes the record.
     ///
     /// # Laws
     /// `nobody_but_the_owner_changes_a_held_key`, `nobody_changes_a_settled_key`,
@@ -138,14 +141,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_late_copy_of_a_call_changes_nothing_of_another_run`.
     async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError>;
 
-    /// What is there, for people and tests; `None` past the record's time.
+    /// Returns the current record without claiming it, or `None` if it has expired. For tooling and tests.
     ///
     /// # Laws
     /// `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `what_one_connection_wrote_the_other_sees`,
     /// `a_client_with_a_wrong_clock_sees_no_end_early_or_late`, `hostile_texts_and_values_come_back_as_they_were`.
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
-    /// What it can do beyond this. A wrapper forwards or drops each ability on purpose.
+    /// Returns the optional abilities of this store. A wrapper must forward or drop each ability explicitly.
     ///
     /// # Laws
     /// `abilities_that_are_reported_work`.

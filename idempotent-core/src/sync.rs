@@ -1,5 +1,5 @@
-//! The locks and counters of the memory store and of the waiters, from one place: in this crate's own tests they are
-//! shuttle's, which tries out how threads may take turns (`store/memory/interleavings.rs`, `waiters/interleavings.rs`).
+//! The locks and counters of the memory store and the waiters. This crate's own tests replace them by shuttle's, which
+//! explores the interleavings of threads (`store/memory/interleavings.rs`, `waiters/interleavings.rs`).
 #[cfg(not(test))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 

@@ -1,4 +1,4 @@
-//! Tokens that the server issues, each good for one call that succeeds.
+//! Tokens that the server issues, each valid for one successful call.
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,14 @@ use crate::{
     Release, Scene, Settled, Store, StoreError, StoreErrorKind, Verdict,
 };
 
-/// Issues tokens, and makes calls of them: a form fetches one, its submit spends it, a second submit of the same form is
-/// refused. A run that fails gives the token back.
+/// Issues tokens and builds the calls that spend them.
 ///
-/// A token is 192 random bits, bound to the tenant it was issued to and to a scope; what a client makes up, or has from
-/// somebody else, is unknown. In the store it is a record like any other, under a key of its own kind: no token can name
-/// anything else that is there.
+/// A form fetches a token, and its submission spends the token. A second submission of the same form is refused. After
+/// a failed run the token is valid again.
+///
+/// A token consists of 192 random bits, and is bound to the tenant it was issued to and to a scope. A token that a
+/// client makes up, or takes from another tenant, is unknown. The store keeps a token in an ordinary record under a key
+/// of its own kind, so that no token can name another record.
 ///
 /// ```
 /// use idempotent_core::{Auto, Executor, Handler, Json, MemoryStore, Rejection, Tokens};
@@ -43,19 +45,19 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// How long a token is good for, unless told otherwise: 10 minutes.
+    /// The default validity of a token: 10 minutes.
     pub const TTL: Duration = Duration::from_secs(600);
-    /// The scope of tokens that are for no handler in particular.
+    /// The default scope, for tokens that are not bound to one handler.
     pub const SCOPE: &'static str = "token";
-    /// How long issuing may take.
-    const ISSUING: Duration = Duration::from_secs(10);
+    /// The time limit for issuing a token.
+    const ISSUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Tokens of this executor's store.
+    /// Creates an issuer that keeps its tokens in the store of `executor`.
     pub fn new(executor: &Executor) -> Self {
         Self { executor: executor.clone(), scope: Cow::Borrowed(Self::SCOPE), ttl: Self::TTL }
     }
 
-    /// For one handler only: the attribute's `scope`, with `by = token`.
+    /// Sets the scope, to bind tokens to one handler: the attribute's `scope`, with `by = token`.
     ///
     /// # Default
     /// [`SCOPE`](Self::SCOPE)
@@ -64,7 +66,7 @@ impl Tokens {
         self
     }
 
-    /// How long a token is good for, from its issue or from the failure of a run.
+    /// Sets how long a token is valid, measured from its issue or from the failure of a run. At least 1 ms.
     ///
     /// # Default
     /// [`TTL`](Self::TTL)
@@ -73,27 +75,28 @@ impl Tokens {
         self
     }
 
-    /// The executor they are of.
+    /// Returns the executor in whose store the tokens are kept.
     #[must_use]
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
-    /// A new token for `tenant`: the caller it is bound to.
+    /// Issues a token that is bound to the caller `tenant`.
     ///
     /// # Errors
-    /// [`Rejection::Store`] if it could not be recorded, [`Rejection::Entropy`] if there is no randomness,
-    /// [`Rejection::Key`] if the tenant is empty.
+    /// - [`Rejection::Store`] if the token could not be recorded.
+    /// - [`Rejection::Entropy`] if the system has no randomness.
+    /// - [`Rejection::Key`] if the tenant is empty.
     ///
     /// # Cancellation
-    /// What may have been recorded by then is known to nobody, and goes by itself.
+    /// If a dropped call has recorded a token, no client knows that token, and its record expires.
     pub async fn issue(&self, tenant: impl KeyPart) -> Result<Token, Rejection> {
         let (token, owner) = (Token::new(&self.executor)?, OwnerToken(self.executor.entropy().bits()?.max(1)));
         let key = self.identity(&token, tenant).token().key(self.executor.namespace())?;
         let request = ClaimRequest {
             key: key.clone(),
             owner,
-            lease: Self::ISSUING,
+            lease: Self::ISSUE_TIMEOUT,
             fingerprint: None,
             max_attempts: 0,
             on_expiry: OnExpiry::Takeover,
@@ -101,24 +104,25 @@ impl Tokens {
             display: None,
         };
         let store = self.executor.store();
-        let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUING, store.claim(&request)).await? else {
-            // One in 2^192, or a generator that repeats itself.
+        let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.claim(&request)).await? else {
+            // A collision has a probability of 2^-192, so the generator probably repeats itself.
             let error = StoreError::new(StoreErrorKind::NotApplied);
-            return Err(error.because("a token just drawn is taken: is the random generator broken?").into());
+            return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
             Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
-        match self.executor.0.in_time(Self::ISSUING, store.release(&held, &unused)).await? {
+        match self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
-                .because("the store took too long to issue a token")
+                .because("issue a token: the store took too long; retry")
                 .into()),
         }
     }
 
-    /// The call that spends `token`: it runs if the token was issued to `tenant` and was not used yet, and tells a
-    /// duplicate that it is one.
+    /// Returns the call that spends `token`.
+    ///
+    /// The call runs if the token was issued to `tenant` and has not been used. A duplicate is rejected as such.
     pub fn call(&self, token: impl KeyPart, tenant: impl KeyPart) -> Call {
         let policy = Policy::new().on_consumed(OnConsumed::Refuse);
         Call::new(self.identity(token, tenant)).issued(self.ttl).policy(policy)
@@ -129,7 +133,7 @@ impl Tokens {
     }
 }
 
-/// 192 random bits: 32 characters of base64url.
+/// An issued token: 192 random bits as 32 characters of base64url.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Token(Box<str>);
 
@@ -141,7 +145,7 @@ impl Token {
         Ok(Self(URL_SAFE_NO_PAD.encode(bytes).into()))
     }
 
-    /// For the client.
+    /// Returns the text to send to the client.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -154,7 +158,7 @@ impl KeyPart for Token {
     }
 }
 
-/// Whoever has it may spend it: never shown.
+/// Prints no part of the token, because every holder of the token may spend it.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")

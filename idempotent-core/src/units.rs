@@ -1,16 +1,16 @@
-//! Durations and sizes as text in configuration files.
+//! Durations and sizes in configuration files.
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The duration that the text `forever` stands for.
+/// The value of the text `forever`.
 pub(crate) const FOREVER: Duration = Duration::MAX;
 
-/// `"30s"`, `"1h 30m"`, `"forever"`.
+/// A duration written as `"30s"`, `"1h 30m"` or `"forever"`.
 pub(crate) struct HumaneTime(Duration);
 
-/// `"1MiB"`, or a number of bytes.
+/// A size written as `"1MiB"` or as a number of bytes.
 pub(crate) struct HumaneSize(u64);
 
 impl From<HumaneTime> for Duration {
@@ -31,24 +31,25 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 
 impl<'de> Deserialize<'de> for HumaneTime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Humane { wanted: "a duration such as \"30s\"", text: parse_time, number: None }).map(Self)
+        from.deserialize_any(HumaneVisitor { wanted: "a duration such as \"30s\"", text: parse_time, number: None })
+            .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for HumaneSize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let (wanted, text) = ("a size such as \"1MiB\"", parse_size as fn(&str) -> Result<u64, String>);
-        from.deserialize_any(Humane { wanted, text, number: Some(|bytes| bytes) }).map(Self)
+        from.deserialize_any(HumaneVisitor { wanted, text, number: Some(|bytes| bytes) }).map(Self)
     }
 }
 
-struct Humane<T> {
+struct HumaneVisitor<T> {
     wanted: &'static str,
     text: fn(&str) -> Result<T, String>,
     number: Option<fn(u64) -> T>,
 }
 
-impl<T> Visitor<'_> for Humane<T> {
+impl<T> Visitor<'_> for HumaneVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +70,7 @@ impl<T> Visitor<'_> for Humane<T> {
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         match u64::try_from(number) {
             Ok(number) => self.visit_u64(number),
-            Err(_) => Err(E::custom(format!("`{number}` is below zero"))),
+            Err(_) => Err(E::custom(format!("`{number}` is negative"))),
         }
     }
 }
@@ -79,7 +80,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     if text == "forever" {
         return Ok(FOREVER);
     }
-    let too_long = || format!("\"{text}\" is too long a time; write \"30s\", or \"forever\" for no end");
+    let too_long = || format!("\"{text}\" is too long for a duration; write \"30s\", or \"forever\" for no limit");
     if overflows(text) {
         return Err(too_long());
     }
@@ -87,7 +88,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         use humantime::DurationError as E;
         match e {
             E::InvalidCharacter(at) => {
-                format!("\"{text}\" has a wrong character at {at}; write \"30s\", units {UNITS}")
+                format!("\"{text}\" has an invalid character at {at}; write \"30s\", units {UNITS}")
             }
             E::NumberExpected(at) => format!("\"{text}\" needs a number at {at}; write \"30s\", units {UNITS}"),
             E::UnknownUnit { start, unit, .. } if unit.is_empty() => {
@@ -96,21 +97,23 @@ fn parse_time(text: &str) -> Result<Duration, String> {
             E::UnknownUnit { start, unit, .. } => {
                 format!("\"{text}\" has an unknown unit `{unit}` at {start}; units are {UNITS}")
             }
-            E::Empty => "an empty text is no duration; write \"30s\"".to_owned(),
+            E::Empty => "the duration is empty; write \"30s\"".to_owned(),
             _ => too_long(),
         }
     })
 }
 
-/// Whether the parts of a duration add up to more than one can hold. humantime 2.4 sees that in most cases, and panics
-/// for `"18446744073709551615s 1000ms"`; each part alone it reads safely. The attribute has a copy of this.
+/// Returns whether the sum of a duration's parts overflows.
+///
+/// humantime 2.4 detects most overflows but panics for `"18446744073709551615s 1000ms"`. It parses each part alone
+/// safely. The attribute contains a copy of this function.
 fn overflows(text: &str) -> bool {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while let Some(unit) = rest.find(char::is_alphabetic) {
         let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
         let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
         let (part, tail) = rest.split_at(end);
-        // What is no duration at all is told of by its place, further on.
+        // The caller reports text that is not a duration.
         let Ok(time) = humantime::parse_duration(part) else { return false };
         match sum.checked_add(time) {
             Some(more) => (rest, sum) = (tail, more),
@@ -123,5 +126,5 @@ fn overflows(text: &str) -> bool {
 fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<bytesize::ByteSize>()
         .map(|size| size.as_u64())
-        .map_err(|e| format!("\"{text}\" is no size ({e}); write \"64KiB\" or \"1MiB\""))
+        .map_err(|e| format!("\"{text}\" is not a size ({e}); write \"64KiB\" or \"1MiB\""))
 }

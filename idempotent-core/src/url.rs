@@ -1,37 +1,38 @@
-//! What the URLs of all stores have in common. For the crates of this project only.
+//! URL parsing shared by the stores. For the crates of this project only.
 
-/// The part of a URL between `//` and the path, and what follows it.
+/// The part of a URL between `//` and the path, and the text after it.
 #[derive(Debug, PartialEq)]
 pub struct Authority<'a> {
-    /// As it is written: `user:password`, not decoded.
+    /// The user and password as written (`user:password`), not decoded.
     pub user: Option<&'a str>,
-    /// Each as it is written, an IPv6 address in its brackets, with the port if there is one.
+    /// The hosts as written, each with its port if there is one. An IPv6 address keeps its brackets.
     pub hosts: Vec<(&'a str, Option<u16>)>,
-    /// From the first `/`, `?` or `#` on.
+    /// The text from the first `/`, `?` or `#` on.
     pub tail: &'a str,
 }
 
-const ENCODE: &str = "if a password holds one of `@ : / ? # %`, percent-encode it (`@` is %40, `%` is %25)";
+const ENCODE: &str = "if a password contains one of `@ : / ? # %`, percent-encode it (`@` is %40, `%` is %25)";
 
-/// Takes `user:password@host:port,host:port/…` apart. A part that is no number may be the tail of a password that was
-/// not encoded: no error shows it.
+/// Parses `user:password@host:port,host:port/…`.
+///
+/// Errors do not quote an invalid port, because it may be the end of a password that was not encoded.
 ///
 /// # Errors
-/// What cannot be, and what to do about it.
+/// Returns the problem and its remedy.
 pub fn authority(rest: &str) -> Result<Authority<'_>, String> {
     let (before, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let (user, places) = before.rsplit_once('@').map_or((None, before), |(user, places)| (Some(user), places));
-    let hosts = places.split(',').map(host).collect::<Result<_, _>>()?;
+    let (user, addresses) = before.rsplit_once('@').map_or((None, before), |(user, addresses)| (Some(user), addresses));
+    let hosts = addresses.split(',').map(parse_host).collect::<Result<_, _>>()?;
     if tail.contains('@') || user.is_some_and(|user| user.contains('@')) {
-        return Err(format!("there is an `@` too many; {ENCODE}"));
+        return Err(format!("unexpected second `@`; {ENCODE}"));
     }
     if user.is_some_and(|user| decoded(user).is_none()) {
-        return Err(format!("a `%` begins no code of a character; {ENCODE}"));
+        return Err(format!("a `%` is not followed by two hexadecimal digits; {ENCODE}"));
     }
     Ok(Authority { user, hosts, tail })
 }
 
-fn host(text: &str) -> Result<(&str, Option<u16>), String> {
+fn parse_host(text: &str) -> Result<(&str, Option<u16>), String> {
     let after = text.rfind(']').map_or(0, |bracket| bracket + 1);
     let Some(colon) = text[after..].rfind(':') else { return Ok((text, None)) };
     let (host, port) = (&text[..after + colon], &text[after + colon + 1..]);
@@ -44,7 +45,7 @@ fn host(text: &str) -> Result<(&str, Option<u16>), String> {
     }
 }
 
-/// `%40` is `@`. Nothing where a `%` begins no code, or the codes are no UTF-8.
+/// Decodes percent-encoded text, such as `%40` for `@`. Returns `None` if a code is invalid or the result is not UTF-8.
 #[must_use]
 pub fn decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
@@ -62,7 +63,7 @@ pub fn decoded(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// As RFC 3986 has it, but for one letter: that is a drive.
+/// Returns whether the text is a scheme by RFC 3986. A single letter is not, because it is a drive.
 #[must_use]
 pub fn is_scheme(text: &str) -> bool {
     text.len() > 1
@@ -70,8 +71,10 @@ pub fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Fit to be shown: without what may be a password. Up to the last `@` everything behind the user's name goes, and
-/// what stands there without a name, since a token may; so do values of settings that are called like secrets.
+/// Returns the URL without secrets, for display.
+///
+/// Before the last `@`, everything after the user name is masked. If there is no user name, everything is masked,
+/// because it may be a token. The values of settings whose names suggest a secret are masked as well.
 #[must_use]
 pub fn masked(text: &str) -> Box<str> {
     let shown = match text.rfind('@') {
@@ -88,7 +91,7 @@ pub fn masked(text: &str) -> Box<str> {
     };
     let shown = match shown.split_once('?') {
         Some((before, settings)) => {
-            let settings: Vec<_> = settings.split('&').map(setting).collect();
+            let settings: Vec<_> = settings.split('&').map(masked_setting).collect();
             format!("{before}?{}", settings.join("&"))
         }
         None => shown,
@@ -96,7 +99,7 @@ pub fn masked(text: &str) -> Box<str> {
     shown.escape_debug().to_string().into()
 }
 
-fn setting(setting: &str) -> String {
+fn masked_setting(setting: &str) -> String {
     const SECRETS: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
     match setting.split_once('=') {
         Some((name, _)) if SECRETS.iter().any(|secret| name.to_ascii_lowercase().contains(secret)) => {
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_parsed() {
         let found = authority("u:p%40@[::1]:7,b/x?y").unwrap();
         assert_eq!(
             found,
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn n52_a_password_that_is_not_encoded_is_told_how() {
+    fn the_error_of_a_password_that_is_not_encoded_contains_the_remedy() {
         for rest in ["u:p@q@h", "u:p/q@h", "u:1/q@h", "u:p?q@h", "u:p#q@h", "u:100%@h", "u:%zz@h", "u:%4@h", "u:%ff@h"]
         {
             let error = authority(rest).unwrap_err();

@@ -1,7 +1,7 @@
-//! Puts the handler's body into a closure, and the executor around it.
+//! Code generation: moves the handler's body into a closure and runs the closure with the executor.
 //!
-//! What we write carries the hygiene of a macro (`Span::mixed_site`): our names cannot meet the user's, and lints
-//! leave it alone. What an error can be about is located at the user's tokens.
+//! Generated code has the hygiene of a macro (`Span::mixed_site`), so its names cannot collide with the user's, and
+//! lints skip it. Code that an error can refer to has the location of the user's tokens.
 pub(crate) mod boxed;
 mod call;
 mod opaque;
@@ -27,10 +27,11 @@ pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream>
     };
     let written = ret.clone();
     let erased = opaque::erase(&mut ret);
-    // Where the function still returns it, rustc looks after it.
+    // If the function still returns the type, rustc checks the bounds.
     let bounded = (erased && plan.reply.is_some()).then_some(&written);
     if let Some(reply) = &plan.reply {
-        // What has no name cannot be asked for its output; a strategy that makes one type of all does not look.
+        // A type that cannot be named has no `Output`. A strategy that converts all answers to one type ignores this
+        // argument.
         let asked: Type = if erased { parse_quote!(::core::convert::Infallible) } else { ret.clone() };
         function.sig.output = parse_quote!(-> <#reply as #private::Reshapes>::Output<#asked>);
     }
@@ -41,7 +42,7 @@ pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream>
     Ok(quote!(#function))
 }
 
-/// The hidden module that generated code calls.
+/// Returns the path of the hidden module that generated code calls.
 fn private(plan: &Plan) -> TokenStream {
     match &plan.krate {
         Some(krate) => quote!(#krate::__private),
@@ -49,17 +50,17 @@ fn private(plan: &Plan) -> TokenStream {
     }
 }
 
-/// Located at the user's tokens, with the hygiene of ours.
+/// Returns a span with the location of the user's tokens and the hygiene of generated code.
 fn at(tokens: &impl Spanned) -> Span {
     Span::mixed_site().located_at(tokens.span())
 }
 
-/// What the body returns.
+/// The return type of the body.
 struct Returned<'a> {
     ty: &'a Type,
-    /// Without holes for inference.
+    /// True if the type contains no `_`.
     named: bool,
-    /// As it was written, where its bounds would be lost otherwise.
+    /// The type as written, if its bounds would be lost otherwise.
     bounded: Option<&'a Type>,
 }
 
@@ -69,10 +70,10 @@ impl<'a> Returned<'a> {
     }
 }
 
-/// The run itself: `body` as a handler that returns `returned`.
+/// Generates the run: a handler with the given body and return type.
 ///
-/// All that a missing strategy, codec or `From` can be noticed at stands where the return type stands, which it is
-/// about; and rustc reports one unmet bound once per place.
+/// Code that fails to compile without a strategy, codec or `From` has the location of the return type, because the
+/// error is about that type. rustc reports each unmet bound only once per location.
 fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span, body: &TokenStream) -> TokenStream {
     let ret = returned.ty;
     let place = ret.span();
@@ -86,15 +87,16 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
     let permanent = plan.permanent.iter();
     let (make, reject) = match &plan.reject {
         Some(reject) => (quote_spanned!(place=> rejecting), quote_spanned!(place=> , #reject)),
-        // Where the type has a name it is asked for here: rustc would blame the closure.
+        // If the type can be named, its bound is checked here. Otherwise rustc would report the error on the closure.
         None if returned.named => {
             let rejected = quote_spanned!(place=> , <#reply as #private::Rejects<#ret>>::rejected);
             (quote_spanned!(place=> rejecting), rejected)
         }
         None => (quote_spanned!(place=> new), TokenStream::new()),
     };
-    // Never runs; tells inference the return type before it reads the body, so `?`, `.into()` and coercions work
-    // as in a plain fn. Nothing in it is unreachable to the compiler: an `allow` would break under `forbid`.
+    // This code never runs. It gives inference the return type before the body, so that `?`, `.into()` and coercions
+    // work as in a plain function. The compiler must not see unreachable code, because an `allow` would fail under
+    // `forbid`.
     let check = quote_spanned!(site=> __idempotent_bounds);
     let bounded = returned.bounded.map(|written| opaque::check(&check, written));
     let bounds = bounded.as_ref().map(|bounded| &bounded.item);
@@ -107,11 +109,11 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
             return __idempotent_return;
         }
     );
-    // A block of its own: a `use` in the body must not reach the return type above. The braces are ours, so no
-    // lint takes them for the user's.
+    // The body has a block of its own, so that a `use` in the body does not affect the return type above. The braces
+    // have our hygiene, so that no lint reports them.
     let body = quote_spanned!(block=> { #body });
-    // rustc blames the handler where a bound of `run` is not met, so it stands there too, with the user's hygiene.
-    // Nobody's name is hidden by it: all that the user wrote comes before it.
+    // rustc reports an unmet bound of `run` on the handler, so the handler has the location of the return type and the
+    // user's hygiene. The name hides no user variable, because all user code comes before it.
     let handler = quote_spanned!(place=> __idempotent_handler);
     let parts = quote_spanned!(site=> __idempotent_with, __idempotent_call, #handler);
     let run = quote_spanned!(place=> #private::run(#parts));
@@ -124,8 +126,8 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
     let run = quote_spanned!(place=> #run.await);
     let lend = plan.transaction.iter().map(Transaction::lend);
     let run_body = quote_spanned!(site=> move || async move { #(#lend)* #fake_return #body });
-    // The trait has to be in scope for strategies that have no function of their own; `Auto` has none, so nobody is
-    // told of an import that is not used.
+    // The trait must be in scope for strategies without such a function of their own. `Auto` has none, so the import is
+    // always used.
     let run_body = plan.reply.as_ref().map_or(run_body.clone(), |reply| {
         quote_spanned!(place=> {
             use #private::Reshapes as _;
@@ -143,14 +145,14 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
     let made = quote_spanned!(place=> #private::Handler::<#reply, #codec, _, _>::#make(#run_body #reject));
     quote_spanned!(site=>
         #begun
-        // A statement of its own: the closures after it then know the types they judge.
+        // A separate statement, so that the types are known to the closures after it.
         let #handler = #made #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
-        // One lint asks for a `return` at the end, another for none; the latter leaves one of ours alone.
+        // One lint demands a final `return`, another forbids it. The second one skips generated code.
         return #run;
     )
 }
 
-/// Moves the outermost tokens: an error about a path shows from its first to its last.
+/// Moves the outermost tokens to `place`, since an error about a path covers its first to its last token.
 fn moved(tokens: TokenStream, place: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(place);

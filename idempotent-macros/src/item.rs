@@ -1,17 +1,17 @@
-//! What the attribute stands on: an `async fn`, free or a method, body left as it is.
+//! The annotated item: an `async fn` with its body as tokens.
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Error, Item, Result, Signature, Stmt, Token, Visibility, braced, token};
 
-/// A function. Its body is not parsed: what is wrong in there is rustc's to say.
+/// A function. The body is not parsed, because rustc reports its errors better.
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) sig: Signature,
     pub(crate) brace: token::Brace,
-    /// `#![…]` at the start of the body.
+    /// The `#![…]` attributes at the start of the body.
     pub(crate) inner: Vec<Attribute>,
     pub(crate) body: TokenStream,
 }
@@ -31,7 +31,7 @@ impl Parse for Function {
 }
 
 impl Function {
-    /// Refuses what is not a function that can be run again.
+    /// Parses the annotated item and refuses anything but a function.
     pub(crate) fn of(item: TokenStream) -> Result<Self> {
         let function: Self = match syn::parse2(item.clone()) {
             Ok(function) => function,
@@ -55,7 +55,7 @@ impl Function {
         self.sig.receiver().is_some()
     }
 
-    /// `fn` without `async`.
+    /// Returns the error for a function without `async`.
     pub(crate) fn needs_async(&self) -> Error {
         let name = &self.sig.ident;
         let text = format!("`#[idempotent]` needs an async fn: write `async fn {name}`");
@@ -76,8 +76,10 @@ impl ToTokens for Function {
     }
 }
 
-/// The user's item where the macro gives up: one mistake should not raise "cannot find function" elsewhere.
-/// A second attribute is taken off, or it would speak up as well.
+/// Returns the user's item for a failed expansion, so that one mistake does not cause "cannot find function" in other
+/// places.
+///
+/// A second attribute is removed, since it would report the same error.
 pub(crate) fn kept(item: TokenStream) -> TokenStream {
     match syn::parse2::<Function>(item.clone()) {
         Ok(mut function) => {
@@ -96,7 +98,7 @@ fn only_functions(span: Span, what: &str) -> Error {
     Error::new(span, format!("only functions and methods, that is `async fn`s, can be idempotent, not {what}"))
 }
 
-/// Says what it is, if it can be told.
+/// Returns an error that names the kind of the item, if the kind is known.
 fn not_a_function(item: TokenStream) -> Option<Error> {
     let statement = |item| Block::parse_within.parse2(item).ok()?.into_iter().next();
     let (span, what) = match syn::parse2::<Item>(item.clone()) {
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_function_is_named() {
+    fn an_item_that_is_not_a_function_is_named_in_the_error() {
         for (source, want) in [
             ("struct S;", "not a struct"),
             ("impl S { async fn f() {} }", "not an impl; put it on the functions in there"),
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_no_second_attribute() {
+    fn the_kept_item_has_no_second_attribute() {
         let tokens = "#[idempotent(key = a)] #[inline] async fn f() { #![allow(x)] 1 }".parse().unwrap_or_default();
         assert_eq!(kept(tokens).to_string(), "# [inline] async fn f () { # ! [allow (x)] 1 }");
     }

@@ -1,8 +1,8 @@
-//! The `#[idempotent]` attribute. Use it from the facade, `idempotent-rs`, or beside `idempotent-core` with
+//! The `#[idempotent]` attribute. Use it from the facade `idempotent-rs`, or with `idempotent-core` and
 //! `crate = ::idempotent_core`.
 //!
-//! Three steps: `parse` takes the arguments as written, `normalise` looks up what they mean, `expand` writes code.
-//! That code calls nothing but the core's hidden `__private` module.
+//! The macro works in three steps: `parse` reads the arguments, `normalise` resolves their meaning, and `expand`
+//! generates code. Generated code calls only the core's hidden `__private` module.
 mod expand;
 mod item;
 mod names;
@@ -21,8 +21,8 @@ use quote::quote;
 use self::item::Function;
 use self::normalise::Plan;
 
-// `tests/integration` runs the examples: a dev-dependency of a macro crate is built for the compiler's side, and the
-// facade with all it needs would be built twice.
+// `tests/integration` runs the examples. As doc tests of this crate, they would need dev-dependencies that cargo builds
+// for the host a second time, together with the whole facade.
 #[cfg_attr(not(doctest), doc = include_str!("docs/idempotent.md"))]
 #[proc_macro_attribute]
 pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {

@@ -1,5 +1,5 @@
-//! Names in the attribute's expressions must be the function's arguments; what goes wrong there is said in the
-//! user's words, where rustc would speak of values and scopes.
+//! Checks of names in the attribute's expressions. A name must be an argument of the function, and the errors say so in
+//! these terms, while rustc would report missing values in scopes.
 pub(crate) mod arguments;
 mod constant;
 pub(crate) mod generic;
@@ -46,11 +46,11 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// What the function brings into scope.
+/// The names that the function brings into scope.
 struct Scope<'a> {
     function: &'a Function,
     names: Vec<String>,
-    /// A macro in a pattern binds who knows what.
+    /// True if a macro in a pattern may bind further names.
     open: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Scope<'a> {
         uses.error.map_or(Ok(()), Err)
     }
 
-    /// For what is text in most cases, a bare word has most likely lost its quotes.
+    /// Checks an argument that is usually text: a bare word has probably lost its quotes.
     fn check_text(&self, argument: &str, expr: &Expr) -> Result<()> {
         let Some(ident) = bare(expr) else { return Ok(()) };
         let name = ident.unraw().to_string();
@@ -125,7 +125,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A name alone, or a reference to it.
+/// Returns the name if the expression is a bare name, or a reference to one.
 fn bare(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
@@ -136,12 +136,12 @@ fn bare(expr: &Expr) -> Option<&Ident> {
     }
 }
 
-/// As arguments are written; a constant or a unit struct begins with a capital.
+/// Returns whether the name is written like an argument. Constants and unit structs begin with a capital letter.
 fn is_local(name: &str) -> bool {
     name.starts_with(|first: char| first.is_lowercase() || first == '_')
 }
 
-/// Every name a pattern binds.
+/// A visitor that collects every name bound by a pattern.
 #[derive(Default)]
 pub(crate) struct Bindings {
     pub(crate) names: Vec<String>,
@@ -163,9 +163,10 @@ impl Visit<'_> for Bindings {
 struct Uses<'a> {
     scope: &'a Scope<'a>,
     argument: &'static str,
-    /// Bound anywhere in the expression: closures, `let`, `match`. Not exact, but never wrong about an error.
+    /// Names bound anywhere in the expression, by closures, `let` and `match`. The set may be too large, so that no
+    /// error is wrong.
     bound: Vec<String>,
-    /// Depth of closures and async blocks.
+    /// The nesting depth of closures and async blocks.
     inner: usize,
     error: Option<Error>,
 }
@@ -202,7 +203,7 @@ impl Visit<'_> for Uses<'_> {
             }
             Expr::MethodCall(call) => {
                 self.visit_expr(&call.receiver);
-                // `.map(normalise)`: a bare name may well be a function.
+                // `.map(normalise)`: a bare name as an argument may be a function.
                 call.args.iter().filter(|arg| !matches!(arg, Expr::Path(_))).for_each(|arg| self.visit_expr(arg));
             }
             Expr::Closure(_) | Expr::Async(_) => {
@@ -215,7 +216,7 @@ impl Visit<'_> for Uses<'_> {
     }
 
     fn visit_expr_try(&mut self, expr: &ExprTry) {
-        // `with = app.executor()?` fails as the handler fails: nothing is claimed yet, nothing is skipped.
+        // `with = app.executor()?` fails like the handler: nothing is claimed yet, and nothing is skipped.
         if self.inner == 0 && self.argument != "with" {
             let name = self.argument;
             let text = match name {

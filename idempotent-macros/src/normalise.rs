@@ -1,4 +1,4 @@
-//! Each argument as what it means: words looked up, units counted, contradictions refused.
+//! Normalisation: resolves the arguments' words and units, and refuses contradictions.
 mod by;
 mod order;
 
@@ -11,14 +11,14 @@ use crate::suggest::{any_of, did_you_mean};
 use crate::transaction::Transaction;
 use crate::units::{bytes, millis};
 
-/// What the attribute asks for, ready to be turned into code.
+/// The normalised arguments of the attribute, ready for code generation.
 pub(crate) struct Plan {
     pub(crate) krate: Option<Path>,
     pub(crate) by: By,
     pub(crate) scene: Scene,
     pub(crate) scope: Option<Expr>,
     pub(crate) prefix: Option<Expr>,
-    /// None where all arguments are the key: `by = param` alone.
+    /// `None` if all arguments are the key: `by = param` alone.
     pub(crate) key: Option<Expr>,
     pub(crate) stands: Option<Stands>,
     pub(crate) tenant: Option<Expr>,
@@ -35,15 +35,15 @@ pub(crate) struct Plan {
     pub(crate) transaction: Option<Transaction>,
 }
 
-/// What the call comes after.
+/// The position of the call in an order.
 pub(crate) enum Stands {
     After(Expr),
-    /// The stream, and the number in it.
+    /// The stream, and the number within it.
     InLine(Expr, Expr),
 }
 
 impl Stands {
-    /// The argument, and what it begins with.
+    /// Returns the name of the argument, and the first expression of its value.
     pub(crate) fn said(&self) -> (&'static str, &Expr) {
         match self {
             Self::After(after) => ("after", after),
@@ -52,12 +52,12 @@ impl Stands {
     }
 }
 
-/// What makes two calls the same.
+/// The source of the key.
 pub(crate) enum By {
     Key,
-    /// With the milliseconds it is good for, if they are said.
+    /// The validity of a token in milliseconds, if it is given.
     Token(Option<u64>),
-    /// Where it is said.
+    /// The location of the word `param`.
     Param(Span),
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Scene {
     Named(LitStr),
 }
 
-/// One setter of the policy, by name, and what it is given.
+/// The call of one setter of the policy.
 pub(crate) struct Knob {
     pub(crate) setter: &'static str,
     pub(crate) setting: Setting,
@@ -80,10 +80,10 @@ pub(crate) enum Setting {
     Window,
     Count(Expr),
     Bytes(u64),
-    /// `OnExpiry::Park`
+    /// An enum and its variant, such as `OnExpiry` and `Park`.
     Word(&'static str, &'static str),
     Wait(u64),
-    /// `OnBrokenOrder::Skip`, and after how many milliseconds.
+    /// A variant of `OnBrokenOrder`, and its time in milliseconds.
     BrokenOrder(&'static str, u64),
     Yes,
 }
@@ -138,13 +138,14 @@ impl Plan {
     }
 }
 
-/// Returns the value of an argument, unless that is `()`: none, by choice.
+/// Returns the value of an argument, unless the value is `()`, which means none on purpose.
 fn said(value: Option<&Expr>) -> Option<Expr> {
     value.filter(|value| !matches!(value, Expr::Tuple(tuple) if tuple.elems.is_empty())).cloned()
 }
 
-/// An endpoint says whose keys it takes, and what a request with the same key has to have in common with the first. Left
-/// out unawares, one caller reads the answer of another one, or to another request.
+/// Checks that an HTTP endpoint names its tenant and its fingerprint.
+///
+/// If one is omitted by mistake, a caller can read the response to another caller, or to another request.
 fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()> {
     if !tenant {
         return Err(Error::new_spanned(
@@ -164,7 +165,7 @@ fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()
     Ok(())
 }
 
-/// Where the store is down, there is no transaction either.
+/// Resolves `transaction`, which excludes `run_unprotected`: without the store there is no transaction.
 fn transaction(args: &Args) -> Result<Option<Transaction>> {
     let unprotected = args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected");
     match (&args.transaction, unprotected) {
@@ -184,7 +185,7 @@ fn is_text(name: &str, value: &Expr) -> Result<()> {
     }
 }
 
-/// `permanent = true` reads well, and says nothing of which errors.
+/// Refuses a literal as a rule: `permanent = true` does not specify which errors are permanent.
 fn is_rule(name: &str, value: &Expr, over: &str) -> Result<()> {
     match value {
         Expr::Lit(_) => {
@@ -195,7 +196,7 @@ fn is_rule(name: &str, value: &Expr, over: &str) -> Result<()> {
     }
 }
 
-/// An empty literal, alone or as a part, makes a key that is refused at run time: refuse it now.
+/// Refuses an empty literal, alone or in a tuple. Otherwise the key would fail at run time.
 fn not_empty(name: &str, value: &Expr) -> Result<()> {
     let empty = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value().is_empty(),
@@ -211,7 +212,7 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
     if empty { Err(Error::new_spanned(value, format!("{name} must not be empty"))) } else { Ok(()) }
 }
 
-/// A time in brackets that is a bare number: `form` is what stands before them.
+/// Refuses a bare number as a time in parentheses. `form` is the text before the parentheses.
 fn quoted(form: &str, time: &Expr) -> Result<()> {
     match time {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => {
@@ -223,7 +224,7 @@ fn quoted(form: &str, time: &Expr) -> Result<()> {
     }
 }
 
-/// Refuses more milliseconds than the core takes for a lease or a wait.
+/// Refuses a time longer than the core's maximum for a lease or a wait.
 fn longest(name: &str, value: &Expr, millis: u64) -> Result<u64> {
     const LONGEST: u64 = 30 * 24 * 3_600_000;
     match millis {
@@ -337,7 +338,7 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
     }
 }
 
-/// `mq` and `rest` are words; a string names a scene of one's own.
+/// Resolves the scene: `mq` and `rest` are words, a string names a custom scene.
 fn scene(value: &Expr) -> Result<Scene> {
     const KNOWN: [&str; 2] = ["mq", "rest"];
     let wrong = |text: String| Err(Error::new_spanned(value, text));
@@ -345,7 +346,7 @@ fn scene(value: &Expr) -> Result<Scene> {
         return match name.value().as_str() {
             "" => wrong("scene must not be empty".into()),
             known if KNOWN.contains(&known) => wrong(format!("write `scene = {known}` without quotes")),
-            // `"MQ"` and `"rset"` would be scenes of their own, with other defaults.
+            // `"MQ"` and `"rset"` would be custom scenes with different defaults.
             other => match KNOWN.iter().find(|known| letters(known) == letters(other)) {
                 Some(known) => wrong(format!(
                     "did you mean `scene = {known}`, without quotes? A scene of your own needs another name: `{other}` is \
@@ -369,7 +370,7 @@ fn scene(value: &Expr) -> Result<Scene> {
     }
 }
 
-/// Returns the letters of a word, in lower case and in order.
+/// Returns the letters of a word in lower case, sorted.
 fn letters(word: &str) -> Vec<char> {
     let mut letters: Vec<_> = word.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     letters.sort_unstable();
@@ -386,7 +387,7 @@ fn choice(name: &str, value: &Expr, choices: &[(&str, &'static str)]) -> Result<
     Err(Error::new_spanned(value, format!("`{name}` is {}{meant}", any_of(&words))))
 }
 
-/// A path of one name.
+/// Returns the word if the expression is a path with one segment.
 fn word(value: &Expr) -> Option<&Ident> {
     match value {
         Expr::Path(ExprPath { path, qself: None, .. }) => path.get_ident(),

@@ -1,6 +1,6 @@
-//! What outlives the call must not be borrowed from it: a recorded result, and all that a detached run holds.
+//! Checks that a recorded result, and everything a detached run holds, is not borrowed from the call.
 //!
-//! rustc refuses what is missed here, in words that say less.
+//! rustc refuses the cases that these checks miss, with less helpful messages.
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::Parser;
@@ -18,7 +18,7 @@ use crate::normalise::Plan;
 
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let Some(handler) = Handler::of(function) else { return Ok(()) };
-    // Another codec or strategy may know what to do with a reference.
+    // A custom codec or strategy may be able to keep a reference.
     if plan.codec.is_none()
         && plan.reply.is_none()
         && let Some(borrowed) = handler.returned.as_ref().and_then(value).and_then(borrowed_value)
@@ -29,16 +29,16 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     if plan.detach { function.sig.inputs.iter().try_for_each(|arg| handler.may_hold(arg)) } else { Ok(()) }
 }
 
-/// The function as it was written, also where `#[async_trait]` ran first.
+/// The function as written, even if `#[async_trait]` has rewritten it.
 struct Handler {
     returned: Option<Type>,
     body: Vec<Stmt>,
-    /// What `self` is called in the body.
+    /// The name of `self` in the body.
     this: String,
 }
 
 impl Handler {
-    /// None if the body cannot be read: that is rustc's to say.
+    /// Returns `None` if the body cannot be parsed. rustc then reports the error.
     fn of(function: &Function) -> Option<Self> {
         if function.sig.asyncness.is_none() {
             return boxed::handler(&function.body).map(|(returned, body, this)| {
@@ -54,8 +54,8 @@ impl Handler {
         Some(Self { returned, body, this: "self".into() })
     }
 
-    /// Refuses what a detached run would borrow. What the body does not mention, like an executor for `with`, is not
-    /// in there.
+    /// Refuses an argument that a detached run would borrow. An argument that the body does not mention, like an
+    /// executor for `with`, is not a part of the run.
     fn may_hold(&self, arg: &FnArg) -> Result<()> {
         let (ty, name, instead) = match arg {
             FnArg::Receiver(this) => {
@@ -73,7 +73,7 @@ impl Handler {
         Err(Error::new_spanned(arg, text))
     }
 
-    /// Not if the body gives the name to something else as well.
+    /// Returns whether the body uses the name. Returns false if the body also binds the name to another value.
     fn uses(&self, name: &str) -> bool {
         let mut bound = Bindings::default();
         let mut mentions = Mentions { name, found: false };
@@ -85,7 +85,7 @@ impl Handler {
     }
 }
 
-/// The type of `self`, in the shorthands as in full.
+/// Returns the type of `self`, including the shorthand forms.
 fn receiver(this: &Receiver) -> Type {
     match &this.kind {
         ReceiverKind::Typed(_, ty) => (**ty).clone(),
@@ -94,7 +94,7 @@ fn receiver(this: &Receiver) -> Type {
     }
 }
 
-/// `T` of `Result<T, E>`.
+/// Returns `T` of `Result<T, E>`.
 fn value(returned: &Type) -> Option<&Type> {
     match returned {
         Type::Group(group) => value(&group.elem),
@@ -104,7 +104,7 @@ fn value(returned: &Type) -> Option<&Type> {
     }
 }
 
-/// The first type in `Path<…>`.
+/// Returns the first type argument of `Path<…>`.
 fn argument(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
@@ -114,7 +114,7 @@ fn argument(ty: &Type) -> Option<&Type> {
     })
 }
 
-/// The reference in a value that is one, or holds one for sure.
+/// Returns the reference if a value is one, or certainly contains one.
 fn borrowed_value(ty: &Type) -> Option<&Type> {
     match ty {
         Type::Reference(_) => Some(ty),
@@ -130,7 +130,7 @@ fn borrowed_value(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// A reference in it ends with the call. Lifetimes of other types may be anything.
+/// Returns whether the type contains a reference that ends with the call. The lifetimes of other types are unknown.
 fn is_borrowed(ty: &Type) -> bool {
     let mut references = References(false);
     references.visit_type(ty);
@@ -145,7 +145,7 @@ impl Visit<'_> for References {
         visit::visit_type_reference(self, ty);
     }
 
-    // Functions over references, and bounds, borrow nothing.
+    // Function types and bounds over references borrow nothing.
     fn visit_parenthesized_generic_arguments(&mut self, _: &ParenthesizedGenericArguments) {}
 
     fn visit_type_fn_ptr(&mut self, _: &TypeFnPtr) {}
@@ -155,7 +155,7 @@ impl Visit<'_> for References {
     fn visit_type_trait_object(&mut self, _: &TypeTraitObject) {}
 }
 
-/// Whether the expression speaks of this name.
+/// Returns whether the expression mentions the name.
 pub(crate) fn mentions(expr: &Expr, name: &str) -> bool {
     let mut mentions = Mentions { name, found: false };
     mentions.visit_expr(expr);
@@ -168,7 +168,7 @@ struct Mentions<'a> {
 }
 
 impl Mentions<'_> {
-    /// In a macro: `x.name`, `name = 1` and `name: 1` speak of something else.
+    /// Looks for the name in a macro's tokens. In `x.name`, `name = 1` and `name: 1` the name has another meaning.
     fn look(&mut self, tokens: TokenStream) {
         let mut tokens = tokens.into_iter().peekable();
         let mut field = false;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_borrows_is_refused_unless_a_codec_or_a_strategy_may_keep_it() {
+    fn a_borrowed_value_is_refused_unless_a_codec_or_a_strategy_may_keep_it() {
         for borrowed in ["&str", "&'static str", "Option<&[u8]>", "(u8, &str)", "std::vec::Vec<&'a T>"] {
             let function = format!("async fn f<'a>(k: &'a str) -> std::result::Result<{borrowed}, E> {{ g(k) }}");
             assert!(error("key = k", &function).starts_with("return an owned value"), "{borrowed}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_async_trait_made_of_a_function_is_seen_through() {
+    fn a_function_rewritten_by_async_trait_is_checked_as_written() {
         let function = |ret: &str| {
             format!(
                 "fn f<'a>(&'a self, k: u8) -> Pin<Box<dyn Future>> {{ Box::pin(async move {{

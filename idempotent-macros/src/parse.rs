@@ -1,4 +1,4 @@
-//! `scene = mq, key = order.id, …` as written: names are checked here, values later.
+//! Parsing of `scene = mq, key = order.id, …`. This step checks names; normalisation checks values.
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Ident, Path, Result, Token, Type};
@@ -8,11 +8,11 @@ use crate::suggest::did_you_mean;
 
 macro_rules! arguments {
     ($($name:ident: $ty:ty),* ; flags $($flag:ident),*) => {
-        /// The arguments given, each at most once.
+        /// The given arguments, each at most once.
         #[derive(Default)]
         pub(crate) struct Args {
             $(pub(crate) $name: Option<$ty>,)*
-            /// Where the word stands.
+            /// The location of the word.
             $(pub(crate) $flag: Option<Ident>,)*
             pub(crate) krate: Option<Path>,
         }
@@ -96,7 +96,7 @@ fn twice(name: &Ident) -> Error {
     Error::new(name.span(), format!("`{name}` is given twice"))
 }
 
-/// What others call it.
+/// Common names from other libraries, with the corresponding arguments.
 const ALIASES: &[(&str, &str)] = &[
     ("expire", "`lease` (how long a run may hold the key) or `retain` (how long its result is kept)"),
     ("timeout", "`lease` (how long a run may hold the key) or `max_run` (how long a run may take)"),
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_slip_in_the_list_is_told() {
+    fn each_mistake_in_the_list_has_its_error() {
         for (source, want) in [
             (
                 "leese = \"1s\"",

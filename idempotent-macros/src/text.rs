@@ -1,12 +1,12 @@
-//! An expression as it was written, for errors at run time.
+//! The source text of an expression, for errors at run time.
 use std::mem;
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// The longest text kept, in characters.
+/// The maximum length of the text, in characters.
 const MAX: usize = 80;
 
-/// `order . id` as `order.id`. For people: the blanks should be where they are expected, no more.
+/// Formats tokens like source code, with spaces only where people write them: `order . id` becomes `order.id`.
 pub(crate) fn tidy(tokens: TokenStream) -> String {
     let mut writer = Writer { out: String::new(), last: Kind::Open, bars: false };
     writer.write(tokens);
@@ -14,28 +14,28 @@ pub(crate) fn tidy(tokens: TokenStream) -> String {
     if out.chars().count() <= MAX { out } else { out.chars().take(MAX - 1).chain(['…']).collect() }
 }
 
-/// What a piece of text asks of the blanks around it.
+/// The kind of a token, which determines the spaces around it.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Word,
-    /// `.`, `::`, `?`, `!` of a macro: none on either side.
+    /// `.`, `::`, `?`, `!` of a macro: no spaces.
     Tight,
-    /// `-`, `&`, `*`, `!` before a value: none after it.
+    /// `-`, `&`, `*`, `!` before a value: no space after it.
     Prefix,
-    /// Between two values: one on either side.
+    /// An operator between two values: a space on each side.
     Infix,
-    /// `,`, `;` and `:`: one after it.
+    /// `,`, `;` and `:`: a space after it.
     Comma,
     Open,
     Close,
-    /// `{` and `}`: one on either side.
+    /// `{` and `}`: a space on each side.
     Brace,
 }
 
 struct Writer {
     out: String,
     last: Kind,
-    /// Between the bars of a closure's parameters.
+    /// True between the bars of a closure's parameters.
     bars: bool,
 }
 
@@ -49,7 +49,7 @@ impl Writer {
                         self.operator(&mem::take(&mut operator));
                     }
                     operator.push(punct.as_char());
-                    // `?.` and `,&` are two operators, however close they stand.
+                    // `?.` and `,&` are two operators, even without a space between them.
                     if punct.spacing() == Spacing::Alone || ",;?".contains(punct.as_char()) {
                         self.operator(&mem::take(&mut operator));
                     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_are_as_people_write_them() {
+    fn spaces_are_as_people_write_them() {
         for text in [
             "order.id",
             "(a, b.to_string())",

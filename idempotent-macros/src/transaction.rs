@@ -1,4 +1,5 @@
-//! `transaction = tx`: a parameter that callers do not pass. The run begins it, lends it to the body, and ends it.
+//! `transaction = tx`: a parameter that callers do not pass. The run begins the transaction, lends it to the body and
+//! ends it.
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -10,11 +11,11 @@ use syn::{Error, Expr, ExprCall, ExprPath, FnArg, Ident, Lifetime, Pat, Result, 
 use crate::item::Function;
 use crate::suggest::did_you_mean;
 
-/// What the argument says, and the parameter it names.
+/// The value of `transaction`, and the parameter that it names.
 pub(crate) struct Transaction {
     name: Ident,
     leased: bool,
-    /// The parameter's name as it is written, and the type behind its reference.
+    /// The pattern of the parameter, and the type that its reference points to.
     parameter: Option<(Pat, Type)>,
 }
 
@@ -36,10 +37,10 @@ impl Transaction {
         Ok(Self { name: name.clone(), leased, parameter: None })
     }
 
-    /// Takes the parameter off the function.
+    /// Removes the parameter from the function's signature.
     pub(crate) fn take(&mut self, function: &mut Function) -> Result<()> {
         if function.sig.asyncness.is_none() {
-            // By what `#[async_trait]` made of it callers would have to name its lifetimes.
+            // In the rewritten function, callers would have to name the transaction's lifetimes.
             let text = "`transaction` does not work where `#[async_trait]` has run: let the trait's function call a free \
                         one, and put `#[idempotent]` on that";
             return Err(Error::new(self.name.span(), text));
@@ -76,7 +77,7 @@ impl Transaction {
         Error::new(self.name.span(), text)
     }
 
-    /// A statement that makes the call one within a transaction.
+    /// Generates the statement that binds the call to a transaction.
     pub(crate) fn setup(&self, private: &TokenStream) -> TokenStream {
         let Some((_, ty)) = &self.parameter else { return TokenStream::new() };
         let mode = if self.leased { quote!(Leased) } else { quote!(Inside) };
@@ -88,7 +89,7 @@ impl Transaction {
         )
     }
 
-    /// Statements before the body.
+    /// Generates the statements that lend the transaction to the body.
     pub(crate) fn lend(&self) -> TokenStream {
         let Some((pat, ty)) = &self.parameter else { return TokenStream::new() };
         quote_spanned!(proc_macro2::Span::mixed_site()=>
@@ -98,7 +99,7 @@ impl Transaction {
     }
 }
 
-/// What a parameter is called.
+/// Returns the name of a parameter.
 fn named(input: &FnArg) -> Option<&Ident> {
     match input {
         FnArg::Typed(arg) => match &*arg.pat {
@@ -123,7 +124,7 @@ fn not_a_reference(ty: &Type) -> Error {
     )
 }
 
-/// It is the run's own, so it borrows from nobody.
+/// Replaces all lifetimes by `'static`, because the run owns its transaction.
 struct Forever;
 
 impl VisitMut for Forever {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameter_is_taken_off_wherever_it_stands_and_its_lifetimes_with_it() {
+    fn the_parameter_is_removed_from_any_position_with_its_lifetimes() {
         for (argument, function, want) in [
             ("tx", "async fn f(tx: &mut Transaction<'_, Db>, a: A) {}", "falseTransaction<'static,Db>asyncfnf(a:A)"),
             ("leased(tx)", "async fn f(&self, tx: &mut Tx<'_>) {}", "trueTx<'static>asyncfnf(&self)"),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_parameter_is_told() {
+    fn an_invalid_parameter_is_refused_with_the_reason() {
         let free = "async fn f(order: Order, txn: &mut Tx<'_>, owned: Tx<'static>, shared: &Tx<'_>) {}";
         for (argument, want) in [
             ("tx", "no parameter named `tx`; did you mean `txn`?"),

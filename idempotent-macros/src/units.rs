@@ -1,4 +1,4 @@
-//! Durations and sizes in the attribute, read at compile time.
+//! Durations and sizes in the attribute, parsed at compile time.
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -8,7 +8,7 @@ use syn::{Error, Expr, ExprLit, ExprUnary, Lit, Result, UnOp};
 const TIMES: &str = "units: ms, s, m, h, d, w; parts add up: \"30s\", \"10m\", \"1h 30m\", \"7d\"";
 const SIZES: &str = "units: B, KB, MB, GB, KiB, MiB, GiB; examples: \"512KB\", \"1MiB\"";
 
-/// Whole milliseconds of `name = "30s"`; what is below one counts as one.
+/// Returns the milliseconds of `name = "30s"`, rounded up.
 pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
     let text = text(name, value, "30s", "a duration")?;
     let wrong = |what: String| Error::new_spanned(value, format!("`{name}`: {what}"));
@@ -23,7 +23,7 @@ pub(crate) fn millis(name: &str, value: &Expr) -> Result<u64> {
         .map_err(|_| wrong(format!("\"{text}\" is out of range; {TIMES}")))
 }
 
-/// Bytes of `name = "1MiB"`.
+/// Returns the bytes of `name = "1MiB"`.
 pub(crate) fn bytes(name: &str, value: &Expr) -> Result<u64> {
     let text = text(name, value, "1MiB", "a size")?;
     let wrong = |what: &str| Error::new_spanned(value, format!("`{name}`: {what}; {SIZES}"));
@@ -40,7 +40,7 @@ pub(crate) fn bytes(name: &str, value: &Expr) -> Result<u64> {
     }
 }
 
-/// The text of a literal, or what to write in place of a bare number.
+/// Returns the text of a literal, or an error that shows the quoted form of a bare number.
 fn text(name: &str, value: &Expr, example: &str, what: &str) -> Result<String> {
     let quoted = |example: &str, hint: &str| {
         Error::new_spanned(value, format!("`{name}` is {what} in quotes: `{name} = \"{example}\"`{hint}"))
@@ -66,7 +66,7 @@ fn must_be_positive(name: &str, value: &Expr) -> Error {
     Error::new_spanned(value, format!("`{name}` must be > 0"))
 }
 
-/// Positions are in characters and start at 1.
+/// Describes a parse error. Positions are in characters and start at 1.
 fn explain(text: &str, error: &DurationError) -> String {
     let at = |byte: usize| text.get(..byte).map_or(1, |before| before.chars().count() + 1);
     match error {
@@ -81,15 +81,16 @@ fn explain(text: &str, error: &DurationError) -> String {
     }
 }
 
-/// Whether the parts of a duration add up to more than one can hold; humantime 2.4 panics for some of these. A copy of
-/// what a policy's durations are read with: this crate shares no code with those it is used by.
+/// Returns whether the sum of a duration's parts overflows. humantime 2.4 panics for some of these.
+///
+/// This is a copy of the core's function for policies, because this crate shares no code with the core.
 fn overflows(text: &str) -> bool {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while let Some(unit) = rest.find(char::is_alphabetic) {
         let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
         let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
         let (part, tail) = rest.split_at(end);
-        // What is no duration at all is told of by its place, further on.
+        // The caller reports text that is not a duration.
         let Ok(time) = humantime::parse_duration(part) else { return false };
         match sum.checked_add(time) {
             Some(more) => (rest, sum) = (tail, more),
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_where_and_what_is_accepted() {
+    fn an_invalid_duration_is_refused_with_its_position_and_the_valid_forms() {
         for (source, want) in [
             ("\"5 minuts\"", "unknown unit `minuts` at character 3; units: ms, s, m, h"),
             ("\"abc\"", "a number is missing at 1"),

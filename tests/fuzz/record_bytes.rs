@@ -85,18 +85,21 @@ fn refused(bytes: &[u8], error: &StoreError) -> &'static str {
     match error.kind() {
         StoreErrorKind::Foreign => {
             assert!(!bytes.starts_with(b"id"));
-            assert_eq!(text, "what is there is not ours and is left as it is: it does not begin as a record does");
+            assert_eq!(
+                text,
+                "the key holds a value that this library did not write; it was left unchanged: the bytes do not begin with the marker of a record"
+            );
             "foreign"
         }
         StoreErrorKind::UnknownVersion => {
             assert_ne!(bytes[2], 1);
             let (major, minor) = (bytes[2], bytes[3]);
-            let known = "the record is of a newer version and is left as it is: found version";
+            let known = "a newer version wrote the record; it was left unchanged: found version";
             assert_eq!(text, format!("{known} {major}.{minor}, supported is 1.0"));
             "unknown version"
         }
         StoreErrorKind::Corrupt => {
-            let rest = text.strip_prefix("the record cannot be read and is left as it is: field `").unwrap();
+            let rest = text.strip_prefix("the record is corrupt and was left unchanged: field `").unwrap();
             let (field, what) = rest.split_once("` ").unwrap();
             assert!(FIELDS.contains(&field), "{text}");
             let state = bytes.get(4).map(|state| format!("is {state}, known are 0 to 4"));
@@ -130,12 +133,12 @@ const FIELDS: [&str; 17] = [
 const REASONS: [&str; 8] = [
     "is cut off",
     "does not match: bytes are missing or changed",
-    "has bytes left over",
-    "is past the end of time",
+    "has trailing bytes",
+    "is later than the latest time",
     "is missing",
     "is not UTF-8",
     "is 2^53 or more",
-    "lies more than 31 days behind the record's last write",
+    "is more than 31 days after the record's last write",
 ];
 
 /// As a writer that knows what it does would seal it, to get past the checksum.

@@ -1,4 +1,4 @@
-//! What a key may be made of.
+//! The parts of a key, and the types that can be one.
 use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
@@ -10,22 +10,23 @@ use sha2::{Digest, Sha256};
 
 use crate::KeyError;
 
-/// A key's parts, length-prefixed: `("a|b", "c")` and `("a", "b|c")` stay apart. Nothing is normalised: case,
-/// trailing blanks and Unicode forms count.
+/// The parts of a key, each with its length, so that `("a|b", "c")` and `("a", "b|c")` differ.
+///
+/// Parts are not normalised: case, trailing blanks and Unicode forms matter.
 #[derive(Clone, Default)]
 pub struct Parts {
     bytes: Vec<u8>,
     count: usize,
-    /// The first that is empty, and whether it is missing.
+    /// The index of the first empty part, and whether that part is missing.
     blank: Option<(usize, bool)>,
     size: usize,
 }
 
 impl Parts {
-    /// The longest key taken, in bytes over all parts.
+    /// The maximum length of a key, in bytes over all parts.
     pub const MAX: usize = 1024;
 
-    /// Adds a part. An empty one makes the whole key an error.
+    /// Adds a part. An empty part makes the whole key an error.
     pub fn push(&mut self, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         if part.is_empty() {
@@ -33,7 +34,7 @@ impl Parts {
         }
         self.count += 1;
         self.size = self.size.saturating_add(part.len());
-        // Too long is refused later; until then nothing of it is copied.
+        // A key that is too long becomes an error later. Until then nothing more is copied.
         if self.size <= Self::MAX {
             self.bytes.reserve(8 + part.len());
             self.bytes.extend((part.len() as u64).to_le_bytes());
@@ -41,13 +42,13 @@ impl Parts {
         }
     }
 
-    /// Adds a part that is not there, which makes the whole key an error as an empty one does.
+    /// Adds a missing part. Like an empty part, it makes the whole key an error.
     pub fn push_missing(&mut self) {
         self.blank.get_or_insert((self.count, true));
         self.push("");
     }
 
-    /// Whether the whole of it is one part, which is missing.
+    /// Returns whether the key consists of one missing part.
     pub(crate) fn is_missing(&self) -> bool {
         self.count == 1 && matches!(self.blank, Some((_, true)))
     }
@@ -70,7 +71,7 @@ impl Parts {
         }
     }
 
-    /// The parts as text, joined by " / "; what is not visible is escaped.
+    /// Returns the parts as text, joined by " / ", with invisible characters escaped.
     pub(super) fn readable(&self) -> String {
         let (mut rest, mut out) = (&self.bytes[..], String::new());
         while let Some((length, tail)) = rest.split_first_chunk() {
@@ -89,14 +90,14 @@ impl Parts {
     }
 }
 
-/// A key is never shown: it may be a card number or an address.
+/// Prints no part, because a key may be a card number or an address.
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Parts({} of {} bytes)", self.count, self.size)
     }
 }
 
-/// A fixed-length stand-in for a key that is too long: SHA-256, 43 characters.
+/// Returns a replacement of fixed length for a key that is too long: its SHA-256, 43 characters.
 ///
 /// ```
 /// let key = idempotent_core::key_hash("x".repeat(5_000));
@@ -107,16 +108,18 @@ pub fn key_hash(long: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(long))
 }
 
-/// A value a key may be made of: text, bytes, integers, and options, references and tuples of those. A number
-/// and its decimal text are the same key, since producers disagree on which to send. A missing value is an
-/// error when the key is built, never a shared constant. Floats are no keys: NaN differs from itself.
+/// A value that can be part of a key: text, bytes, integers, and options, references and tuples of these.
+///
+/// A number and its decimal text are the same key, because producers differ in which they send. A missing value is an
+/// error when the key is built, never a shared constant. Floating-point numbers are not supported: NaN differs from
+/// itself.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of an idempotency key",
     label = "must be text, bytes, an integer, or implement `KeyPart`",
     note = "use a string, bytes, an integer, an Option or a tuple of those, `value.to_string()`, or implement `KeyPart`"
 )]
 pub trait KeyPart {
-    /// Adds its part or parts.
+    /// Adds the part or parts of this value.
     fn feed(&self, parts: &mut Parts);
 }
 
@@ -178,10 +181,11 @@ macro_rules! tuples {
 }
 tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
-/// Takes the key out of a request or delivery: a strategy for layers and brokers, which have no handler's
-/// arguments to name. Any function from a reference to a [`KeyPart`] is one.
+/// Extracts the key from a request or delivery, for layers and consumers that have no handler arguments to name.
+///
+/// Any function from a reference to a [`KeyPart`] implements this trait.
 pub trait KeyExtractor<Req: ?Sized>: Send + Sync {
-    /// Adds the key's parts; nothing added means that the request has no key.
+    /// Adds the parts of the key. If nothing is added, the request has no key.
     fn extract(&self, request: &Req, parts: &mut Parts);
 }
 

@@ -1,9 +1,9 @@
-//! Nonsense is refused where a policy is put to use, with both numbers in the text.
+//! Checks of a policy when it is used. Each error contains both numbers.
 use std::time::Duration;
 
 use super::{OnInFlight, Policy, ResolvedPolicy};
 
-/// A policy that makes no sense, or does not fit the broker.
+/// The error of a policy that contradicts itself, or does not fit the broker.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("policy: {text}")]
 pub struct PolicyError {
@@ -12,15 +12,17 @@ pub struct PolicyError {
 
 impl PolicyError {
     pub(crate) fn no_namespace() -> Self {
-        Self::new("the namespace is empty: name the service, so that its keys stay apart from others'".to_owned())
+        Self::new(
+            "the namespace is empty; set it to the name of the service, so that services do not share keys".to_owned(),
+        )
     }
 
     pub(crate) fn no_order(store: &dyn std::fmt::Debug) -> Self {
         let name = format!("{store:?}");
         let name = name.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned();
         Self::new(format!(
-            "a sequence needs a store that keeps order tables, and this one ({name}) does not: use one that reports the \
-             ability `order`, or say `after = …`, the key of the one before"
+            "a sequence needs a store with order tables, but {name} has none; use a store with the ability `order`, or set \
+             `after = …` to the key of the preceding call"
         ))
     }
 
@@ -29,13 +31,13 @@ impl PolicyError {
     }
 }
 
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), PolicyError> {
     if holds { Ok(()) } else { Err(PolicyError::new(text())) }
 }
 
-/// `Duration`s as people write them.
+/// Formats a duration as in configuration files.
 fn time(time: Duration) -> String {
     if time == Policy::FOREVER { "forever".to_owned() } else { humantime::format_duration(time).to_string() }
 }
@@ -43,7 +45,7 @@ fn time(time: Duration) -> String {
 impl ResolvedPolicy {
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         let Self { lease, max_run, retain, memory, .. } = *self;
-        ensure(!lease.is_zero() && lease <= LONGEST, || {
+        ensure(!lease.is_zero() && lease <= MAX_DURATION, || {
             format!("lease is {}, it must be 1 ms … 30 days", time(lease))
         })?;
         let heartbeat = self.heartbeat();
@@ -69,12 +71,12 @@ impl ResolvedPolicy {
         }
         ensure(self.jitter <= 100, || format!("jitter is {} %, it must be 0 … 100 %", self.jitter))?;
         let patience = self.on_broken_order.patience();
-        ensure(!patience.is_zero() && patience <= LONGEST, || {
+        ensure(!patience.is_zero() && patience <= MAX_DURATION, || {
             format!("on_broken_order waits {}, it must be 1 ms … 30 days", time(patience))
         })?;
         match self.on_in_flight {
             OnInFlight::Retry => Ok(()),
-            OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= LONGEST, || {
+            OnInFlight::Wait(most) => ensure(!most.is_zero() && most <= MAX_DURATION, || {
                 format!("on_in_flight waits {}, it must be 1 ms … 30 days", time(most))
             }),
             OnInFlight::Ack => Err(PolicyError::new(
@@ -90,7 +92,7 @@ impl ResolvedPolicy {
         ensure(broker.short_retention || self.retain >= budget, || {
             format!(
                 "retain is {}, but the broker may redeliver up to {} after the first delivery: a late duplicate would \
-                 run again; raise retain, or say allow_short_retention()",
+                 run again; raise retain, or call allow_short_retention()",
                 time(self.retain),
                 time(budget)
             )
@@ -98,7 +100,7 @@ impl ResolvedPolicy {
         ensure(broker.deferrals_are_free || self.lease < budget, || {
             format!(
                 "the lease is {}, but the broker gives up {} after the first delivery: if a worker dies, its message \
-                 would be dead before the key is free; shorten the lease, or say deferrals_are_free()",
+                 would be dead before the key is free; shorten the lease, or call deferrals_are_free()",
                 time(self.lease),
                 time(budget)
             )
@@ -106,7 +108,7 @@ impl ResolvedPolicy {
     }
 }
 
-/// How a broker redelivers, for the start-up check: lease and retention must fit it.
+/// The redelivery schedule of a broker. Lease and retention are checked against it at startup.
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,24 +128,24 @@ pub struct Redelivery {
 }
 
 impl Redelivery {
-    /// One delay for each redelivery; after the last the broker gives up.
+    /// Creates a schedule with one delay for each redelivery. After the last redelivery the broker gives up.
     pub fn after(delays: impl IntoIterator<Item = Duration>) -> Self {
         Self { delays: delays.into_iter().collect(), short_retention: false, deferrals_are_free: false }
     }
 
-    /// From the first delivery to the last.
+    /// Returns the time from the first delivery to the last.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.delays.iter().fold(Duration::ZERO, |sum, delay| sum.saturating_add(*delay))
     }
 
-    /// Late duplicates may run again.
+    /// Allows a retention shorter than the schedule, so that late duplicates may run again.
     pub fn allow_short_retention(mut self) -> Self {
         self.short_retention = true;
         self
     }
 
-    /// Deferring a message in flight does not use up a redelivery.
+    /// Declares that a deferral of a message in flight does not use up a redelivery.
     pub fn deferrals_are_free(mut self) -> Self {
         self.deferrals_are_free = true;
         self

@@ -1,4 +1,4 @@
-//! A policy as it is written in a configuration file.
+//! Deserialization of a policy from configuration.
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};

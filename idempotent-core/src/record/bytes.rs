@@ -1,4 +1,4 @@
-//! The stored form of a [`Record`]: compact, versioned, checked.
+//! The stored form of a [`Record`]: a compact, versioned binary format with a checksum.
 //!
 //! ```text
 //! "id" | major u8 | minor u8 | body | first 4 bytes of the SHA-256 of all before
@@ -6,8 +6,8 @@
 //!     | fingerprint: 0, or algorithm u8 + 16 bytes | display: text | the state's own fields
 //! text, blob: length u32 + bytes (u32::MAX: none); numbers little-endian
 //! ```
-//! A higher minor version may append fields: they are skipped. A higher major version is refused, and the
-//! record left alone.
+//! A reader skips the fields that a higher minor version appends. A reader refuses a higher major version and leaves
+//! the record unchanged.
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -21,12 +21,12 @@ const MINOR: u8 = 0;
 const SUM: usize = 4;
 
 impl Record {
-    /// The stored form.
+    /// Encodes the record into its stored form.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
         out.extend(MAGIC);
-        out.extend([MAJOR, MINOR, code(&self.state)]);
+        out.extend([MAJOR, MINOR, state_code(&self.state)]);
         out.extend(self.fencing.0.to_le_bytes());
         out.extend(self.attempt.to_le_bytes());
         for time in [self.expires_at, self.first_seen, self.updated_at] {
@@ -36,12 +36,12 @@ impl Record {
             Some(fingerprint) => out.extend(fingerprint.to_bytes()),
             None => out.push(0),
         }
-        blob(&mut out, self.display.as_deref().map(str::as_bytes));
+        push_blob(&mut out, self.display.as_deref().map(str::as_bytes));
         match &self.state {
             State::Vacant { not_before, error, taken_over } => {
                 out.extend(not_before.0.to_le_bytes());
                 out.extend(taken_over.map_or(0, |fencing| fencing.0).to_le_bytes());
-                blob(&mut out, Some(error.as_bytes()));
+                push_blob(&mut out, Some(error.as_bytes()));
             }
             State::Consuming { owner, until, taken_over } => {
                 out.extend(owner.0.to_le_bytes());
@@ -50,45 +50,51 @@ impl Record {
             }
             State::Consumed { owner, value } => {
                 out.extend(owner.0.to_le_bytes());
-                blob(&mut out, value.as_deref());
+                push_blob(&mut out, value.as_deref());
             }
-            State::Failed { error } | State::Dead { error } => blob(&mut out, Some(error.as_bytes())),
+            State::Failed { error } | State::Dead { error } => push_blob(&mut out, Some(error.as_bytes())),
         }
         let sum = Sha256::digest(&out);
         out.extend(&sum[..SUM]);
         out
     }
 
-    /// Reads the stored form back, strictly.
+    /// Decodes the stored form of a record. The decoder is strict.
     ///
     /// # Errors
-    /// [`Foreign`](StoreErrorKind::Foreign) if these bytes never were a record,
-    /// [`UnknownVersion`](StoreErrorKind::UnknownVersion) if a newer version wrote them,
-    /// [`Corrupt`](StoreErrorKind::Corrupt) naming the field otherwise. In each case leave them alone.
+    /// - [`Foreign`](StoreErrorKind::Foreign) if the bytes are not a record.
+    /// - [`UnknownVersion`](StoreErrorKind::UnknownVersion) if a newer version wrote the record.
+    /// - [`Corrupt`](StoreErrorKind::Corrupt), with the name of the field, if the record is damaged.
+    ///
+    /// In each case leave the stored bytes unchanged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-            return Err(StoreError::new(StoreErrorKind::Foreign).because("it does not begin as a record does"));
+            return Err(
+                StoreError::new(StoreErrorKind::Foreign).because("the bytes do not begin with the marker of a record")
+            );
         };
         let [major, minor, ..] = *rest else { return Err(corrupt("version", "is cut off")) };
         if major != MAJOR {
             return Err(StoreError::new(StoreErrorKind::UnknownVersion)
                 .because(format!("found version {major}.{minor}, supported is {MAJOR}.{MINOR}")));
         }
-        let Some((said, sum)) = bytes.split_last_chunk::<SUM>() else { return Err(corrupt("checksum", "is cut off")) };
-        if Sha256::digest(said)[..SUM] != *sum {
+        let Some((content, sum)) = bytes.split_last_chunk::<SUM>() else {
+            return Err(corrupt("checksum", "is cut off"));
+        };
+        if Sha256::digest(content)[..SUM] != *sum {
             return Err(corrupt("checksum", "does not match: bytes are missing or changed"));
         }
-        let mut body = Reader(said.get(4..).unwrap_or_default());
+        let mut body = RecordReader(content.get(4..).unwrap_or_default());
         let record = body.record()?;
         record.check()?;
         match (minor, body.0) {
-            (0, [_, ..]) => Err(corrupt("end", "has bytes left over")),
+            (0, [_, ..]) => Err(corrupt("end", "has trailing bytes")),
             _ => Ok(record),
         }
     }
 }
 
-fn code(state: &State) -> u8 {
+fn state_code(state: &State) -> u8 {
     match state {
         State::Vacant { .. } => 0,
         State::Consuming { .. } => 1,
@@ -98,7 +104,7 @@ fn code(state: &State) -> u8 {
     }
 }
 
-fn blob(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+fn push_blob(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     let length = bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX - 1));
     out.extend(length.to_le_bytes());
     out.extend(bytes.unwrap_or_default());
@@ -108,9 +114,9 @@ fn corrupt(field: &str, what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt).because(format!("field `{field}` {what}"))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn record(&mut self) -> Result<Record, StoreError> {
         let [state] = self.take("state")?;
         let fencing = Fencing(self.u64("fencing")?);
@@ -148,7 +154,7 @@ impl<'a> Reader<'a> {
     fn time(&mut self, field: &str) -> Result<Micros, StoreError> {
         match Micros(self.u64(field)?) {
             time if time <= Micros::FOREVER => Ok(time),
-            _ => Err(corrupt(field, "is past the end of time")),
+            _ => Err(corrupt(field, "is later than the latest time")),
         }
     }
 

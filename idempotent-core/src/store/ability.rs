@@ -1,4 +1,4 @@
-//! What a store may be able to do beyond [`Store`](super::Store): one trait each.
+//! The optional abilities of a [`Store`](super::Store), with one trait for each.
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,34 +12,34 @@ use crate::{
     Transact,
 };
 
-/// The abilities of a store, each as `Option<&dyn …>`.
+/// The optional abilities of a store, each as `Option<&dyn …>`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Abilities<'a> {
-    /// Several requests in one trip.
+    /// Sends several requests in one round trip.
     pub batch: Option<&'a dyn Batch>,
-    /// Tells when a key is settled.
+    /// Notifies waiters when a key is settled.
     pub watch: Option<&'a dyn Watch>,
     /// Lists records.
     pub browse: Option<&'a dyn Browse>,
-    /// Removes records past their time.
+    /// Removes expired records.
     pub purge: Option<&'a dyn Purge>,
-    /// An operator's repairs.
+    /// Lets an operator repair records.
     pub admin: Option<&'a dyn Admin>,
-    /// Shows a record with the store's own time.
+    /// Reads a record together with the store's time.
     pub inspect: Option<&'a dyn Inspect>,
-    /// Keeps the steps of runs.
+    /// Stores the steps of runs.
     pub journal: Option<&'a dyn Journal>,
-    /// Keeps the order tables of streams.
+    /// Stores the order tables of streams.
     pub order: Option<&'a dyn Order>,
-    /// Begins transactions that runs are claimed and completed in.
+    /// Begins transactions in which runs are claimed and completed.
     pub transact: Option<&'a dyn Transact>,
-    /// Opens connections of their own for renewals.
+    /// Opens separate connections for renewals.
     pub renewal: Option<&'a dyn Renewal>,
 }
 
 impl<'a> Abilities<'a> {
-    /// None at all.
+    /// Creates an empty set of abilities.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -116,164 +116,180 @@ impl<'a> Abilities<'a> {
     }
 }
 
-/// Connections of their own for renewals.
+/// Separate connections for renewals.
 ///
 /// A handler that blocks its thread also stops the I/O and the timers of its runtime. An executor with a
-/// [real-time](crate::Clock::is_real_time) clock therefore renews the leases of a store with this ability on a thread of
-/// its own, through the store that [`renewal_store`](Self::renewal_store) returns. Without this ability a handler that
+/// [real-time](crate::Clock::is_real_time) clock therefore renews leases on a separate thread if the store has this
+/// ability. It uses the store that [`renewal_store`](Self::renewal_store) returns. Without this ability, a handler that
 /// blocks for longer than its lease loses the lease, and another worker runs the same key.
 #[async_trait]
 pub trait Renewal: fmt::Debug + Send + Sync {
-    /// Returns a store for the same records, whose calls need no other runtime than the one that polls this future: it
-    /// has connections of its own. The executor asks for it when this store has failed to renew, or has not answered within
-    /// half a heartbeat. It keeps the answer until that fails, too, and calls only its [`renew`](super::Store::renew) and
+    /// Returns a store for the same records with connections of its own.
+    ///
+    /// Calls to the returned store need no runtime but the one that polls this future. The executor calls this method
+    /// when this store fails to renew or does not answer within half a heartbeat. The executor keeps the returned store
+    /// until that store fails as well, and calls only its [`renew`](super::Store::renew) and
     /// [`renew_all`](Batch::renew_all).
     ///
     /// # Errors
-    /// No connection was made. The executor asks again at its next renewal.
+    /// Returns an error if no connection could be made. The executor calls again at its next renewal.
     ///
     /// # Cancellation
-    /// A drop leaves nothing behind.
+    /// A dropped call leaves no connection open.
     async fn renewal_store(&self) -> Result<Arc<dyn super::Store>, StoreError>;
 }
 
-/// Several requests in one trip. Each is decided as if it had come alone; answers stand in the order asked.
+/// Several requests in one round trip. The store decides each request independently and answers in the order of
+/// requests.
 ///
 /// # Laws
 /// `a_batch_answers_as_if_each_request_had_come_alone`, `a_batch_refuses_only_what_it_cannot_read`.
 #[async_trait]
 pub trait Batch: fmt::Debug + Send + Sync {
-    /// As [`Store::claim`](super::Store::claim) for each.
+    /// Claims each key like [`Store::claim`](super::Store::claim).
     ///
     /// # Errors
-    /// One for each request. A failed trip fails all of them with the same kind.
+    /// Returns one result for each request. A failed round trip fails all requests with the same kind.
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>>;
 
-    /// As [`Store::renew`](super::Store::renew) for each.
+    /// Renews each lease like [`Store::renew`](super::Store::renew).
     ///
     /// # Errors
-    /// As [`claim_all`](Self::claim_all).
+    /// Same as [`claim_all`](Self::claim_all).
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>>;
 
-    /// As [`Store::complete`](super::Store::complete) for each.
+    /// Completes each key like [`Store::complete`](super::Store::complete).
     ///
     /// # Errors
-    /// As [`claim_all`](Self::claim_all).
+    /// Same as [`claim_all`](Self::claim_all).
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>>;
 }
 
-/// Ends when a key may have been settled. Waiting begins when it is made, not when it is first polled.
+/// A future that ends when a key may have been settled. Watching begins when the future is created, not at its first
+/// poll.
 pub type Watching = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
-/// Tells waiters when a key is completed or released, by whichever process.
+/// Notifies waiters when any process completes or releases a key.
 ///
 /// # Laws
 /// `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`.
 pub trait Watch: fmt::Debug + Send + Sync {
-    /// Ends at the next completion or release of `key`, or for no reason: ask the store afterwards. A run that
-    /// dies without a word wakes nobody; its lease does.
+    /// Returns a future that ends at the next completion or release of `key`.
+    ///
+    /// The future may also end without a cause, so check the store afterwards. A run that crashes sends no
+    /// notification: its lease has to expire.
     ///
     /// # Cancellation
-    /// Dropping it stops waiting.
+    /// Dropping the future ends the watch.
     fn watch(&self, key: &Key) -> Watching;
 }
 
-/// A record with the key it lies under.
+/// A record together with its key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its key.
+    /// The key of the record.
     pub key: Key,
-    /// The record; past its time it is not listed.
+    /// The record. Expired records are not listed.
     pub record: Record,
 }
 
-/// Some entries, and where to go on.
+/// A page of entries and the cursor of the next page.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// In no particular order.
+    /// The entries, in no particular order.
     pub entries: Vec<Entry>,
-    /// Give this to the next call; `None` at the end.
+    /// The cursor to pass to the next call, or `None` at the end.
     pub next: Option<u128>,
 }
 
-/// Lists records, for operators.
+/// Lists records for operators.
 ///
 /// # Laws
 /// `browsing_lists_each_live_key_once`, `browsing_leaves_what_it_cannot_read`.
 #[async_trait]
 pub trait Browse: fmt::Debug + Send + Sync {
-    /// At most `limit` entries (capped at 10,000) behind `after`. Each key that is there during the whole
-    /// listing is listed once.
+    /// Returns at most `limit` entries (at most 10,000) after the cursor `after`.
+    ///
+    /// A key that exists during the whole listing is listed exactly once.
     ///
     /// # Errors
-    /// As [`Store::peek`](super::Store::peek).
+    /// Same as [`Store::peek`](super::Store::peek).
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError>;
 }
 
-/// Removes records past their time. A store whose claim is one atomic step goes by [`protocol::purgeable`](crate::protocol::purgeable),
-/// a [`CasBackend`](crate::CasBackend) by [`protocol::removable`](crate::protocol::removable).
+/// Removes expired records.
+///
+/// A store whose claim is one atomic step follows [`protocol::purgeable`](crate::protocol::purgeable). A
+/// [`CasBackend`](crate::CasBackend) follows [`protocol::removable`](crate::protocol::removable).
 ///
 /// # Laws
 /// `a_purge_is_bounded_and_harmless`, `a_purge_leaves_what_it_cannot_read`,
 /// `fencing_rises_over_purge_within_one_instant`.
 #[async_trait]
 pub trait Purge: fmt::Debug + Send + Sync {
-    /// Removes at most `at_most` of them; says how many. Never removes a record that still counts. Where steps lie beside
-    /// the records, those of at most `at_most` records that are gone go too; they are not counted.
+    /// Removes at most `at_most` expired records and returns their number.
+    ///
+    /// A record that still counts is never removed. If steps are stored apart from the records, the store also removes
+    /// the steps of at most `at_most` missing records. The returned number does not include steps.
     ///
     /// # Errors
-    /// As [`Store::release`](super::Store::release).
+    /// Same as [`Store::release`](super::Store::release).
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError>;
 }
 
-/// An operator's repairs. Whoever calls this writes the audit line.
+/// Repairs by an operator. The caller is responsible for the audit log.
 ///
 /// # Laws
 /// `a_settled_key_can_be_forgotten_by_its_number_only`, `a_held_key_is_forgotten_by_force_only`,
 /// `fencing_rises_over_forgetting`.
 #[async_trait]
 pub trait Admin: fmt::Debug + Send + Sync {
-    /// Makes a settled key claimable again, a consuming one only by `force`; the fencing number must be the one
-    /// the operator looked at: [`protocol::forget`](crate::protocol::forget).
+    /// Makes a settled key claimable again, and a consuming key only with `force`.
+    ///
+    /// `expected` must be the fencing number that the operator saw. The rules are those of
+    /// [`protocol::forget`](crate::protocol::forget).
     ///
     /// # Errors
-    /// As [`Store::release`](super::Store::release).
+    /// Same as [`Store::release`](super::Store::release).
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError>;
 }
 
-/// Shows a record together with the store's own time: only then can be said how much is left of a lease, a delay or a
-/// retention, whatever the clock of the one who asks.
+/// Reads a record together with the store's own time.
+///
+/// With the store's time, the caller can calculate the rest of a lease, delay or retention without trusting its own
+/// clock.
 ///
 /// # Laws
 /// `abilities_that_are_reported_work`.
 #[async_trait]
 pub trait Inspect: fmt::Debug + Send + Sync {
-    /// As [`Store::peek`](super::Store::peek), and the time it was read at: record and time of one moment. `None` past
-    /// the record's time.
+    /// Returns the current record and the time of the read, or `None` if the record has expired.
+    ///
+    /// Record and time belong to the same moment.
     ///
     /// # Errors
-    /// As [`Store::peek`](super::Store::peek).
+    /// Same as [`Store::peek`](super::Store::peek).
     ///
     /// # Cancellation
-    /// Reads only: nothing is left behind.
+    /// The call only reads, so a drop has no effect.
     async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError>;
 }
 
-/// An answer of [`Inspect::inspect`].
+/// A record and the store's time, as returned by [`Inspect::inspect`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
     /// The record.
     pub record: Record,
-    /// The store's time.
+    /// The store's time of the read.
     pub now: Micros,
 }
 
-/// Keeps the steps of runs beside their records: [`step`](crate::step()).
+/// Stores the [steps](crate::step()) of runs with their records.
 ///
-/// Steps are noted under the key and the beginning of its record ([`Record::first_seen`]), so that those of a record that
-/// is gone are not taken for those of the next one: [`protocol::begun`](crate::protocol::begun) and
-/// [`protocol::note`](crate::protocol::note) are the same as pure functions. They go with their record, at the latest when
-/// that is purged.
+/// Steps are stored under the key and the time at which its record began ([`Record::first_seen`]). Steps of a removed
+/// record are therefore never mistaken for steps of the next record. [`protocol::begun`](crate::protocol::begun) and
+/// [`protocol::note`](crate::protocol::note) contain the rules as pure functions. The store removes steps with their
+/// record, at the latest when the record is purged.
 ///
 /// # Laws
 /// `steps_come_back_as_they_were_noted`, `a_step_only_goes_on`, `nobody_but_the_owner_reads_or_notes_steps`,
@@ -281,32 +297,35 @@ pub struct Inspected {
 /// `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed`.
 #[async_trait]
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// The steps noted under the key since its record began, by this owner or those before it. `keep` is how long they
-    /// are needed from now on at the least, for a store whose entries end by themselves.
+    /// Returns the steps that this owner and its predecessors recorded since the record began.
+    ///
+    /// `keep` is the minimum time for which the steps are needed from now on, for a store whose entries expire.
     ///
     /// # Errors
-    /// As [`Store::peek`](super::Store::peek).
+    /// Same as [`Store::peek`](super::Store::peek).
     ///
     /// # Cancellation
-    /// Reads only: nothing is left behind.
+    /// The call only reads, so a drop has no effect.
     async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError>;
 
-    /// Notes one step, guarded as a completion is: one atomic step with the look at owner, number and state. Said twice
-    /// it is meant once. `keep` is as for [`steps`](Self::steps).
+    /// Records one step, in one atomic operation with the check of owner, fencing number and state.
+    ///
+    /// The guard is the one of a completion. A repeated request changes nothing. `keep` is the same as in
+    /// [`steps`](Self::steps).
     ///
     /// # Errors
-    /// As [`Store::complete`](super::Store::complete).
+    /// Same as [`Store::complete`](super::Store::complete).
     ///
     /// # Cancellation
-    /// As [`Store::complete`](super::Store::complete).
+    /// Same as [`Store::complete`](super::Store::complete).
     async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError>;
 }
 
-/// Keeps the order table of each stream: [`Call::sequence`](crate::Call::sequence).
+/// Stores the order table of each stream, which [`Call::sequence`](crate::Call::sequence) uses.
 ///
-/// A table is one value to the store: bytes that the executor reads, changes and puts back, if nobody else has meanwhile.
-/// What stands in them is the executor's. They lie beside the records, under keys that no identity can name, and a listing
-/// does not show them.
+/// To the store, a table is one opaque value. The executor reads the bytes, changes them and swaps them back if no
+/// other process has changed them. Tables are stored with the records, under keys that no identity can produce. A
+/// listing does not contain them.
 ///
 /// # Laws
 /// `a_stream_nobody_spoke_of_has_no_line`, `a_line_is_put_back_only_by_who_saw_it_as_it_is`,
@@ -314,32 +333,34 @@ pub trait Journal: fmt::Debug + Send + Sync {
 /// `a_line_outlives_a_purge_until_its_time_is_over`, `of_racing_changes_of_one_line_none_is_lost`.
 #[async_trait]
 pub trait Order: fmt::Debug + Send + Sync {
-    /// The stream's line, and the store's time at which it was read.
+    /// Returns the stream's order table and the store's time of the read.
     ///
     /// # Errors
-    /// As [`Store::peek`](super::Store::peek).
+    /// Same as [`Store::peek`](super::Store::peek).
     ///
     /// # Cancellation
-    /// Reads only: nothing is left behind.
+    /// The call only reads, so a drop has no effect.
     async fn line(&self, stream: &Key) -> Result<Lined, StoreError>;
 
-    /// Puts `next` in the place of `seen`, if that is still what is there: one atomic step. `None` is no line. Says
-    /// whether it did. It is to be kept for `keep` from now on at the least ([`Policy::FOREVER`](crate::Policy::FOREVER):
-    /// for ever), and may go then.
+    /// Replaces the table `seen` by `next` in one atomic step, and returns whether it did.
+    ///
+    /// The store refuses if the current table is not `seen`, where `None` means that there is no table. The store keeps
+    /// `next` for at least `keep` from now and may remove it afterwards. [`Policy::FOREVER`](crate::Policy::FOREVER)
+    /// means forever.
     ///
     /// # Errors
-    /// As [`Store::complete`](super::Store::complete).
+    /// Same as [`Store::complete`](super::Store::complete).
     ///
     /// # Cancellation
-    /// It is put back or not.
+    /// The swap may or may not be applied.
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError>;
 }
 
-/// An answer of [`Order::line`].
+/// An order table and the store's time, as returned by [`Order::line`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lined {
-    /// The line, if there is one.
+    /// The order table, if there is one.
     pub line: Option<Arc<[u8]>>,
-    /// The store's time.
+    /// The store's time of the read.
     pub now: Micros,
 }

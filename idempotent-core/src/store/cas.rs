@@ -1,4 +1,4 @@
-//! The short way to a custom store: two methods, and the protocol comes for free.
+//! Custom stores with two methods: [`Cas`] implements the protocol on top of a compare-and-swap.
 use std::fmt;
 use std::time::Duration;
 
@@ -8,15 +8,18 @@ use super::{Abilities, Inspect, Inspected, Store};
 use crate::protocol::{self, Write};
 use crate::{Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Release, Settled, StoreError, StoreErrorKind};
 
-/// A place that can compare and swap one record: etcd, DynamoDB, a row, a map. Wrapped in [`Cas`] it is a
-/// [`Store`]. [`Record::to_bytes`] and [`Record::from_bytes`] give the record a stored form.
+/// A backend that can compare and swap one record, such as etcd, DynamoDB, a table row or a map.
+///
+/// [`Cas`] turns a backend into a [`Store`]. [`Record::to_bytes`] and [`Record::from_bytes`] convert a record's stored
+/// form.
 #[async_trait]
 pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
-    /// What is there, its version, and the backend's own time. The time must not go back, and one clock must
-    /// serve all clients: leases are judged by it.
+    /// Returns the record, its version and the backend's time.
+    ///
+    /// The time must not go back, and all clients must use the same clock, because it decides when leases expire.
     ///
     /// # Errors
-    /// As [`Store`].
+    /// Same as [`Store`].
     ///
     /// # Laws
     /// `reading_changes_nothing`, `the_version_is_zero_where_nothing_is_and_only_there`,
@@ -25,15 +28,15 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `a_record_stays_until_its_time`, `time_does_not_go_back`, `time_passes_in_microseconds`.
     async fn read(&self, key: &Key) -> Result<Seen, StoreError>;
 
-    /// Writes `next`, or deletes where it is `None`, if the version is still `seen`; says whether it did.
+    /// Writes `next` if the version is still `seen`, and returns whether it did. `None` deletes the record.
     ///
-    /// [`Cas`] never deletes: a claim that has read "nothing there" and was then held up would find nothing again,
-    /// though another was granted meanwhile, and take a lower number. It writes a record that is past its time
-    /// instead. The backend removes records, by a TTL or by [`Purge`](super::Purge), once
-    /// [`protocol::removable`] says so: an hour after [`expires_at`](Record::expires_at).
+    /// [`Cas`] never deletes, but writes an expired record instead. After a deletion, a claim that read no record and
+    /// was delayed could swap successfully, although another claim was granted in between, and would get a lower
+    /// fencing number. The backend removes records by a TTL or by [`Purge`](super::Purge), once [`protocol::removable`]
+    /// allows it: one hour after [`expires_at`](Record::expires_at).
     ///
     /// # Errors
-    /// As [`Store`]: `Ambiguous` where the reply was lost, never a guess.
+    /// Same as [`Store`]. Returns `Ambiguous` if the reply was lost, and never a guess.
     ///
     /// # Laws
     /// `a_swap_with_the_version_just_read_writes`, `a_swap_to_nothing_deletes`,
@@ -46,43 +49,45 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `of_racing_writes_and_deletions_with_one_version_one_wins`, `no_update_is_lost_among_racing_ones`.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
 
-    /// Returns the abilities that the backend adds to its [`Cas`], such as [`Purge`](super::Purge) and [`Browse`](super::Browse).
+    /// Returns the abilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and
+    /// [`Browse`](super::Browse).
     ///
     /// # Default
-    /// None. `Cas` has [`Inspect`] in any case.
+    /// No abilities. `Cas` always has [`Inspect`].
     fn abilities(&self) -> Abilities<'_> {
         Abilities::none()
     }
 }
 
-/// Differs after each write of a key, also over a deletion (A → gone → A is not A); zero where nothing is.
+/// A version of a key, different after each write and each deletion, even if the same record returns. Zero if there is
+/// no record.
 pub type Version = u64;
 
-/// An answer of [`CasBackend::read`].
+/// A record, its version and the backend's time, as returned by [`CasBackend::read`].
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The record, if there is one.
     pub record: Option<Record>,
-    /// Its version; zero without a record.
+    /// The version of the record, or zero if there is none.
     pub version: Version,
-    /// The backend's time.
+    /// The backend's time of the read.
     pub now: Micros,
 }
 
-/// Makes a [`Store`] of a [`CasBackend`].
+/// A [`Store`] on top of a [`CasBackend`].
 #[derive(Clone, Debug)]
 pub struct Cas<B>(pub B);
 
 impl<B: CasBackend> Cas<B> {
-    const TRIES: usize = 64;
+    const MAX_TRIES: usize = 64;
 
-    /// Reads, decides, writes; again if somebody was faster, but not for ever.
+    /// Reads, decides and swaps, and retries a limited number of times if another writer was faster.
     async fn update<T>(
         &self,
         key: &Key,
         decide: impl Fn(Option<&Record>, Micros) -> (T, Write) + Send,
     ) -> Result<T, StoreError> {
-        for _ in 0..Self::TRIES {
+        for _ in 0..Self::MAX_TRIES {
             let seen = self.0.read(key).await?;
             let (answer, write) = decide(seen.record.as_ref(), seen.now);
             let next = match (write, &seen.record) {
@@ -94,9 +99,9 @@ impl<B: CasBackend> Cas<B> {
                 return Ok(answer);
             }
         }
-        let tries = Self::TRIES;
+        let tries = Self::MAX_TRIES;
         Err(StoreError::new(StoreErrorKind::NotApplied)
-            .because(format!("{tries} times in a row another writer of this key was faster; try again")))
+            .because(format!("another writer of this key was faster {tries} times in a row; retry")))
     }
 }
 

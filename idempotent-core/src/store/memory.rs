@@ -1,4 +1,4 @@
-//! A store in this process, for tests and services of one process.
+//! An in-memory store, for tests and for services that run as one process.
 mod entry;
 #[cfg(test)]
 mod interleavings;
@@ -20,36 +20,37 @@ use crate::{
     StepRecord, StoreError, StoreErrorKind, SystemClock,
 };
 
-/// Records in a sharded map of this process; they end with it. Cheap to clone: clones share the records.
+/// A store that keeps records in a sharded map of this process. Clones share the records and are cheap.
 ///
-/// Bounded: at [`max_entries`](MemoryStoreBuilder::max_entries) the store refuses new claims and new ordered streams. The store
-/// never evicts a record that still counts, since a marker that vanishes lets a duplicate run. Records past their time go a few
-/// at a time with every step, without a scan; [`Purge`] removes the rest. Order tables past their time go when new ones need
-/// their room.
+/// The store is bounded. At [`max_entries`](MemoryStoreBuilder::max_entries) it refuses new claims and new ordered
+/// streams. It never evicts a record that still counts, because a duplicate could then run. Every operation removes a
+/// few expired records without a scan, and [`Purge`] removes the rest. Expired order tables are removed when new ones
+/// need their place.
 ///
-/// Abilities: watch, purge, admin, inspect, journal, order.
+/// Abilities: watch, purge, admin, inspect, journal, order, renewal.
 #[derive(Clone, Debug)]
-pub struct MemoryStore(Arc<Inner>);
+pub struct MemoryStore(Arc<MemoryStoreInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct MemoryStoreInner {
     shards: Box<[Mutex<Shard>]>,
-    entries: Entries,
+    entries: EntryCount,
     /// The number of order tables.
-    lines: AtomicUsize,
-    /// The last sweep of order tables for want of room: a second, or 0.
-    lines_swept: Mutex<u64>,
+    order_tables: AtomicUsize,
+    /// The second of the last sweep of order tables at the limit, or 0.
+    tables_swept: Mutex<u64>,
     max_entries: usize,
     clock: Arc<dyn Clock>,
     waiters: Arc<Waiters>,
 }
 
-/// How many. On cache lines of its own: each new key writes it, and should not slow what other threads only read.
+/// The number of records. Aligned to cache lines of its own, since each new key writes it while other threads read the
+/// neighbouring fields.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Entries(AtomicUsize);
+struct EntryCount(AtomicUsize);
 
-/// Sets up a [`MemoryStore`].
+/// A builder for a [`MemoryStore`].
 #[derive(Clone, Debug)]
 pub struct MemoryStoreBuilder {
     max_entries: usize,
@@ -57,7 +58,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// Sets the most records held at once, and the most order tables of streams beside them.
+    /// Sets the maximum number of records. The same limit applies to the number of order tables.
     ///
     /// # Default
     /// 1,000,000
@@ -67,7 +68,7 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// The clock that judges leases. Its [`wall`](Clock::wall) must not go back.
+    /// Sets the clock that decides when leases expire. Its [`wall`](Clock::wall) time must not go back.
     ///
     /// # Default
     /// [`SystemClock`]
@@ -77,14 +78,22 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// The store, empty.
+    /// Builds an empty store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
         let Self { max_entries, clock } = self;
         let shards = (0..shard::COUNT).map(|_| Mutex::default()).collect();
-        let (entries, waiters) = (Entries(AtomicUsize::new(0)), Arc::default());
-        let (lines, lines_swept) = (AtomicUsize::new(0), Mutex::new(0));
-        MemoryStore(Arc::new(Inner { shards, entries, lines, lines_swept, max_entries, clock, waiters }))
+        let (entries, waiters) = (EntryCount(AtomicUsize::new(0)), Arc::default());
+        let (order_tables, tables_swept) = (AtomicUsize::new(0), Mutex::new(0));
+        MemoryStore(Arc::new(MemoryStoreInner {
+            shards,
+            entries,
+            order_tables,
+            tables_swept,
+            max_entries,
+            clock,
+            waiters,
+        }))
     }
 }
 
@@ -95,25 +104,25 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store with defaults.
+    /// Creates an empty store with the default configuration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// To set limits or a clock.
+    /// Returns a builder for a store with a custom limit or clock.
     #[must_use]
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { max_entries: 1_000_000, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// Records held, those past their time and not yet removed included.
+    /// Returns the number of records, including expired records that are not removed yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.entries.0.load(Ordering::Relaxed)
     }
 
-    /// Whether no record is held.
+    /// Returns whether the store holds no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -124,12 +133,12 @@ impl MemoryStore {
         self.0.shards[shard::index(hash)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides under the shard's lock, with the clock read under it: grants of a key follow its order. `None` if there
-    /// is no room for a key that has no record.
+    /// Decides under the lock of the shard, and reads the clock under the same lock, so that grants of a key follow the
+    /// order of the clock. Returns `None` if the store has no room for a new record.
     fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> Option<T> {
         let mut shard = self.shard(key.hash());
         let now = self.0.clock.wall();
-        self.expire(&mut shard, now, shard::EXPIRED_A_STEP, shard::EXPIRED_A_STEP);
+        self.expire(&mut shard, now, shard::CHECKS_PER_OPERATION, shard::CHECKS_PER_OPERATION);
         let place = shard.place(key.hash());
         let found = place.and_then(|place| shard.record(place));
         let (answer, write) = decide(found.as_ref(), now);
@@ -137,94 +146,96 @@ impl MemoryStore {
             (Write::Keep, _) | (Write::Delete, None) => {}
             (Write::Put(record), Some(place)) => shard.replace(place, key.hash(), record),
             (Write::Put(record), None) => {
-                self.take_room()?;
+                self.reserve_entry()?;
                 shard.insert(key.hash(), record);
             }
             (Write::Delete, Some(_)) => {
                 shard.remove(key.hash());
-                self.leave_room(1);
+                self.free_entries(1);
             }
         }
         Some(answer)
     }
 
-    /// Room for one more record. Taken before it is used: whoever finds none left has used none.
-    fn take_room(&self) -> Option<()> {
+    /// Reserves room for one more record. The reservation comes first, so that a caller that finds no room has used
+    /// none.
+    fn reserve_entry(&self) -> Option<()> {
         if self.0.entries.0.fetch_add(1, Ordering::Relaxed) < self.0.max_entries {
             return Some(());
         }
-        self.leave_room(1);
+        self.free_entries(1);
         None
     }
 
-    fn leave_room(&self, entries: usize) {
+    fn free_entries(&self, entries: usize) {
         if entries > 0 {
             self.0.entries.0.fetch_sub(entries, Ordering::Relaxed);
         }
     }
 
-    /// How many it removed.
-    fn expire(&self, shard: &mut Shard, now: Micros, at_most: usize, looks: usize) -> usize {
+    /// Removes expired records of a shard and returns their number.
+    fn expire(&self, shard: &mut Shard, now: Micros, at_most: usize, checks: usize) -> usize {
         let before = shard.len();
-        shard.expire(now, at_most, looks);
+        shard.expire(now, at_most, checks);
         let gone = before - shard.len();
-        self.leave_room(gone);
+        self.free_entries(gone);
         gone
     }
 
     fn settle(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write)) -> Settled {
-        // What settles a key finds its record: it takes no room.
+        // An operation that settles a key never inserts a record, so it needs no room.
         let settled = self.update(key, decide).unwrap_or(Settled::Lost { now: StateKind::Absent });
         self.0.waiters.wake(key.hash());
         settled
     }
 
-    /// Under the shard's lock: whoever takes over afterwards finds what was noted.
-    fn held<T>(&self, held: &Held, then: impl FnOnce(&mut Shard, Micros) -> T) -> Result<T, StateKind> {
+    /// Calls `then` under the lock of the shard if `held` holds the key. An owner that takes over later sees the
+    /// change.
+    fn while_held<T>(&self, held: &Held, then: impl FnOnce(&mut Shard, Micros) -> T) -> Result<T, StateKind> {
         let mut shard = self.shard(held.key.hash());
         let found = shard.place(held.key.hash()).and_then(|place| shard.record(place));
         let begun = protocol::begun(found.as_ref(), held, self.0.clock.wall())?;
         Ok(then(&mut shard, begun))
     }
 
-    fn full(&self) -> StoreError {
+    fn full_of_records(&self) -> StoreError {
         let max = self.0.max_entries;
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "the memory store is full: {max} records, max_entries {max}; raise it, or shorten the retention"
+            "the memory store is full with {max} records; raise max_entries, or shorten the retention"
         ))
     }
 
-    fn full_of_lines(&self) -> StoreError {
+    fn full_of_order_tables(&self) -> StoreError {
         let max = self.0.max_entries;
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "the memory store is full: {max} ordered streams, max_entries {max}; raise it, or order by fewer streams"
+            "the memory store is full with {max} ordered streams; raise max_entries, or use fewer streams"
         ))
     }
 
-    /// Removes order tables past their time from a shard.
-    fn forget_lines(&self, shard: &mut Shard, now: Micros) {
-        self.0.lines.fetch_sub(shard.forget_lines(now), Ordering::Relaxed);
+    /// Removes expired order tables from a shard.
+    fn remove_expired_tables(&self, shard: &mut Shard, now: Micros) {
+        self.0.order_tables.fetch_sub(shard.remove_expired_order_tables(now), Ordering::Relaxed);
     }
 
-    /// Takes room for one more order table.
-    fn take_line(&self) -> bool {
-        let took = self.0.lines.fetch_add(1, Ordering::Relaxed) < self.0.max_entries;
+    /// Reserves room for one more order table, and returns whether there was room.
+    fn reserve_order_table(&self) -> bool {
+        let took = self.0.order_tables.fetch_add(1, Ordering::Relaxed) < self.0.max_entries;
         if !took {
-            self.0.lines.fetch_sub(1, Ordering::Relaxed);
+            self.0.order_tables.fetch_sub(1, Ordering::Relaxed);
         }
         took
     }
 
-    /// Removes order tables past their time, once a second at most: a sweep looks at all of them.
-    fn sweep_lines(&self) {
+    /// Removes expired order tables at most once per second, because a sweep visits all tables.
+    fn sweep_order_tables(&self) {
         let second = self.0.clock.wall().0 / 1_000_000;
-        let last = std::mem::replace(&mut *self.0.lines_swept.lock().unwrap_or_else(PoisonError::into_inner), second);
+        let last = std::mem::replace(&mut *self.0.tables_swept.lock().unwrap_or_else(PoisonError::into_inner), second);
         if last == second {
             return;
         }
         for shard in &self.0.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            self.forget_lines(&mut shard, self.0.clock.wall());
+            self.remove_expired_tables(&mut shard, self.0.clock.wall());
         }
     }
 
@@ -235,7 +246,7 @@ impl MemoryStore {
                 break;
             }
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            self.forget_lines(&mut shard, self.0.clock.wall());
+            self.remove_expired_tables(&mut shard, self.0.clock.wall());
             let gone = self.expire(&mut shard, self.0.clock.wall(), at_most, usize::MAX);
             (removed, at_most) = (removed + gone, at_most.saturating_sub(gone));
         }
@@ -243,15 +254,17 @@ impl MemoryStore {
     }
 }
 
-/// Records past their time that a claim removes where there is no room.
-const SWEPT_AT_ONCE: usize = 1_000;
+/// The number of expired records that a claim removes if the store is full.
+const SWEEP_LIMIT: usize = 1_000;
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let claim = || self.update(&request.key, |found, now| protocol::claim(found, request, now));
-        // Room is made by removing what is past its time, if need be.
-        claim().or_else(|| if self.sweep(SWEPT_AT_ONCE) > 0 { claim() } else { None }).ok_or_else(|| self.full())
+        // A full store first removes expired records.
+        claim()
+            .or_else(|| if self.sweep(SWEEP_LIMIT) > 0 { claim() } else { None })
+            .ok_or_else(|| self.full_of_records())
     }
 
     async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
@@ -285,7 +298,7 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl Renewal for MemoryStore {
-    /// The store itself, which needs no runtime.
+    /// Returns the store itself, which needs no runtime.
     async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(self.clone()))
     }
@@ -324,12 +337,12 @@ impl Inspect for MemoryStore {
 #[async_trait]
 impl Journal for MemoryStore {
     async fn steps(&self, held: &Held, _: Duration) -> Result<Journaled, StoreError> {
-        let steps = self.held(held, |shard, begun| shard.steps(held.key.hash(), begun));
+        let steps = self.while_held(held, |shard, begun| shard.steps(held.key.hash(), begun));
         Ok(steps.map_or_else(|now| Journaled::Lost { now }, Journaled::Steps))
     }
 
     async fn note(&self, held: &Held, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
-        let noted = self.held(held, |shard, begun| shard.note(held.key.hash(), begun, step));
+        let noted = self.while_held(held, |shard, begun| shard.note(held.key.hash(), begun, step));
         Ok(noted.map_or_else(|now| Settled::Lost { now }, |()| Settled::Done))
     }
 }
@@ -339,32 +352,32 @@ impl Order for MemoryStore {
     async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
         let shard = self.shard(stream.hash());
         let now = self.0.clock.wall();
-        Ok(Lined { line: shard.line(stream.hash(), now).cloned(), now })
+        Ok(Lined { line: shard.order_table(stream.hash(), now).cloned(), now })
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
-        let redraw = || {
+        let swap = || {
             let mut shard = self.shard(stream.hash());
             let now = self.0.clock.wall();
-            if shard.line(stream.hash(), now).map(|line| &**line) != seen {
+            if shard.order_table(stream.hash(), now).map(|table| &**table) != seen {
                 return Some(false);
             }
-            if !shard.has_line(stream.hash()) {
-                if shard.lines_have_doubled() {
-                    self.forget_lines(&mut shard, now);
+            if !shard.has_order_table(stream.hash()) {
+                if shard.order_tables_have_doubled() {
+                    self.remove_expired_tables(&mut shard, now);
                 }
-                if !self.take_line() {
+                if !self.reserve_order_table() {
                     return None;
                 }
             }
-            shard.redraw(stream.hash(), next, now + keep);
+            shard.put_order_table(stream.hash(), next, now + keep);
             Some(true)
         };
-        // Room is made by removing what is past its time, if need be.
-        let drawn = redraw().or_else(|| {
-            self.sweep_lines();
-            redraw()
+        // A full store first removes expired order tables.
+        let swapped = swap().or_else(|| {
+            self.sweep_order_tables();
+            swap()
         });
-        drawn.ok_or_else(|| self.full_of_lines())
+        swapped.ok_or_else(|| self.full_of_order_tables())
     }
 }

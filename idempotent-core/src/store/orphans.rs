@@ -1,22 +1,23 @@
-//! What nobody will settle by itself, for a gauge.
+//! A count of keys that no owner will settle, for a gauge.
 use crate::{Entry, Micros, State, Store, StoreError};
 
-/// Entries of one page.
+/// The number of entries in one page.
 const PAGE: usize = 1_000;
 
-/// How many keys are held by nobody any more: consuming, and since twice their lease neither renewed, settled nor taken
-/// over. Their owners died, and their messages did not come again, or wait for a hint that was too long. A gauge: 0 is
-/// good, and one that stays above it is to be looked into.
+/// Counts orphaned keys: consuming keys that were not renewed, settled or taken over for twice their lease.
 ///
-/// `None` if the store cannot [browse](crate::Browse) or does not tell its [time](crate::Inspect).
+/// The owners of such keys crashed, and their messages were not redelivered or wait for too long a retry hint. Use the
+/// count as a gauge: the normal value is 0, and a value that stays above 0 needs attention.
 ///
-/// It walks through all records, so ask once in some minutes, and not in each process.
+/// Returns `None` if the store cannot [browse](crate::Browse) or does not report its [time](crate::Inspect).
+///
+/// The function reads all records. Call it every few minutes and from one process only.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// use idempotent_core::{MemoryStore, orphans};
 ///
-/// // The memory of one process dies with it: there is nothing to list.
+/// // A memory store cannot list records: they end with the process.
 /// assert_eq!(orphans(&MemoryStore::new()).await?, None);
 /// # Ok::<_, idempotent_core::StoreError>(())
 /// # })?;
@@ -24,10 +25,10 @@ const PAGE: usize = 1_000;
 /// ```
 ///
 /// # Errors
-/// As [`Browse::browse`](crate::Browse::browse).
+/// Same as [`Browse::browse`](crate::Browse::browse).
 ///
 /// # Cancellation
-/// Reads only: nothing is left behind.
+/// The call only reads, so a drop has no effect.
 pub async fn orphans(store: &dyn Store) -> Result<Option<u64>, StoreError> {
     let abilities = store.abilities();
     let Some((browse, inspect)) = abilities.browse.zip(abilities.inspect) else { return Ok(None) };
@@ -37,12 +38,12 @@ pub async fn orphans(store: &dyn Store) -> Result<Option<u64>, StoreError> {
         let mut now = None;
         for Entry { key, record } in &page.entries {
             let State::Consuming { until, .. } = record.state else { continue };
-            // One look at the store's time is enough for a page, if it is one behind the reading of it.
+            // One reading of the store's time is enough for a page, if it is taken after the page was read.
             let at = match now {
                 Some(at) => at,
                 None => match inspect.inspect(key).await? {
                     Some(seen) => *now.insert(seen.now),
-                    // Gone meanwhile.
+                    // The record has been removed since the page was read.
                     None => continue,
                 },
             };

@@ -1,4 +1,4 @@
-//! A fast tier over a durable store.
+//! A fast tier in front of a durable store.
 mod ability;
 mod counts;
 mod fast;
@@ -18,50 +18,52 @@ use super::{Abilities, Store};
 use crate::clock::{later, unless};
 use crate::{Claim, ClaimRequest, Clock, Completion, Held, Key, Record, Release, Settled, StoreError, SystemClock};
 
-/// A durable store that decides, and a fast tier above it that answers duplicates of what is done. Cheap to clone:
-/// clones share both.
+/// A durable store with a fast tier in front of it. Clones share both and are cheap.
 ///
-/// The fast tier keeps facts: that a key was consumed, with its result. It learns of them only from the durable store,
-/// after a completion and after a claim that found the key consumed, and keeps each for at most
-/// [`max_age`](TieredStoreBuilder::max_age) and never beyond the retention. A claim asks it first; where it knows, the
-/// durable store is not asked at all. It holds nothing in flight and nothing about absent keys. So it may be flushed,
-/// cut off or restarted at any time, under running handlers as well: all that is lost is speed. It costs a fresh run a
-/// look-up before the claim and, after the completion, one reading of the record and one write.
+/// The durable store decides, and the fast tier answers duplicates of completed keys. The fast tier keeps facts: that a
+/// key was consumed, with its result. It receives facts from the durable store only, after a completion and after a
+/// claim that found the key consumed. It keeps each fact for at most [`max_age`](TieredStoreBuilder::max_age) and never
+/// longer than the retention.
+///
+/// A claim asks the fast tier first. If the fast tier has a fact, the durable store receives no call. The fast tier
+/// holds no keys in flight and nothing about absent keys. It may therefore be flushed, disconnected or restarted at any
+/// time, even while handlers run: only speed is lost. A new key costs one lookup before the claim and, after the
+/// completion, one read of the record and one write.
 ///
 /// ```
 /// use idempotent_core::{Executor, MemoryStore, MemoryTier, TieredStore};
 ///
-/// // In production the durable store is a database, and the fast tier a server that all processes share.
+/// // In production the durable store is a database, and the fast tier is a server that all processes share.
 /// let store = TieredStore::new(MemoryStore::new(), MemoryTier::new());
 /// let executor = Executor::builder(store.clone()).build()?;
 /// assert_eq!(store.counts().hits, 0);
 /// # Ok::<(), idempotent_core::PolicyError>(())
 /// ```
 ///
-/// # What remains
-/// - Above a durable store without [`Inspect`](super::Inspect) the fast tier stays empty: what is left of a retention
-///   cannot be told.
-/// - A fact ends with its record, by the clocks of this process and of the durable store, which are taken to run at one
-///   pace; a clock set in between moves its end by as much, and to no more than `max_age` in all.
-/// - [`Admin::forget`](super::Admin::forget) bars the key in the fast tier before and after, for `max_age`: no fact read
-///   before comes back after. Where the fast tier cannot be told, is emptied just then, or where a key is forgotten past
-///   this store, it may answer for a forgotten key for up to `max_age` more. A clock that differs between processes adds
-///   to that no more than it differs.
+/// # Limits
+/// - The fast tier stays empty if the durable store has no [`Inspect`](super::Inspect), because the rest of a retention
+///   is then unknown.
+/// - A fact ends with its record if the clocks of this process and the durable store run at the same speed. A clock
+///   that is set in between shifts the end by the same amount, but the fact never lives longer than `max_age`.
+/// - [`Admin::forget`](super::Admin::forget) bars the key in the fast tier before and after the operation, for
+///   `max_age`. A fact that was read before cannot return afterwards. A forgotten key may still be answered for up to
+///   `max_age` in three cases: the bar does not reach the fast tier, the fast tier is flushed at that moment, or the
+///   key is forgotten without this store. Clocks that differ between processes add at most their difference.
 ///
 /// # Errors
-/// Those of the durable store. An error of the fast tier fails no call; [`counts`](Self::counts) tells of it.
+/// Same as the durable store. An error of the fast tier never fails a call: [`counts`](Self::counts) reports it.
 ///
 /// # Cancellation
-/// As with the durable store. A claim or completion dropped behind the durable store's answer leaves the fast tier
-/// without that fact, and the next duplicate repairs it.
+/// Same as the durable store. If a claim or completion is dropped after the durable store's answer, the fast tier
+/// misses that fact until the next duplicate adds it.
 ///
 /// # Abilities
-/// Those of the durable store.
+/// Same as the durable store.
 #[derive(Clone, Debug)]
-pub struct TieredStore(Arc<Tiers>);
+pub struct TieredStore(Arc<TieredStoreInner>);
 
 #[derive(Debug)]
-struct Tiers {
+struct TieredStoreInner {
     durable: Arc<dyn Store>,
     fast: Arc<dyn FastTier>,
     max_age: Duration,
@@ -70,7 +72,7 @@ struct Tiers {
     counters: Counters,
 }
 
-/// Sets up a [`TieredStore`].
+/// A builder for a [`TieredStore`].
 #[derive(Clone, Debug)]
 pub struct TieredStoreBuilder {
     durable: Arc<dyn Store>,
@@ -81,8 +83,9 @@ pub struct TieredStoreBuilder {
 }
 
 impl TieredStoreBuilder {
-    /// How long a fact is believed without asking the durable store again. Zero keeps nothing. The same in all processes
-    /// over one fast tier: a forgotten key is barred for this long.
+    /// Sets how long a fact is used without asking the durable store again. Zero disables the fast tier.
+    ///
+    /// All processes that share a fast tier must use the same value, since a forgotten key is barred for this long.
     ///
     /// # Default
     /// 60 s
@@ -92,8 +95,8 @@ impl TieredStoreBuilder {
         self
     }
 
-    /// How long a call waits for the fast tier before it goes on without it. A claim waits once, or twice where it
-    /// repairs.
+    /// Sets how long a call waits for the fast tier before it continues without it. A claim waits at most twice: for
+    /// the lookup and for adding a missing fact.
     ///
     /// # Default
     /// 100 ms
@@ -103,7 +106,7 @@ impl TieredStoreBuilder {
         self
     }
 
-    /// The clock that ages facts and measures patience. It need not be the durable store's.
+    /// Sets the clock that ages facts and limits waits. It may differ from the durable store's clock.
     ///
     /// # Default
     /// [`SystemClock`]
@@ -113,30 +116,37 @@ impl TieredStoreBuilder {
         self
     }
 
-    /// The store.
+    /// Builds the store.
     #[must_use]
     pub fn build(self) -> TieredStore {
         let Self { durable, fast, max_age, patience, clock } = self;
-        TieredStore(Arc::new(Tiers { durable, fast, max_age, patience, clock, counters: Counters::default() }))
+        TieredStore(Arc::new(TieredStoreInner {
+            durable,
+            fast,
+            max_age,
+            patience,
+            clock,
+            counters: Counters::default(),
+        }))
     }
 }
 
-/// What the fast tier says to a claim.
-enum Recalled {
+/// The answer of the fast tier to a claim.
+enum RecalledClaim {
     Known(Claim),
     Unknown,
-    /// It is down, slow, or keeps what cannot be read.
+    /// The fast tier is down, too slow, or holds a value that cannot be read.
     Failed,
 }
 
 impl TieredStore {
-    /// With defaults.
+    /// Creates a tiered store with the default configuration.
     #[must_use]
     pub fn new(durable: impl Store, fast: impl FastTier) -> Self {
         Self::builder(durable, fast).build()
     }
 
-    /// To set ages or a clock.
+    /// Returns a builder for a tiered store with a custom age, patience or clock.
     #[must_use]
     pub fn builder(durable: impl Store, fast: impl FastTier) -> TieredStoreBuilder {
         TieredStoreBuilder {
@@ -148,28 +158,28 @@ impl TieredStore {
         }
     }
 
-    /// What the fast tier was good for, since this store was built.
+    /// Returns the counts of the fast tier since this store was built.
     #[must_use]
     pub fn counts(&self) -> TierCounts {
         self.0.counters.read()
     }
 
-    async fn recall(&self, request: &ClaimRequest) -> Recalled {
-        let recalled = match self.patiently(self.0.fast.recall(&request.key)).await {
+    async fn recall(&self, request: &ClaimRequest) -> RecalledClaim {
+        let recalled = match self.within_patience(self.0.fast.recall(&request.key)).await {
             Some(fact) => fact
                 .and_then(|fact| fact.answer(request, self.0.clock.wall()))
-                .map_or(Recalled::Unknown, Recalled::Known),
-            None => Recalled::Failed,
+                .map_or(RecalledClaim::Unknown, RecalledClaim::Known),
+            None => RecalledClaim::Failed,
         };
-        self.0.counters.asked(matches!(recalled, Recalled::Known(_)));
+        self.0.counters.count_lookup(matches!(recalled, RecalledClaim::Known(_)));
         recalled
     }
 
-    /// Tells the fast tier what the durable store says of a key that is done; whether it took it.
-    async fn inform(&self, key: &Key) -> bool {
+    /// Copies a completed key from the durable store to the fast tier, and returns whether the fast tier accepted it.
+    async fn copy_fact(&self, key: &Key) -> bool {
         let Some(inspect) = self.0.durable.abilities().inspect else { return false };
-        let told = self.patiently(async {
-            // Before the durable store is asked: what is left of the retention counts from here, or from later.
+        let copied = self.within_patience(async {
+            // Read the clock before the call to the durable store: the rest of the retention counts from here or later.
             let asked = self.0.clock.wall();
             let Some(fact) = inspect.inspect(key).await?.and_then(|seen| Fact::of(seen, asked, self.0.max_age)) else {
                 return Ok(false);
@@ -177,28 +187,28 @@ impl TieredStore {
             let keep = fact.until - self.0.clock.wall();
             if keep.is_zero() { Ok(false) } else { self.0.fast.remember(key, &fact, keep).await }
         });
-        told.await.unwrap_or(false)
+        copied.await.unwrap_or(false)
     }
 
-    async fn informed_of_duplicate(&self, key: &Key) {
-        if self.inform(key).await {
-            self.0.counters.repaired();
+    async fn repair_fact(&self, key: &Key) {
+        if self.copy_fact(key).await {
+            self.0.counters.count_repaired();
         }
     }
 
-    async fn informed_of_completion(&self, key: &Key) {
-        if self.inform(key).await {
-            self.0.counters.remembered();
+    async fn remember_completion(&self, key: &Key) {
+        if self.copy_fact(key).await {
+            self.0.counters.count_remembered();
         }
     }
 
-    /// `None` where the fast tier failed or took too long.
-    async fn patiently<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    /// Waits for a call of the fast tier. Returns `None` if the call failed or took too long.
+    async fn within_patience<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
         let clock = &self.0.clock;
         match unless(call, || clock.sleep_until(later(clock.now(), self.0.patience))).await {
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(_)) | Err(()) => {
-                self.0.counters.failed();
+                self.0.counters.count_failed();
                 None
             }
         }
@@ -209,12 +219,12 @@ impl TieredStore {
 impl Store for TieredStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let recalled = self.recall(request).await;
-        if let Recalled::Known(claim) = recalled {
+        if let RecalledClaim::Known(claim) = recalled {
             return Ok(claim);
         }
         let claim = self.0.durable.claim(request).await?;
-        if matches!((&claim, recalled), (Claim::Consumed(_), Recalled::Unknown)) {
-            self.informed_of_duplicate(&request.key).await;
+        if matches!((&claim, recalled), (Claim::Consumed(_), RecalledClaim::Unknown)) {
+            self.repair_fact(&request.key).await;
         }
         Ok(claim)
     }
@@ -226,8 +236,8 @@ impl Store for TieredStore {
     async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
         let settled = self.0.durable.complete(held, completion).await?;
         if settled == Settled::Done {
-            // Not with what was asked for: an earlier completion may be what stands.
-            self.informed_of_completion(&held.key).await;
+            // Read the record instead of using `completion`: the first result is kept, and it may be an earlier one.
+            self.remember_completion(&held.key).await;
         }
         Ok(settled)
     }

@@ -1,30 +1,33 @@
-//! The ability of a store to run handlers in transactions of its database.
+//! Handlers that run in a transaction of the store's database.
 use std::any::Any;
 use std::fmt;
 
-/// When the key of a run in a transaction is claimed.
+/// The time at which a run in a transaction claims its key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClaimMode {
-    /// In the transaction, as its first statement: one more trip at most, and no trace of a run that was rolled back.
-    /// So there is no lease, and the record counts no attempts: under a consumer the mark on the delivery does, where its
-    /// broker has room for one ([`Executor::scope_of_attempt`]); crashes are the broker's to count. Others are told that the
-    /// key is busy.
+    /// The run claims the key in its transaction, as the first statement.
+    ///
+    /// This costs at most one extra round trip, and a rolled back run leaves no trace. There is no lease, and the
+    /// record does not count attempts. Under a consumer, the delivery carries the count if the broker can store it
+    /// ([`Executor::scope_of_attempt`]). Only the broker can count crashes. Other callers see a busy key.
     #[default]
     Inside,
-    /// By a lease before it, as everywhere: others see at once that the key is in flight, and attempts are counted. The
-    /// record is completed in the transaction, by its owner only. A crash costs the rest of the lease.
+    /// The run claims the key by a lease before its transaction, as without a transaction.
+    ///
+    /// Other callers see at once that the key is in flight, and the record counts attempts. The transaction completes
+    /// the record if it still belongs to the owner. After a crash the key is blocked until the lease expires.
     Leased,
 }
 
-/// Begins transactions that runs are claimed and completed in: the [ability](crate::Abilities::transact) of a store in a
-/// database.
+/// Begins transactions in which runs are claimed and completed: the [ability](crate::Abilities::transact) of a database
+/// store.
 pub trait Transact: fmt::Debug + Send + Sync {
-    /// The store of one run: an `Arc<dyn Lends<T>>`, where `T` is the database's type of a transaction.
+    /// Returns the transaction source of one run: an `Arc<dyn Lends<T>>`, where `T` is the database's transaction type.
     fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send>;
 
-    /// The transactions of steps: an `Arc<dyn StepsWithin<T>>`.
+    /// Returns the transaction source of steps: an `Arc<dyn StepsWithin<T>>`.
     fn steps_within(&self) -> Box<dyn Any + Send>;
 
-    /// What that `T` is called.
+    /// Returns the name of the transaction type `T`.
     fn transaction(&self) -> &'static str;
 }

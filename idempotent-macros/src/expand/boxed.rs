@@ -1,4 +1,5 @@
-//! `#[async_trait]` ran first: the body is `Box::pin(async move { … })`. The run goes inside it.
+//! Functions that `#[async_trait]` has already rewritten to `Box::pin(async move { … })`. The run goes inside the
+//! block.
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::Parser;
@@ -19,7 +20,8 @@ pub(super) fn expand(
     let Some(boxed) = async_block(&mut body) else { return Err(function.needs_async()) };
     let mut setup = setup.clone();
     if let Some(place) = boxed.block.stmts.iter().position(is_the_body) {
-        // `let __self = self; let order = order; let __ret: R = { body };`: the arguments have their names here.
+        // `let __self = self; let order = order; let __ret: R = { body };`: the arguments have their own names again
+        // here.
         if let Some(this) = boxed.block.stmts.iter().find_map(renamed_self) {
             setup = rename_self(setup, &this);
         }
@@ -39,7 +41,7 @@ pub(super) fn expand(
     Ok(quote!(#function))
 }
 
-/// What `#[async_trait]` made of destructured arguments: `let (a, b) = __arg1;` before the body.
+/// Returns the patterns of destructured arguments, which `#[async_trait]` moves into the body: `let (a, b) = __arg1;`.
 pub(crate) fn patterns(body: &TokenStream) -> Vec<Pat> {
     let mut body = Block::parse_within.parse2(body.clone()).unwrap_or_default();
     let Some(boxed) = async_block(&mut body) else { return Vec::new() };
@@ -51,7 +53,7 @@ pub(crate) fn patterns(body: &TokenStream) -> Vec<Pat> {
     locals.collect()
 }
 
-/// What was written before `#[async_trait]` ran: the return type, the body, and what `self` is called in there.
+/// Returns the original return type and body of the function, and the name of `self` in that body.
 pub(crate) fn handler(body: &TokenStream) -> Option<(Type, Vec<Stmt>, Option<Ident>)> {
     let mut body = Block::parse_within.parse2(body.clone()).ok()?;
     let boxed = async_block(&mut body)?;
@@ -72,7 +74,8 @@ fn async_block(body: &mut [Stmt]) -> Option<&mut ExprAsync> {
     }
 }
 
-/// `let __ret: R = { … };` or, for a function that returns nothing, `let _: () = { … };`
+/// Returns whether the statement is `let __ret: R = { … };`, or `let _: () = { … };` for a function without a return
+/// type.
 fn is_the_body(statement: &Stmt) -> bool {
     let Stmt::Local(Local { pat: Pat::Type(typed), init: Some(init), .. }) = statement else { return false };
     let named = match &*typed.pat {
@@ -93,7 +96,7 @@ fn wrap_local(plan: &Plan, private: &TokenStream, local: &mut Local) {
     block.block.stmts = vec![Stmt::Expr(Expr::Verbatim(run), None)];
 }
 
-/// `__self` of `let __self = self;`
+/// Returns `__self` of `let __self = self;`.
 fn renamed_self(statement: &Stmt) -> Option<Ident> {
     let Stmt::Local(Local { pat: Pat::Ident(pat), init: Some(init), .. }) = statement else { return None };
     let of_self = init.expr.to_token_stream().to_string() == "self";

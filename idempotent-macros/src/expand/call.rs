@@ -1,4 +1,4 @@
-//! The call and where its executor comes from, as code.
+//! Generated code for the call and its executor.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprLit, Lit, Result};
@@ -9,7 +9,7 @@ use crate::names::arguments;
 use crate::normalise::{By, Knob, Plan, Scene, Setting, Stands};
 use crate::text::tidy;
 
-/// The call, and its executor. Both values are owned before the body runs, so the body may move the arguments.
+/// Generates the call and its executor. The body owns both values, so it may move the arguments.
 pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
     let (call, with) = (call(plan, private, function)?, with(plan, private));
     let within = plan.transaction.iter().map(|transaction| transaction.setup(private)).collect::<TokenStream>();
@@ -51,11 +51,11 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
     let tenant = plan.tenant.iter().map(borrowed);
     let fingerprint = plan.fingerprint.iter().map(|value| fingerprint(value, private));
     let message = plan.message.iter();
-    // What has no fingerprint is told by the call.
+    // The call itself reports arguments without a fingerprint.
     let told = said.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
     let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.knobs, private);
-    // All tokens have one scope.
+    // All tokens share one scope.
     let declared = (!matches!(plan.by, By::Token(_))).then(|| {
         quote_spanned!(site=> .__at({
             static __IDEMPOTENT_SITE: #private::Site =
@@ -88,11 +88,12 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
     })
 }
 
-/// The fingerprint of what the call says, where that is its key.
+/// Generates the fingerprint of the arguments, if it is the key of the call.
 fn said(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Option<TokenStream>> {
     let By::Param(by) = plan.by else { return Ok(None) };
     Ok(Some(match &plan.key {
-        // One for each part: whole arguments stand there, which the body may want and one of which may have none.
+        // Each part has its own fingerprint: a part may be a whole argument, which the body needs, or which has no
+        // fingerprint.
         Some(Expr::Tuple(key)) => {
             let parts = key.elems.iter().map(|part| fingerprint(part, private));
             quote_spanned!(at(key)=> #private::arguments([#(#parts),*]))
@@ -120,7 +121,7 @@ fn stands(stands: &Stands) -> TokenStream {
     }
 }
 
-/// How long a token is good for.
+/// Generates the validity of a token.
 fn issued(plan: &Plan, private: &TokenStream) -> Option<TokenStream> {
     let site = Span::mixed_site();
     match plan.by {
@@ -130,8 +131,8 @@ fn issued(plan: &Plan, private: &TokenStream) -> Option<TokenStream> {
     }
 }
 
-/// Returns the expression by reference, and each part of a tuple: the body may move them. A literal needs no parentheses, and
-/// some lints would ask for that.
+/// Borrows the expression, or each part of a tuple, because the body may move them. A literal gets no parentheses,
+/// because some lints reject them.
 fn borrowed(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Tuple(tuple) if !tuple.elems.is_empty() => {
@@ -156,18 +157,20 @@ fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
     quote_spanned!(at(value)=> #private::fingerprint(#borrowed))
 }
 
-/// The function's path, by the name the compiler gives to a closure in here: `module_path!` would give two impls in
-/// one module one identity, and the name of `Self` two traits of one type.
+/// Generates the scope: the path of the function, as the compiler prints it for a closure inside the function.
+///
+/// `module_path!` would be equal for two impls in one module. The name of `Self` would be equal for two traits of one
+/// type.
 fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
         Some(scope) => quote!(#scope),
-        // Whoever issues a token need not know the handler.
+        // The issuer of a token need not know the handler.
         None if matches!(plan.by, By::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
         None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
     }
 }
 
-/// Worked out by the compiler, whole.
+/// Generates the policy as a constant.
 fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let set = knobs.iter().map(|Knob { setter, setting }| {
@@ -196,7 +199,7 @@ fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
     quote_spanned!(site=> const { #private::Policy::new() #(#set)* })
 }
 
-/// A number without a suffix gets one: a lint asks for the type of numbers that have none.
+/// Adds a suffix to a number without one, because a lint demands it.
 fn count(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.suffix().is_empty() => {

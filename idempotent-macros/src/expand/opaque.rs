@@ -1,5 +1,5 @@
-//! `impl Trait` as a return type where a strategy puts another type in its place: what stands in its bounds is still
-//! used, still tells inference what comes, and still has to hold.
+//! `impl Trait` as a return type that a strategy replaces by another type. The bounds are still used, still guide
+//! inference, and are still checked.
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -10,7 +10,7 @@ use syn::{
     TypeImplTrait, TypeParamBound, TypePath, TypeReference, parse_quote, parse_quote_spanned,
 };
 
-/// Leaves a hole for inference where `impl Trait` stands, which cannot be named in the body; says whether one did.
+/// Replaces each `impl Trait` by `_`, since it cannot be named in the body. Returns whether there was one.
 pub(super) fn erase(ty: &mut Type) -> bool {
     let mut eraser = Erase(false);
     eraser.visit_type_mut(ty);
@@ -31,21 +31,23 @@ impl VisitMut for Erase {
     }
 }
 
-/// What holds the bounds of a return type.
+/// A generated check of the bounds of a return type.
 pub(super) struct Check {
-    /// A function.
+    /// The checking function.
     pub(super) item: TokenStream,
-    /// Whether it takes a reference to what is returned. If not it is there for what is imported for its bounds.
+    /// True if the function takes a reference to the returned value. Otherwise it only uses the imports of the bounds.
     pub(super) takes: bool,
 }
 
-/// A function `name` that takes a reference to what has the bounds of `ret`, as far as it can name them: generics and
-/// lifetimes around it are out of its sight, and it may stand in an `impl` whose generics are out of ours.
+/// Generates a function `name` that takes a reference to a value with the bounds of `ret`.
+///
+/// Generics and lifetimes of the annotated function are not available in the generated one, and neither are generics of
+/// the surrounding `impl`, which the macro cannot see. Such bounds are left out.
 pub(super) fn check(name: &TokenStream, ret: &Type) -> Check {
     let mut taken = ret.clone();
     let takes = restate(&mut taken).is_some();
     let site = Span::mixed_site().located_at(ret.span());
-    // Several bounds after a `&` need parentheses, and a single one must have none: there is a lint.
+    // Several bounds after `&` need parentheses, and a lint rejects them around a single one.
     let taken = match &taken {
         _ if !takes => holes(ret),
         Type::ImplTrait(hole) if hole.bounds.len() > 1 => quote!((#hole)),
@@ -54,7 +56,7 @@ pub(super) fn check(name: &TokenStream, ret: &Type) -> Check {
     Check { item: quote_spanned!(site=> const fn #name(_: &#taken) {}), takes }
 }
 
-/// `(impl A, impl B,)`, without what stands around them.
+/// Returns the tuple `(impl A, impl B,)` of all opaque types in `ret`.
 fn holes(ret: &Type) -> TokenStream {
     struct Holes(Vec<TypeImplTrait>);
     impl Visit<'_> for Holes {
@@ -70,8 +72,10 @@ fn holes(ret: &Type) -> TokenStream {
     quote!((#(#holes,)*))
 }
 
-/// `Result<impl Trait<T> + Send, E>` as an argument of any function: `Result<impl Send, impl Sized>`. None where the
-/// holes are in places that are not known here.
+/// Rewrites a type as an argument of another function: `Result<impl Trait<T> + Send, E>` becomes `Result<impl Send,
+/// impl Sized>`.
+///
+/// Returns `None` if an opaque type is in an unknown generic type.
 fn restate(ty: &mut Type) -> Option<()> {
     if !erase(&mut ty.clone()) {
         if !can_be_named(|names| names.visit_type(ty)) {
@@ -87,7 +91,7 @@ fn restate(ty: &mut Type) -> Option<()> {
         Type::Paren(paren) => restate(&mut paren.elem),
         Type::Group(group) => restate(&mut group.elem),
         Type::Tuple(tuple) => tuple.elems.iter_mut().try_for_each(restate),
-        // Any other may have bounds of its own, which what is left of these would not meet.
+        // Any other generic type may have bounds that the reduced type does not meet.
         Type::Path(TypePath { qself: None, path, .. }) if takes_anything(path) => {
             path.segments.iter_mut().try_for_each(|segment| match &mut segment.arguments {
                 PathArguments::None => Some(()),
@@ -123,17 +127,17 @@ fn can_be_named(visit: impl FnOnce(&mut Names)) -> bool {
     !names.unknown
 }
 
-/// Looks for what may mean something else, or nothing, in a function of its own.
+/// A visitor that looks for names with another meaning, or none, in a separate function.
 struct Names {
     unknown: bool,
-    /// Between the parentheses of `Fn(&str)`, where references have lifetimes of their own.
+    /// True inside the parentheses of `Fn(&str)`, where references have lifetimes of their own.
     in_function: bool,
 }
 
 impl Visit<'_> for Names {
     fn visit_type_path(&mut self, ty: &TypePath) {
         let first = ty.path.segments.first().map(|segment| (segment.ident.to_string(), &segment.arguments));
-        // A generic takes no arguments: `Vec<u8>` is none, `Order`, `T` and `T::Item` may be.
+        // A generic parameter takes no arguments: `Vec<u8>` is not one, but `Order`, `T` and `T::Item` may be.
         self.unknown |= first.is_none_or(|(name, arguments)| {
             let capital = name.starts_with(char::is_uppercase) && arguments.is_none() && name != "String";
             let rooted = ty.path.leading_colon.is_some();
@@ -172,7 +176,7 @@ impl Visit<'_> for Names {
     }
 }
 
-/// A type that stands everywhere for the same.
+/// Returns whether the name is a primitive type or `String`, which means the same everywhere.
 fn is_usual(name: &str) -> bool {
     const USUAL: [&str; 18] = [
         "String", "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16", "u32",
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_restated_as_far_as_a_function_of_its_own_can_name_them() {
+    fn bounds_are_kept_if_a_separate_function_can_name_them() {
         for (ret, want) in [
             ("impl IntoResponse", "implIntoResponse"),
             ("impl a::B + Send + 'a + use<'a, T>", "impla::B+Send"),
@@ -207,7 +211,7 @@ mod tests {
                 "implStream<Item=Result<&'staticstr,std::io::Error>>",
             ),
             ("impl Iterator<Item = impl A>", "implIterator<Item=implA>"),
-            // What may be a generic of the function or of the `impl` around it, or a lifetime.
+            // Possible generics of the function or of the surrounding `impl`, and lifetimes.
             ("impl A<T> + B", "implB"),
             ("impl A<Self> + Iterator<Item = T::B>", "implSized"),
             ("impl A<&u8> + A<'a> + A<&'a u8> + A<'_>", "implSized"),
@@ -223,7 +227,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_may_have_bounds_of_its_own_is_left_to_rustc() {
+    fn types_with_possible_bounds_are_left_to_rustc() {
         for (ret, want) in [
             ("Page<impl a::B + A<T> + 'static, LIMIT>", "(impla::B,)"),
             ("Result<Page<impl A>, impl C<Item = impl D>>", "(implA,implC<Item=implD>,)"),

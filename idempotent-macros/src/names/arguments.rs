@@ -9,8 +9,8 @@ use crate::expand::boxed;
 use crate::item::Function;
 use crate::owned::mentions;
 
-/// What tells two calls apart where no key is named. The executor that `with` names says nothing of the call, nor does
-/// `self`.
+/// Returns the names of the arguments that form the key if no key is given. The executor that `with` names and `self`
+/// do not belong to the call's identity.
 pub(crate) fn of(function: &Function, with: Option<&Expr>, by: Span) -> Result<Vec<Ident>> {
     let mut found = Found::default();
     for input in &function.sig.inputs {
@@ -49,7 +49,7 @@ struct Found {
 
 impl Visit<'_> for Found {
     fn visit_pat_ident(&mut self, pat: &PatIdent) {
-        // A unit struct stands there like a name.
+        // A unit struct in a pattern looks like a name.
         if is_local(&pat.ident.unraw().to_string()) {
             self.names.push(pat.ident.clone());
         }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_name_counts_but_self_and_what_with_names() {
+    fn every_bound_name_counts_except_self_and_the_executor() {
         for (function, with, want) in [
             ("async fn f(order: Order, n: u8) {}", None, "order n"),
             ("async fn f(&self, mut order: Order, _: u8) {}", None, "order"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_tells_calls_apart_the_remedy_is_told() {
+    fn a_function_without_usable_arguments_is_refused_with_the_remedy() {
         for (function, with, want) in [
             ("async fn f() {}", None, "no argument tells two calls apart"),
             ("async fn f(&self, _: u8) {}", None, "no argument tells two calls apart"),

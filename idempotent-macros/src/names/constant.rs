@@ -1,5 +1,5 @@
-//! A key that names no argument: literals, constants, the clock. With one key for all calls, every message after the first would
-//! pass for done; a key that changes by itself finds no duplicate.
+//! Keys that name no argument: literals, constants, the current time. With one key for all calls, every message after
+//! the first would count as a duplicate. A key that changes on its own finds no duplicate.
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -9,13 +9,13 @@ use syn::{Error, Expr, ExprLit, ExprPath, Lit, Macro, Result, parse_str};
 use super::{Scope, bare};
 use crate::text::tidy;
 
-/// Refuses a key that names no argument. One key for all calls has to be written so: `const { … }`.
+/// Refuses a key that names no argument. A deliberate constant key has the form `const { … }`.
 pub(super) fn refuse_others(key: &Expr, scope: &Scope<'_>) -> Result<()> {
     let is_meant = matches!(key, Expr::Const(_)) || names_an_argument(key, scope);
     if is_meant { Ok(()) } else { Err(of_no_call(key, scope)) }
 }
 
-/// Refuses a key of literals alone, in words that say what was meant.
+/// Refuses a key that consists of literals, and suggests the expression that was probably intended.
 pub(super) fn refuse_literals(key: &Expr, scope: &Scope<'_>) -> Result<()> {
     if !is_constant(key) {
         return Ok(());
@@ -44,7 +44,7 @@ fn of_no_call(key: &Expr, scope: &Scope<'_>) -> Error {
     Error::new_spanned(key, text)
 }
 
-/// Returns whether an argument, or `self`, stands anywhere in the key.
+/// Returns whether the key mentions an argument or `self`.
 fn names_an_argument(key: &Expr, scope: &Scope<'_>) -> bool {
     let mut mentions = Mentions { scope, found: scope.open };
     mentions.visit_expr(key);
@@ -61,7 +61,7 @@ impl Mentions<'_> {
         self.scope.knows(name) || (name == "self" && self.scope.function.has_receiver())
     }
 
-    /// Tokens of a macro: names, and those that a format string captures.
+    /// Looks for names in the tokens of a macro, including the captures of a format string.
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {
@@ -108,7 +108,7 @@ fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-/// `"text"` of `"text".to_owned()`.
+/// Returns `"text"` of `"text".to_owned()`.
 fn converted(expr: &Expr) -> Option<&Expr> {
     const CONVERSIONS: [&str; 6] = ["as_bytes", "as_str", "clone", "into", "to_owned", "to_string"];
     match expr {
@@ -117,11 +117,11 @@ fn converted(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The key without the quotes that should not be there, if what they hold begins with an argument.
+/// Returns the key without its wrong quotes, if the quoted text begins with an argument.
 fn meant(key: &Expr, scope: &Scope<'_>) -> Option<String> {
     match key {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-            // `#order.id`, `${order.id}` and the like are how other languages say it.
+            // Other languages write `#order.id` or `${order.id}`.
             let text = text.value();
             let expr: Expr = parse_str(text.trim_matches(|char| "#${} ".contains(char))).ok()?;
             let root = bare(root(&expr))?.unraw().to_string();
@@ -142,7 +142,7 @@ fn meant(key: &Expr, scope: &Scope<'_>) -> Option<String> {
     }
 }
 
-/// `order` of `order.lines[0].id()`.
+/// Returns `order` of `order.lines[0].id()`.
 fn root(expr: &Expr) -> &Expr {
     match expr {
         Expr::Field(field) => root(&field.base),

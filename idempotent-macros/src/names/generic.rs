@@ -1,4 +1,4 @@
-//! Generic functions, which have one name for all types.
+//! Generic functions, whose default scope is the same for all types.
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::Visit;
@@ -7,8 +7,8 @@ use syn::{Error, FnArg, Pat, Result, TypeImplTrait};
 use crate::item::Function;
 use crate::normalise::{By, Plan};
 
-/// Refuses a generic function without a scope: the default scope is the function's name, one for all types. The type of the
-/// executor that `with` names is nobody's identity.
+/// Refuses a generic function without a scope, because the default scope is the function's name, which all types share.
+/// The type of the executor in `with` does not matter.
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     if plan.scope.is_some() || matches!(plan.by, By::Token(_)) {
         return Ok(());
@@ -43,7 +43,7 @@ fn mentions(tokens: TokenStream, name: &Ident) -> bool {
     })
 }
 
-/// The first `impl Trait` among the arguments.
+/// A visitor that finds the first `impl Trait` among the arguments.
 struct Opaque(Option<TokenStream>);
 
 impl Visit<'_> for Opaque {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_types_that_may_tell_calls_apart_need_a_scope() {
+    fn only_generics_that_may_distinguish_calls_need_a_scope() {
         let refused = |args: &str, function: &str| {
             let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
             let function = Function::of(function.parse().unwrap()).unwrap();

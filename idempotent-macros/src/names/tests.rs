@@ -8,7 +8,7 @@ fn error(args: &str, function: &str) -> String {
 }
 
 #[test]
-fn a_name_that_is_no_argument_is_told_with_those_there_are() {
+fn an_unknown_name_is_refused_with_a_list_of_the_arguments() {
     let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
     for (args, want) in [
         ("key = msg.id", "no argument named `msg`\navailable: `order`, `a`, `c`"),
@@ -34,7 +34,7 @@ fn a_name_that_is_no_argument_is_told_with_those_there_are() {
 }
 
 #[test]
-fn a_key_of_literals_alone_is_refused_with_what_was_meant() {
+fn a_key_of_literals_is_refused_with_a_suggestion() {
     let free = "async fn f(order: Order, (a, B { c, .. }): X) {}";
     for (key, meant) in [
         ("\"order.id\"", "order.id"),
@@ -98,7 +98,7 @@ fn a_return_in_an_argument_is_refused() {
 }
 
 #[test]
-fn what_may_well_be_in_scope_is_left_to_rustc() {
+fn names_that_may_be_in_scope_are_left_to_rustc() {
     for args in [
         "key = (order.id, CONST, Unit, module::name, S { a }, format!(\"{nowhere}\"))",
         "key = order.tags.iter().map(|tag| tag.id).find(normalise)",

@@ -1,5 +1,4 @@
-//! What makes two calls the same: a key, a token that was issued, or what the call says; and which other arguments go
-//! with each of them.
+//! The source of the key (`by`): a key, an issued token or the arguments, and the arguments that are valid with each.
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Error, Expr, Ident, Result};
@@ -12,7 +11,7 @@ use crate::units::millis;
 const WINDOW_IS_FOR_PARAM: &str = "`window` goes with `by = param`, where calls are told apart by what they say";
 const TTL_IS_FOR_TOKENS: &str = "`ttl` goes with `by = token`, and is how long an unused token is good for";
 
-/// Looks `by` up, and refuses what does not go with it.
+/// Resolves `by`, and refuses arguments that are not valid with it.
 pub(super) fn of(args: &Args) -> Result<By> {
     const KNOWN: [&str; 3] = ["key", "token", "param"];
     let Some(value) = &args.by else { return by_key(args) };
@@ -27,7 +26,7 @@ pub(super) fn of(args: &Args) -> Result<By> {
     }
 }
 
-/// What it says of the policy. Both choices are said: the executor may have another.
+/// Sets the policy settings that `by` implies. Both settings are explicit, because the executor's policy may differ.
 pub(super) fn knobs(args: &Args, set: &mut impl FnMut(&'static str, Setting)) -> Result<()> {
     let given = args.by.as_ref().and_then(word);
     if !given.is_some_and(|word| word == "token" || word == "param") {

@@ -1,4 +1,5 @@
-//! `after = …`, `sequence = (stream, number)`, and what becomes of a call whose predecessor will not be consumed.
+//! Ordering: `after = …`, `sequence = (stream, number)`, and the rules for calls whose predecessor will not be
+//! consumed.
 use syn::{Error, Expr, ExprCall, Result};
 
 use super::{By, Setting, Stands, longest, not_empty, quoted, word};
@@ -6,7 +7,7 @@ use crate::parse::Args;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
 
-/// The words, their variants, and what each does after a while.
+/// The words of `on_broken_order`, their variants, and the effect of their times.
 const CHOICES: [(&str, &str, &str); 3] = [
     ("hold", "Hold", "after which a call whose predecessor was never seen is told of"),
     ("skip", "Skip", "after which it runs all the same"),
@@ -53,7 +54,7 @@ pub(super) fn check(args: &Args, by: &By) -> Result<Option<Stands>> {
     }
 }
 
-/// What is said of a place in an order that the call does not have.
+/// Refuses ordering settings of a call without `after` or `sequence`.
 fn alone(args: &Args) -> Result<Option<Stands>> {
     let about = [
         (

@@ -6,7 +6,7 @@ fn plan(source: &str) -> Result<Plan> {
 }
 
 #[test]
-fn what_cannot_be_meant_says_what_can() {
+fn an_invalid_value_is_refused_with_the_valid_ones() {
     for (source, want) in [
         ("scene = mq", "missing `key`: say what makes two calls the same, e.g. `key = order.id`"),
         ("key = \"\"", "key must not be empty"),
@@ -67,7 +67,7 @@ fn what_cannot_be_meant_says_what_can() {
 }
 
 #[test]
-fn each_knob_reaches_the_policy_in_its_unit() {
+fn each_setting_reaches_the_policy_in_its_unit() {
     let plan = plan(
         r#"key = a, by = key, lease = "30s", max_run = "30s", retain = forever, max_retries = LIMIT,
         on_in_flight = wait("2s"), on_lease_lost = finish, on_expiry = park, on_store_error = run_unprotected,
@@ -100,7 +100,7 @@ fn knobs(plan: &Plan) -> String {
 }
 
 #[test]
-fn what_a_call_comes_after_and_what_if_that_is_broken() {
+fn after_and_its_rule_for_a_broken_order_are_resolved() {
     for (source, want) in [
         ("key = a, after = b", ""),
         ("key = a, after = b, on_broken_order = hold(\"1m\")", "on_broken_order=Hold(60000)"),
@@ -114,7 +114,7 @@ fn what_a_call_comes_after_and_what_if_that_is_broken() {
 }
 
 #[test]
-fn s0_27_a_sequence_is_a_stream_and_a_number_and_says_what_becomes_of_late_ones() {
+fn a_sequence_is_a_stream_and_a_number_with_a_rule_for_late_ones() {
     for (source, want) in [
         ("key = a, sequence = (b, c)", ""),
         ("key = a, sequence = ((b, c), d.number), on_late = refuse", "on_late=OnLate::Refuse"),
@@ -130,7 +130,7 @@ fn s0_27_a_sequence_is_a_stream_and_a_number_and_says_what_becomes_of_late_ones(
 }
 
 #[test]
-fn a_token_and_a_param_are_requests_and_their_duplicates_are_refused_unless_told_otherwise() {
+fn calls_by_token_and_param_are_requests_and_refuse_duplicates_by_default() {
     for (source, want) in [
         ("by = token, key = t, tenant = u", "on_consumed=OnConsumed::Refuse"),
         ("by = token, key = t, tenant = u, replay, scene = rest", "on_consumed=OnConsumed::Replay"),

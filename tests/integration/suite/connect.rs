@@ -143,7 +143,7 @@ async fn redis_opens() {
     let wrong = server.url().replace("hunter2", "s3cret");
     let error = connect(&wrong).await.unwrap_err();
     let text = format!("{error} {error:?}");
-    assert!(text.starts_with("the store denies access: ") && text.contains("WRONGPASS"));
+    assert!(text.starts_with("the store denied access: ") && text.contains("WRONGPASS"));
     assert!(text.contains(&server.address()) && !text.contains("s3cret"), "{text}");
 }
 

@@ -121,7 +121,7 @@ fn n107_what_is_not_ours_is_foreign() {
     for foreign in [&b"consuming"[..], b"", b"{\"state\":1}", b"1"] {
         let error = Record::from_bytes(foreign).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Foreign);
-        assert!(error.to_string().contains("left as it is"), "{error}");
+        assert!(error.to_string().contains("left unchanged"), "{error}");
     }
 }
 

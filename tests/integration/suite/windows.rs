@@ -134,7 +134,7 @@ async fn a_duplicate_is_told_the_rest_of_the_window(world: World) {
     worker.deliver_call(by_key.clone(), &job).await.1.unwrap();
     let told = rejection(worker.deliver_call(by_key, &job).await.1).unwrap();
     assert!(matches!(told, Rejection::Duplicate { retry_after: None, message: None }), "{told:?}");
-    assert_eq!(told.to_string(), "done before: this is a duplicate");
+    assert_eq!(told.to_string(), "duplicate: already processed");
 }
 
 async fn a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it(world: World) {

@@ -1,29 +1,30 @@
-//! A record as the memory store keeps it: 96 bytes, and more only where there is more to keep.
+//! The in-memory form of a record: 96 bytes, and a separate allocation for optional fields.
 use std::sync::Arc;
 
 use crate::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StateKind};
 
+/// A compact record. Optional fields share one allocation.
 #[derive(Debug)]
-pub(super) struct Entry {
-    /// In halves, as the owner is: a `u128` would have to lie at a multiple of 16.
+pub(super) struct CompactRecord {
+    /// The hash as two halves, like the owner: a `u128` would need an alignment of 16 bytes.
     hash: [u64; 2],
     owner: [u64; 2],
     fencing: u64,
     expires_at: u64,
     first_seen: u64,
     updated_at: u64,
-    /// The lease's end; of a vacant key, when it may be claimed.
-    mark: u64,
-    more: Option<Box<More>>,
+    /// The lease's end of a consuming key, or the earliest claim of a vacant one.
+    deadline: u64,
+    optional: Option<Box<OptionalFields>>,
     attempt: u32,
-    /// When it is looked at again; see [`super::shard`].
+    /// The tick at which the shard checks the entry again; see [`super::shard`].
     pub(super) tick: u32,
     kind: StateKind,
 }
 
-/// What most consumed records do without.
+/// The fields that most consumed records do not have.
 #[derive(Debug, Default)]
-struct More {
+struct OptionalFields {
     fingerprint: Option<Fingerprint>,
     display: Option<Arc<str>>,
     value: Option<Arc<[u8]>>,
@@ -31,21 +32,21 @@ struct More {
     taken_over: Option<Fencing>,
 }
 
-impl Entry {
+impl CompactRecord {
     pub(super) fn new(hash: u128, record: Record, tick: u32) -> Self {
         let Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display } = record;
         let kind = state.kind();
-        let mut more = More { fingerprint, display, ..More::default() };
-        let (mut owner, mut mark) = (OwnerToken::NOT_KEPT, Micros(0));
+        let mut optional = OptionalFields { fingerprint, display, ..OptionalFields::default() };
+        let (mut owner, mut deadline) = (OwnerToken::NOT_KEPT, Micros(0));
         match state {
             State::Vacant { not_before, error, taken_over } => {
-                (mark, more.error, more.taken_over) = (not_before, Some(error), taken_over);
+                (deadline, optional.error, optional.taken_over) = (not_before, Some(error), taken_over);
             }
             State::Consuming { owner: by, until, taken_over } => {
-                (owner, mark, more.taken_over) = (by, until, taken_over);
+                (owner, deadline, optional.taken_over) = (by, until, taken_over);
             }
-            State::Consumed { owner: by, value } => (owner, more.value) = (by, value),
-            State::Failed { error } | State::Dead { error } => more.error = Some(error),
+            State::Consumed { owner: by, value } => (owner, optional.value) = (by, value),
+            State::Failed { error } | State::Dead { error } => optional.error = Some(error),
         }
         Self {
             hash: halves(hash),
@@ -54,15 +55,15 @@ impl Entry {
             expires_at: expires_at.0,
             first_seen: first_seen.0,
             updated_at: updated_at.0,
-            mark: mark.0,
-            more: more.boxed(),
+            deadline: deadline.0,
+            optional: optional.boxed(),
             attempt,
             tick,
             kind,
         }
     }
 
-    pub(super) fn is(&self, hash: u128) -> bool {
+    pub(super) fn has_hash(&self, hash: u128) -> bool {
         self.hash == halves(hash)
     }
 
@@ -70,8 +71,8 @@ impl Entry {
         whole(self.hash)
     }
 
-    /// The half that spreads over a shard's buckets.
-    pub(super) fn spread(&self) -> u64 {
+    /// Returns the half of the hash that spreads entries over a shard's buckets.
+    pub(super) fn bucket_hash(&self) -> u64 {
         self.hash[0]
     }
 
@@ -80,32 +81,34 @@ impl Entry {
     }
 
     pub(super) fn record(&self) -> Record {
-        let more = self.more.as_deref();
-        let error = || more.and_then(|more| more.error.clone()).unwrap_or_default();
-        let taken_over = more.and_then(|more| more.taken_over);
-        let (owner, mark) = (OwnerToken(whole(self.owner)), Micros(self.mark));
+        let optional = self.optional.as_deref();
+        let error = || optional.and_then(|optional| optional.error.clone()).unwrap_or_default();
+        let taken_over = optional.and_then(|optional| optional.taken_over);
+        let (owner, deadline) = (OwnerToken(whole(self.owner)), Micros(self.deadline));
         let state = match self.kind {
-            StateKind::Consuming => State::Consuming { owner, until: mark, taken_over },
-            StateKind::Consumed => State::Consumed { owner, value: more.and_then(|more| more.value.clone()) },
+            StateKind::Consuming => State::Consuming { owner, until: deadline, taken_over },
+            StateKind::Consumed => {
+                State::Consumed { owner, value: optional.and_then(|optional| optional.value.clone()) }
+            }
             StateKind::Failed => State::Failed { error: error() },
             StateKind::Dead => State::Dead { error: error() },
-            // A record is in some state: none is made of nothing.
-            StateKind::Vacant | StateKind::Absent => State::Vacant { not_before: mark, error: error(), taken_over },
+            // `Absent` never occurs here: an entry is always made of a record.
+            StateKind::Vacant | StateKind::Absent => State::Vacant { not_before: deadline, error: error(), taken_over },
         };
         Record {
             fencing: Fencing(self.fencing),
             attempt: self.attempt,
-            fingerprint: more.and_then(|more| more.fingerprint),
+            fingerprint: optional.and_then(|optional| optional.fingerprint),
             state,
             expires_at: self.expires_at(),
             first_seen: Micros(self.first_seen),
             updated_at: Micros(self.updated_at),
-            display: more.and_then(|more| more.display.clone()),
+            display: optional.and_then(|optional| optional.display.clone()),
         }
     }
 }
 
-impl More {
+impl OptionalFields {
     fn boxed(self) -> Option<Box<Self>> {
         let empty = self.fingerprint.is_none()
             && self.display.is_none()
@@ -116,7 +119,7 @@ impl More {
     }
 }
 
-/// The low half first.
+/// Splits a hash into its low and high half, in this order.
 pub(super) fn halves(whole: u128) -> [u64; 2] {
     [whole as u64, (whole >> 64) as u64]
 }
@@ -131,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_no_larger_than_it_has_to_be() {
-        assert_eq!((size_of::<Entry>(), size_of::<Option<Entry>>()), (96, 96));
+    fn an_entry_takes_96_bytes() {
+        assert_eq!((size_of::<CompactRecord>(), size_of::<Option<CompactRecord>>()), (96, 96));
     }
 
     #[test]
@@ -165,9 +168,9 @@ mod tests {
                 display,
             };
             let hash = 1 << 127 | 5;
-            let entry = Entry::new(hash, record.clone(), 11);
-            assert!(entry.is(hash) && !entry.is(5), "{entry:?}");
-            assert_eq!((entry.record(), entry.tick, entry.spread()), (record, 11, 5));
+            let entry = CompactRecord::new(hash, record.clone(), 11);
+            assert!(entry.has_hash(hash) && !entry.has_hash(5), "{entry:?}");
+            assert_eq!((entry.record(), entry.tick, entry.bucket_hash()), (record, 11, 5));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How threads that claim, settle and remove may take turns on one key or two.
+//! Tests over all orders in which threads can claim, settle and remove one key or two.
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use crate::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-const RANDOM: usize = 1_000;
+const RANDOM_SCHEDULES: usize = 1_000;
 
-/// Moved by hand.
+/// A clock that only tests advance.
 #[derive(Debug)]
-struct Hand(Instant, AtomicU64);
+struct TestClock(Instant, AtomicU64);
 
-impl Clock for Hand {
+impl Clock for TestClock {
     fn now(&self) -> Instant {
         self.0
     }
@@ -38,7 +38,7 @@ impl Clock for Hand {
 
 struct World {
     store: MemoryStore,
-    clock: Arc<Hand>,
+    clock: Arc<TestClock>,
     grants: Mutex<Vec<Grant>>,
 }
 
@@ -61,7 +61,7 @@ fn request(part: &str, owner: u128) -> ClaimRequest {
 
 impl World {
     fn new(max_entries: usize) -> Arc<Self> {
-        let clock = Arc::new(Hand(crate::SystemClock::new().now(), AtomicU64::new(1_000_000_000)));
+        let clock = Arc::new(TestClock(crate::SystemClock::new().now(), AtomicU64::new(1_000_000_000)));
         let store = MemoryStore::builder().clock(clock.clone()).max_entries(max_entries).build();
         Arc::new(Self { store, clock, grants: Mutex::default() })
     }
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    fn tries(&self, part: &str, owner: u128) {
+    fn try_claim(&self, part: &str, owner: u128) {
         self.claim(part, owner);
     }
 
@@ -93,7 +93,7 @@ impl World {
         assert_eq!(block_on(self.store.release(&held, &release)).unwrap(), Settled::Done);
     }
 
-    fn pass(&self, time: Duration) {
+    fn advance(&self, time: Duration) {
         self.clock.1.fetch_add(u64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
@@ -101,14 +101,14 @@ impl World {
         self.grants.lock().unwrap().len()
     }
 
-    /// The counter says what is there.
-    fn adds_up(&self) -> bool {
+    /// Returns whether the counter equals the number of records.
+    fn count_matches(&self) -> bool {
         let there = self.store.0.shards.iter().map(|shard| shard.lock().unwrap().len()).sum::<usize>();
         there == self.store.len()
     }
 }
 
-fn side_by_side<const N: usize>(world: &Arc<World>, parts: [fn(&World); N]) {
+fn run_concurrently<const N: usize>(world: &Arc<World>, parts: [fn(&World); N]) {
     let threads = parts.map(|part| {
         let world = world.clone();
         thread::spawn(move || part(&world))
@@ -117,21 +117,21 @@ fn side_by_side<const N: usize>(world: &Arc<World>, parts: [fn(&World); N]) {
 }
 
 #[test]
-fn of_two_claims_one_is_granted_in_every_order() {
+fn one_of_two_claims_is_granted_in_every_order() {
     let world = || {
         let world = World::new(10);
-        side_by_side(&world, [|world| world.tries("k", 1), |world| world.tries("k", 2)]);
-        assert!(world.granted() == 1 && world.adds_up());
+        run_concurrently(&world, [|world| world.try_claim("k", 1), |world| world.try_claim("k", 2)]);
+        assert!(world.granted() == 1 && world.count_matches());
     };
     check_dfs(world, None);
 }
 
 #[test]
-fn of_a_late_completion_and_a_takeover_one_wins() {
+fn either_a_late_completion_or_a_takeover_wins() {
     let world = || {
         let world = World::new(10);
         let first = world.claim("k", 1).unwrap();
-        world.pass(LEASE);
+        world.advance(LEASE);
         let done = Arc::new(Mutex::new(false));
         let late = thread::spawn({
             let (world, done) = (world.clone(), done.clone());
@@ -145,7 +145,7 @@ fn of_a_late_completion_and_a_takeover_one_wins() {
 }
 
 #[test]
-fn numbers_rise_though_records_are_deleted_and_purged_meanwhile() {
+fn fencing_numbers_increase_while_records_are_deleted_and_purged() {
     let world = || {
         let world = World::new(10);
         let in_turn: fn(&World) = |world| {
@@ -157,10 +157,10 @@ fn numbers_rise_though_records_are_deleted_and_purged_meanwhile() {
                 }
             }
         };
-        side_by_side(
+        run_concurrently(
             &world,
             [in_turn, in_turn, |world| {
-                world.pass(Duration::from_secs(2));
+                world.advance(Duration::from_secs(2));
                 world.store.sweep(10);
             }],
         );
@@ -168,9 +168,9 @@ fn numbers_rise_though_records_are_deleted_and_purged_meanwhile() {
         let granted = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
-        assert!(numbers.len() == granted && world.adds_up(), "{numbers:?}");
+        assert!(numbers.len() == granted && world.count_matches(), "{numbers:?}");
     };
-    check_random(world, RANDOM);
+    check_random(world, RANDOM_SCHEDULES);
 }
 
 fn thread_number() -> u64 {
@@ -179,31 +179,31 @@ fn thread_number() -> u64 {
 }
 
 #[test]
-fn the_bound_holds_for_claims_side_by_side() {
+fn the_bound_holds_for_claims_run_concurrently() {
     let world = || {
         let world = World::new(2);
         let parts: [fn(&World); 3] =
-            [|world| world.tries("a", 1), |world| world.tries("b", 2), |world| world.tries("c", 3)];
-        side_by_side(&world, parts);
-        assert!(world.granted() == 2 && world.store.len() == 2 && world.adds_up());
+            [|world| world.try_claim("a", 1), |world| world.try_claim("b", 2), |world| world.try_claim("c", 3)];
+        run_concurrently(&world, parts);
+        assert!(world.granted() == 2 && world.store.len() == 2 && world.count_matches());
     };
-    check_random(world, RANDOM);
+    check_random(world, RANDOM_SCHEDULES);
 }
 
-/// That these can go red: a store that looks first and writes then, each under the lock, grants twice.
+/// Shows that these tests can fail: a store that reads and writes under separate locks grants twice.
 #[test]
 #[should_panic(expected = "granted twice")]
-fn a_look_before_the_lock_is_found_out() {
+fn a_read_outside_the_lock_is_detected() {
     let world = || {
         let world = World::new(10);
-        let looks_first: fn(&World) = |world| {
+        let reads_first: fn(&World) = |world| {
             if block_on(world.store.peek(&key("k"))).unwrap().is_none() {
                 let granted = Grant { fencing: Fencing(1), attempt: 1, lease: LEASE, taken_over: None };
                 world.grants.lock().unwrap().push(granted);
                 drop(block_on(world.store.claim(&request("k", 1))));
             }
         };
-        side_by_side(&world, [looks_first, looks_first]);
+        run_concurrently(&world, [reads_first, reads_first]);
         assert_eq!(world.granted(), 1, "granted twice");
     };
     check_dfs(world, None);

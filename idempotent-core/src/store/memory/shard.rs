@@ -1,47 +1,48 @@
-//! One shard of the memory store: a map, and when to look at its keys again.
+//! One shard of the memory store: a map of records and a queue of their expiry.
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::entry::{Entry, halves};
+use super::entry::{CompactRecord, halves};
 use crate::protocol::{self, purgeable};
 use crate::{Micros, Record, State, StepRecord};
 
-/// Enough that a shard grows in steps too small to be felt: a map of a million keys doubles 1,024 times a
-/// thousand entries instead of once a million.
+/// The number of shards. Large enough that a shard grows in small steps: the shards of a million keys double one by
+/// one, each with a thousand entries, instead of all at once.
 pub(super) const COUNT: usize = 1 << BITS;
-/// Few in this crate's own tests: there each lock is shuttle's, made anew for every order that is tried.
+/// The binary logarithm of [`COUNT`]. Small in this crate's own tests, because they create new locks for each
+/// interleaving.
 const BITS: u32 = if cfg!(test) { 2 } else { 10 };
 
-/// Looked at with every step, so that expiry keeps up with claims.
-pub(super) const EXPIRED_A_STEP: usize = 2;
+/// The number of queue entries that every operation checks, so that expiry keeps up with claims.
+pub(super) const CHECKS_PER_OPERATION: usize = 2;
 
-/// The tick keys are due by.
+/// The resolution of the expiry queue: 1 s.
 const TICK_MICROS: u64 = 1_000_000;
 
-/// By the hash's highest bits; the map uses the lowest.
+/// Returns the shard of a hash. The shard depends on the highest bits, the map within the shard on the lowest.
 pub(super) fn index(hash: u128) -> usize {
     (hash >> (u128::BITS - BITS)) as usize
 }
 
-/// The entries lie in a list that grows by a quarter, and the map holds their places: empty buckets, half of a map,
-/// cost five bytes each and not a hundred.
+/// A shard of the store. The entries are in a list that grows by a quarter, and the map holds their indexes. An empty bucket, and
+/// up to half of all buckets are empty, then costs 5 bytes instead of 100.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     places: HashTable<u32>,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<CompactRecord>>,
     free: Vec<u32>,
-    /// Places under the tick at which they are looked at again: the lease's end first, then the expiry. One that a
-    /// record since removed has left behind has another tick than its entry, and is dropped.
+    /// The queue of entries by the tick of their next check: first the lease's end, then the expiry. An item that a
+    /// removed record left in the queue has a different tick than its entry and is dropped.
     due: BinaryHeap<Reverse<(u32, u32)>>,
-    /// The steps of the keys that have some, and when the record began that they belong to.
+    /// The steps of keys, each with the time at which the record of these steps began.
     steps: HashMap<u128, (Micros, Vec<StepRecord>)>,
-    /// The order tables of streams, and until when they are kept.
-    lines: HashMap<u128, (Arc<[u8]>, Micros)>,
+    /// The order tables of streams, each with its expiry.
+    order_tables: HashMap<u128, (Arc<[u8]>, Micros)>,
     /// The number of order tables after the last sweep.
-    lines_left: usize,
+    tables_after_sweep: usize,
 }
 
 impl Shard {
@@ -49,34 +50,34 @@ impl Shard {
         self.places.len()
     }
 
-    /// Where the key's entry lies, until the next removal.
+    /// Returns the place of the key's entry in the list. The place is valid until the next removal.
     pub(super) fn place(&self, hash: u128) -> Option<u32> {
-        let is = |place: &u32| self.entries[*place as usize].as_ref().is_some_and(|entry| entry.is(hash));
+        let is = |place: &u32| self.entries[*place as usize].as_ref().is_some_and(|entry| entry.has_hash(hash));
         self.places.find(halves(hash)[0], is).copied()
     }
 
     pub(super) fn record(&self, place: u32) -> Option<Record> {
-        self.entries[place as usize].as_ref().map(Entry::record)
+        self.entries[place as usize].as_ref().map(CompactRecord::record)
     }
 
-    /// Writes a record of the key whose entry lies there.
+    /// Replaces the record at `place`, which belongs to the key `hash`.
     pub(super) fn replace(&mut self, place: u32, hash: u128, record: Record) {
         let queued = self.entries[place as usize].as_ref().map_or(NEVER, |entry| entry.tick);
         let due = tick(record.expires_at);
-        // Due earlier than it was queued for: its old place in the queue is left behind.
+        // The entry is due earlier than queued: its old item stays in the queue and is dropped later.
         if due < queued {
             self.queue(due, place);
         }
-        self.entries[place as usize] = Some(Entry::new(hash, record, due.min(queued)));
+        self.entries[place as usize] = Some(CompactRecord::new(hash, record, due.min(queued)));
     }
 
-    /// Writes a record of a key that has none.
+    /// Inserts the record of a key that has none.
     pub(super) fn insert(&mut self, hash: u128, record: Record) {
         let due = tick(match &record.state {
             State::Consuming { until, .. } => *until,
             _ => record.expires_at,
         });
-        let entry = Some(Entry::new(hash, record, due));
+        let entry = Some(CompactRecord::new(hash, record, due));
         let place = match self.free.pop() {
             Some(place) => {
                 self.entries[place as usize] = entry;
@@ -84,42 +85,42 @@ impl Shard {
             }
             None => {
                 if self.entries.len() == self.entries.capacity() {
-                    self.entries.reserve_exact(a_quarter(self.entries.len()));
+                    self.entries.reserve_exact(quarter(self.entries.len()));
                 }
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
             }
         };
         let entries = &self.entries;
-        let spread = |place: &u32| entries[*place as usize].as_ref().map_or(0, Entry::spread);
-        self.places.insert_unique(halves(hash)[0], place, spread);
+        let bucket_hash = |place: &u32| entries[*place as usize].as_ref().map_or(0, CompactRecord::bucket_hash);
+        self.places.insert_unique(halves(hash)[0], place, bucket_hash);
         self.queue(due, place);
     }
 
-    /// What never expires is not looked at.
+    /// Queues an entry for a check, unless it never expires.
     fn queue(&mut self, due: u32, place: u32) {
         if due < NEVER {
             if self.due.len() == self.due.capacity() {
-                self.tidy();
-                self.due.reserve_exact(a_quarter(self.due.len()));
+                self.compact_queue();
+                self.due.reserve_exact(quarter(self.due.len()));
             }
             self.due.push(Reverse((due, place)));
         }
     }
 
-    /// Forgets what removed records have left behind in the queue, once that is most of it: keys that come and go
-    /// within a tick would fill it, whatever the bound on entries.
-    fn tidy(&mut self) {
+    /// Drops the queue items of removed records once they are most of the queue. Otherwise, keys that are inserted and
+    /// removed within a tick would fill the queue despite the limit on entries.
+    fn compact_queue(&mut self) {
         if self.due.len() > 4 * self.entries.len() {
             let due = self.entries.iter().zip(0..).filter_map(|(entry, place)| Some((entry.as_ref()?.tick, place)));
             self.due = due.filter(|(tick, _)| *tick < NEVER).map(Reverse).collect();
         }
     }
 
-    /// Its place in the queue stays until its tick.
+    /// Removes the record of a key. Its queue item stays until its tick.
     pub(super) fn remove(&mut self, hash: u128) {
         let entries = &self.entries;
-        let is = |place: &u32| entries[*place as usize].as_ref().is_some_and(|entry| entry.is(hash));
+        let is = |place: &u32| entries[*place as usize].as_ref().is_some_and(|entry| entry.has_hash(hash));
         if let Ok(found) = self.places.find_entry(halves(hash)[0], is) {
             let (place, _) = found.remove();
             self.entries[place as usize] = None;
@@ -128,7 +129,7 @@ impl Shard {
         self.steps.remove(&hash);
     }
 
-    /// The steps noted since the record began.
+    /// Returns the steps recorded since the record began.
     pub(super) fn steps(&self, hash: u128, begun: Micros) -> Vec<StepRecord> {
         self.steps.get(&hash).filter(|(since, _)| *since == begun).map(|(_, steps)| steps.clone()).unwrap_or_default()
     }
@@ -141,41 +142,41 @@ impl Shard {
         protocol::note(steps, step);
     }
 
-    /// The stream's line, unless its time is over.
-    pub(super) fn line(&self, stream: u128, now: Micros) -> Option<&Arc<[u8]>> {
-        self.lines.get(&stream).filter(|(_, until)| *until > now).map(|(line, _)| line)
+    /// Returns the stream's order table unless it has expired.
+    pub(super) fn order_table(&self, stream: u128, now: Micros) -> Option<&Arc<[u8]>> {
+        self.order_tables.get(&stream).filter(|(_, until)| *until > now).map(|(table, _)| table)
     }
 
-    pub(super) fn redraw(&mut self, stream: u128, next: &[u8], until: Micros) {
-        self.lines.insert(stream, (next.into(), until));
+    pub(super) fn put_order_table(&mut self, stream: u128, next: &[u8], until: Micros) {
+        self.order_tables.insert(stream, (next.into(), until));
     }
 
-    /// Returns whether the stream has a table, also one past its time.
-    pub(super) fn has_line(&self, stream: u128) -> bool {
-        self.lines.contains_key(&stream)
+    /// Returns whether the stream has an order table, including an expired one.
+    pub(super) fn has_order_table(&self, stream: u128) -> bool {
+        self.order_tables.contains_key(&stream)
     }
 
     /// Returns whether there are twice as many tables as after the last sweep, so that a sweep is worth its cost.
-    pub(super) fn lines_have_doubled(&self) -> bool {
-        self.lines.len() >= 2 * self.lines_left.max(8)
+    pub(super) fn order_tables_have_doubled(&self) -> bool {
+        self.order_tables.len() >= 2 * self.tables_after_sweep.max(8)
     }
 
-    /// Forgets streams of which nothing was heard for as long as they are kept. Returns their number.
-    pub(super) fn forget_lines(&mut self, now: Micros) -> usize {
-        let before = self.lines.len();
-        self.lines.retain(|_, (_, until)| *until > now);
-        self.lines_left = self.lines.len();
-        before - self.lines_left
+    /// Removes expired order tables and returns their number.
+    pub(super) fn remove_expired_order_tables(&mut self, now: Micros) -> usize {
+        let before = self.order_tables.len();
+        self.order_tables.retain(|_, (_, until)| *until > now);
+        self.tables_after_sweep = self.order_tables.len();
+        before - self.tables_after_sweep
     }
 
-    /// Removes at most `at_most` keys whose time has passed, after at most `looks`.
-    pub(super) fn expire(&mut self, now: Micros, at_most: usize, looks: usize) {
+    /// Removes at most `at_most` expired keys and checks at most `checks` queue items.
+    pub(super) fn expire(&mut self, now: Micros, at_most: usize, checks: usize) {
         let before = self.len();
-        for _ in 0..looks {
+        for _ in 0..checks {
             if before - self.len() >= at_most {
                 return;
             }
-            // Its last moment has to be over, too.
+            // The last tick of the entry must have ended as well.
             let Some(Reverse((due, place))) = self.due.peek().copied().filter(|due| due.0.0 < tick(now)) else {
                 return;
             };
@@ -194,15 +195,15 @@ impl Shard {
     }
 }
 
-/// The tick of what never expires.
+/// The tick of an entry that never expires.
 const NEVER: u32 = u32::MAX;
 
-/// A time past the last tick, in the year 2106, is never looked at; until then it would not be due.
+/// Converts a time to its tick. A time after the last tick, in the year 2106, is never checked.
 fn tick(at: Micros) -> u32 {
     u32::try_from(at.0 / TICK_MICROS).unwrap_or(NEVER)
 }
 
-fn a_quarter(of: usize) -> usize {
+fn quarter(of: usize) -> usize {
     (of / 4).max(4)
 }
 
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_and_go_do_not_fill_the_queue() {
+    fn inserted_and_removed_keys_do_not_fill_the_queue() {
         let mut shard = Shard::default();
         for hash in 0..100_000 {
             shard.insert(hash, consuming(3_600 * SECOND));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_looked_at_in_its_time_though_the_queue_was_tidied() {
+    fn a_remaining_key_is_checked_on_time_after_the_queue_was_compacted() {
         let mut shard = Shard::default();
         shard.insert(7, consuming(10 * SECOND));
         for hash in 100..10_000 {

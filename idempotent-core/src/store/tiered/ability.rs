@@ -1,16 +1,16 @@
-//! What the durable store can do beyond a store, with the fast tier kept in step.
+//! The optional abilities of a tiered store, which forward to the durable store and update the fast tier.
 use std::future::pending;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::{Recalled, TieredStore};
+use super::{RecalledClaim, TieredStore};
 use crate::store::{Abilities, Admin, Batch, Browse, Inspect, Inspected, Page, Purge, Watch, Watching};
 use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Settled, StoreError, StoreErrorKind};
 
 impl TieredStore {
-    /// Only what the durable store has.
+    /// Returns the abilities that the durable store has.
     pub(super) fn forwarded(&self) -> Abilities<'_> {
         let durable = self.0.durable.abilities();
         Abilities {
@@ -20,36 +20,37 @@ impl TieredStore {
             purge: durable.purge.map(|_| self as _),
             admin: durable.admin.map(|_| self as _),
             inspect: durable.inspect.map(|_| self as _),
-            // The fast tier knows nothing of what is in flight.
+            // The fast tier holds no keys in flight.
             journal: durable.journal,
             order: durable.order,
-            // Its runs claim and commit in the durable store, past the fast tier: that holds nothing but facts, which stay true.
+            // Such runs bypass the fast tier, whose facts stay true.
             transact: durable.transact,
-            // A renewal says nothing that the fast tier has to know.
+            // A renewal changes nothing that the fast tier keeps.
             renewal: durable.renewal,
         }
     }
 
     async fn bar(&self, key: &Key) {
-        let _ = self.patiently(self.0.fast.bar(key, self.0.max_age)).await;
+        let _ = self.within_patience(self.0.fast.bar(key, self.0.max_age)).await;
     }
 }
 
-/// Never reached through [`TieredStore::forwarded`]: what the durable store cannot do is not offered.
+/// Returns the error of a missing ability. Never reached through [`TieredStore::forwarded`], which omits missing
+/// abilities.
 fn missing(ability: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store has no ability to {ability}"))
+    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store cannot {ability}"))
 }
 
-fn none<T>(requests: usize) -> Vec<Result<T, StoreError>> {
-    (0..requests).map(|_| Err(missing("take several requests in one trip"))).collect()
+fn all_missing<T>(requests: usize) -> Vec<Result<T, StoreError>> {
+    (0..requests).map(|_| Err(missing("take several requests in one round trip"))).collect()
 }
 
 #[async_trait]
 impl Batch for TieredStore {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        let Some(batch) = self.0.durable.abilities().batch else { return none(requests.len()) };
+        let Some(batch) = self.0.durable.abilities().batch else { return all_missing(requests.len()) };
         let recalled = join_all(requests.iter().map(|request| self.recall(request))).await;
-        let unknown = |recalled: &Recalled| !matches!(recalled, Recalled::Known(_));
+        let unknown = |recalled: &RecalledClaim| !matches!(recalled, RecalledClaim::Known(_));
         let open: Vec<_> =
             requests.iter().zip(&recalled).filter(|(_, is)| unknown(is)).map(|(request, _)| request.clone()).collect();
         let decided = if open.is_empty() { Vec::new() } else { batch.claim_all(&open).await };
@@ -57,14 +58,16 @@ impl Batch for TieredStore {
             .iter()
             .zip(&decided)
             .zip(recalled.iter().filter(|is| unknown(is)))
-            .filter(|answered| matches!(answered, ((_, Ok(Claim::Consumed(_))), Recalled::Unknown)));
-        join_all(duplicates.map(|((request, _), _)| self.informed_of_duplicate(&request.key))).await;
+            .filter(|answered| matches!(answered, ((_, Ok(Claim::Consumed(_))), RecalledClaim::Unknown)));
+        join_all(duplicates.map(|((request, _), _)| self.repair_fact(&request.key))).await;
         let mut decided = decided.into_iter();
-        let unanswered =
-            || Err(StoreError::new(StoreErrorKind::Ambiguous).because("the batch left a claim unanswered"));
+        let unanswered = || {
+            Err(StoreError::new(StoreErrorKind::Ambiguous)
+                .because("the durable store returned too few answers to a batch of claims"))
+        };
         let merged = recalled.into_iter().map(|recalled| match recalled {
-            Recalled::Known(claim) => Ok(claim),
-            Recalled::Unknown | Recalled::Failed => decided.next().unwrap_or_else(unanswered),
+            RecalledClaim::Known(claim) => Ok(claim),
+            RecalledClaim::Unknown | RecalledClaim::Failed => decided.next().unwrap_or_else(unanswered),
         });
         merged.collect()
     }
@@ -72,15 +75,15 @@ impl Batch for TieredStore {
     async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
         match self.0.durable.abilities().batch {
             Some(batch) => batch.renew_all(held).await,
-            None => none(held.len()),
+            None => all_missing(held.len()),
         }
     }
 
     async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        let Some(batch) = self.0.durable.abilities().batch else { return none(done.len()) };
+        let Some(batch) = self.0.durable.abilities().batch else { return all_missing(done.len()) };
         let settled = batch.complete_all(done).await;
         let completed = done.iter().zip(&settled).filter(|(_, settled)| matches!(settled, Ok(Settled::Done)));
-        join_all(completed.map(|((held, _), _)| self.informed_of_completion(&held.key))).await;
+        join_all(completed.map(|((held, _), _)| self.remember_completion(&held.key))).await;
         settled
     }
 }
@@ -114,9 +117,11 @@ impl Inspect for TieredStore {
 
 #[async_trait]
 impl Admin for TieredStore {
-    /// A fact read before the record was forgotten is believed until `max_age` after it was asked for, and so not beyond
-    /// the second bar, which begins later and stands as long. The first bar takes away what is known already: from here
-    /// on no claim is answered by it, also if the rest of this is never done.
+    /// Forgets a key between two bars.
+    ///
+    /// The first bar removes a known fact, so that no claim is answered by it even if the rest is never done. A fact
+    /// read before the record was forgotten may be used for `max_age` after the read. The second bar begins later and
+    /// lasts as long.
     async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
         let admin = self.0.durable.abilities().admin.ok_or_else(|| missing("forget"))?;
         self.bar(key).await;

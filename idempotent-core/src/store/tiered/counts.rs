@@ -1,24 +1,26 @@
-//! What a fast tier was good for.
+//! Counters of a fast tier.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted by one [`TieredStore`](crate::TieredStore) and its clones since it was built. `hits` and `misses` add up to
-/// the claims.
+/// The counts of one [`TieredStore`](crate::TieredStore) and its clones since it was built.
+///
+/// The sum of `hits` and `misses` is the number of claims.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TierCounts {
-    /// Claims answered by the fast tier, and not asked of the durable store.
+    /// Claims that the fast tier answered without a call to the durable store.
     pub hits: u64,
-    /// Claims that went on to the durable store.
+    /// Claims that continued to the durable store.
     pub misses: u64,
     /// Facts written after a claim that found its key consumed.
     pub repaired: u64,
     /// Facts written after a completion.
     pub remembered: u64,
-    /// Calls of the fast tier, with the reading of the record before a write, that failed or took too long.
+    /// Calls of the fast tier that failed or took too long, including the read of the record before a write.
     pub failed: u64,
 }
 
-/// On cache lines of their own: each claim writes them, and should not slow what other threads only read.
+/// Atomic counters. Aligned to cache lines of their own, since each claim writes them while other threads read
+/// neighbouring fields.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
@@ -30,20 +32,20 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn asked(&self, known: bool) {
-        one_more(if known { &self.hits } else { &self.misses });
+    pub(super) fn count_lookup(&self, known: bool) {
+        increment(if known { &self.hits } else { &self.misses });
     }
 
-    pub(super) fn repaired(&self) {
-        one_more(&self.repaired);
+    pub(super) fn count_repaired(&self) {
+        increment(&self.repaired);
     }
 
-    pub(super) fn remembered(&self) {
-        one_more(&self.remembered);
+    pub(super) fn count_remembered(&self) {
+        increment(&self.remembered);
     }
 
-    pub(super) fn failed(&self) {
-        one_more(&self.failed);
+    pub(super) fn count_failed(&self) {
+        increment(&self.failed);
     }
 
     pub(super) fn read(&self) -> TierCounts {
@@ -58,6 +60,6 @@ impl Counters {
     }
 }
 
-fn one_more(counter: &AtomicU64) {
+fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

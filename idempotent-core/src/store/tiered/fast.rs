@@ -1,4 +1,4 @@
-//! What a fast tier is, and what it keeps.
+//! The interface of a fast tier and the facts that it keeps.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,30 +8,32 @@ use async_trait::async_trait;
 use crate::store::Inspected;
 use crate::{Claim, ClaimRequest, Fencing, Fingerprint, Key, Micros, OwnerToken, Record, State, StoreError, protocol};
 
-/// That a key was consumed, as the durable store said.
+/// The fact that a key was consumed, as reported by the durable store.
 #[derive(Clone, PartialEq)]
 pub struct Fact {
-    /// The grant it was consumed under.
+    /// The fencing number of the grant that completed the key.
     pub fencing: Fencing,
-    /// Of the payload it was consumed with, if the record has one.
+    /// The fingerprint of the completed payload, if the record has one.
     pub fingerprint: Option<Fingerprint>,
     /// The encoded result, if one was kept.
     pub value: Option<Arc<[u8]>>,
-    /// Whoever reads it then or later takes no notice of it. By the wall clocks of the processes that write and read,
-    /// and so beside the time to live: a write that was held up on its way would begin to live late.
+    /// The time from which on readers ignore the fact, by the wall clocks of the processes that write and read. The
+    /// time to live alone is not enough, because it starts late if a write is delayed.
     pub until: Micros,
 }
 
 impl Fact {
-    /// What a record, read by the durable store's own time after `asked`, allows to say until it ends or is `max_age`
-    /// old. Nothing if the key is not consumed: no other state lasts.
+    /// Builds a fact from a record that was read after `asked`. The fact ends with the record, or `max_age` after
+    /// `asked`.
+    ///
+    /// Returns `None` if the key is not consumed, since no other state is final.
     pub(super) fn of(seen: Inspected, asked: Micros, max_age: Duration) -> Option<Self> {
         let Inspected { record: Record { fencing, fingerprint, state, expires_at, .. }, now } = seen;
         let State::Consumed { value, .. } = state else { return None };
         Some(Self { fencing, fingerprint, value, until: asked + max_age.min(expires_at - now) })
     }
 
-    /// What the protocol says to a claim on such a record; `None` from `until` on.
+    /// Answers a claim by the protocol, as for the original record. Returns `None` from `until` on.
     pub(super) fn answer(self, request: &ClaimRequest, now: Micros) -> Option<Claim> {
         let Self { fencing, fingerprint, value, until } = self;
         let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value };
@@ -49,7 +51,7 @@ impl Fact {
     }
 }
 
-/// Results are never shown, they may be anything.
+/// Prints the length of the result only, because a result may contain secrets.
 impl fmt::Debug for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fact")
@@ -61,36 +63,38 @@ impl fmt::Debug for Fact {
     }
 }
 
-/// Keeps facts for a while, near at hand: the upper half of a [`TieredStore`](crate::TieredStore). It may lose any of
-/// them at any time, and be emptied as a whole: then the durable store is asked again.
+/// Keeps facts for a while: the fast tier of a [`TieredStore`](crate::TieredStore).
 ///
-/// Under a key lies a fact, a bar (no fact, and none may be put there), or nothing. In Redis: `GET`,
-/// `SET key fact PX keep NX`, `SET key bar PX keep`.
+/// A fast tier may lose any fact at any time, or all of them. The durable store then answers.
+///
+/// A key holds a fact, a bar (which prevents facts), or nothing. In Redis, the three methods are `GET`,
+/// `SET key fact PX keep NX` and `SET key bar PX keep`.
 ///
 /// # Errors
-/// Each method fails as a [`Store`](crate::Store) does. The tiered store counts what failed, and lets the durable store
+/// Each method fails like a [`Store`](crate::Store). The tiered store counts the failure and lets the durable store
 /// decide.
 ///
 /// # Cancellation
-/// A call that takes too long is dropped. It may be applied all the same, at any later time.
+/// A call that takes too long is dropped. Its effect may still be applied at any later time.
 #[async_trait]
 pub trait FastTier: fmt::Debug + Send + Sync + 'static {
-    /// The fact under `key`; `None` if a bar is there, or nothing.
+    /// Returns the fact of `key`, or `None` if the key holds a bar or nothing.
     ///
     /// # Errors
-    /// Also where what is there cannot be read: never a guess.
+    /// Returns an error if the stored value cannot be read, and never a guess.
     async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError>;
 
-    /// Keeps the fact for at most `keep`, which is not zero, if nothing is there; says whether it did. One step: a fact
-    /// must replace neither another fact nor a bar.
+    /// Keeps the fact for at most `keep` (never zero) if the key holds nothing, and returns whether it did.
+    ///
+    /// This is one atomic step: a fact must not replace another fact or a bar.
     ///
     /// # Errors
-    /// As [`recall`](Self::recall).
+    /// Same as [`recall`](Self::recall).
     async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError>;
 
-    /// Replaces whatever is there by a bar, which stands for at least `keep`.
+    /// Replaces the value of `key`, if any, by a bar that lasts for at least `keep`.
     ///
     /// # Errors
-    /// As [`recall`](Self::recall).
+    /// Same as [`recall`](Self::recall).
     async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A fast tier in this process.
+//! An in-memory fast tier.
 use std::collections::HashMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,42 +10,43 @@ use super::{Fact, FastTier};
 use crate::clock::later;
 use crate::{Clock, Key, StoreError, SystemClock};
 
-/// Facts in a map of this process, for tests and services of one process: another process does not hear of a key that
-/// is forgotten here. Cheap to clone: clones share the facts.
+/// A fast tier in a map of this process, for tests and for services that run as one process.
 ///
-/// Bounded, by entries and by the bytes of the results. What is oldest goes first.
+/// Other processes do not learn about a key that is forgotten here. Clones share the facts and are cheap.
+///
+/// The tier is bounded by its number of entries and by the bytes of the results. It evicts the oldest entries first.
 #[derive(Clone, Debug)]
 pub struct MemoryTier {
-    shelves: Arc<Mutex<Generations>>,
-    /// On one shelf.
-    most: usize,
+    generations: Arc<Mutex<Generations>>,
+    /// The maximum number of entries in one generation.
+    generation_limit: usize,
     clock: Arc<dyn Clock>,
 }
 
 impl MemoryTier {
-    /// Of results, on one shelf.
-    const MOST_BYTES: usize = 32 << 20;
+    /// The maximum number of bytes of the results in one generation.
+    const GENERATION_BYTES: usize = 32 << 20;
 
-    /// Of at most 10,000 entries, by the system's clock.
+    /// Creates a tier with at most 10,000 entries and the system's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::holding(10_000, Arc::new(SystemClock::new()))
     }
 
-    /// Of at most `entries` (two at least) and 64 MiB of results, by this clock.
+    /// Creates a tier with the given clock and at most `entries` entries (at least two) and 64 MiB of results.
     #[must_use]
     pub fn holding(entries: usize, clock: Arc<dyn Clock>) -> Self {
-        Self { shelves: Arc::default(), most: (entries / 2).max(1), clock }
+        Self { generations: Arc::default(), generation_limit: (entries / 2).max(1), clock }
     }
 
-    /// Forgets everything, bars too: as a server does that is emptied.
+    /// Removes all facts and bars, as a server that is flushed does.
     pub fn flush(&self) {
-        *self.shelves() = Generations::default();
+        *self.generations() = Generations::default();
     }
 
-    fn shelves(&self) -> MutexGuard<'_, Generations> {
-        // Each change is one call: a panic leaves nothing half done that would be a wrong fact.
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        // Each change is one call, so a panic cannot leave a wrong fact.
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,29 +56,29 @@ impl Default for MemoryTier {
     }
 }
 
-/// Two of them: when the young one is full it becomes the old one, and what was on that is dropped.
+/// Two generations of entries. When the young generation is full, it replaces the old one, whose entries are dropped.
 #[derive(Debug, Default)]
 struct Generations {
-    young: HashMap<u128, Kept>,
+    young: HashMap<u128, CacheEntry>,
     young_bytes: usize,
-    old: HashMap<u128, Kept>,
+    old: HashMap<u128, CacheEntry>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    /// A bar has none.
+struct CacheEntry {
+    /// The fact, or `None` for a bar.
     fact: Option<Fact>,
     until: Instant,
 }
 
 impl Generations {
-    fn find(&self, hash: u128, now: Instant) -> Option<&Kept> {
+    fn find(&self, hash: u128, now: Instant) -> Option<&CacheEntry> {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).filter(|kept| kept.until > now)
     }
 
-    fn put(&mut self, hash: u128, kept: Kept, most: usize) {
+    fn put(&mut self, hash: u128, kept: CacheEntry, limit: usize) {
         let bytes = kept.fact.as_ref().map_or(0, bytes);
-        if self.young.len() >= most || self.young_bytes + bytes > MemoryTier::MOST_BYTES {
+        if self.young.len() >= limit || self.young_bytes + bytes > MemoryTier::GENERATION_BYTES {
             self.old = take(&mut self.young);
             self.young_bytes = 0;
         }
@@ -94,22 +95,22 @@ fn bytes(fact: &Fact) -> usize {
 #[async_trait]
 impl FastTier for MemoryTier {
     async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
-        Ok(self.shelves().find(key.hash(), self.clock.now()).and_then(|kept| kept.fact.clone()))
+        Ok(self.generations().find(key.hash(), self.clock.now()).and_then(|kept| kept.fact.clone()))
     }
 
     async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
-        let (mut shelves, now) = (self.shelves(), self.clock.now());
-        let takes = bytes(fact) <= Self::MOST_BYTES && shelves.find(key.hash(), now).is_none();
-        if takes {
-            let kept = Kept { fact: Some(fact.clone()), until: later(now, keep) };
-            shelves.put(key.hash(), kept, self.most);
+        let (mut generations, now) = (self.generations(), self.clock.now());
+        let accepts = bytes(fact) <= Self::GENERATION_BYTES && generations.find(key.hash(), now).is_none();
+        if accepts {
+            let kept = CacheEntry { fact: Some(fact.clone()), until: later(now, keep) };
+            generations.put(key.hash(), kept, self.generation_limit);
         }
-        Ok(takes)
+        Ok(accepts)
     }
 
     async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError> {
-        let kept = Kept { fact: None, until: later(self.clock.now(), keep) };
-        self.shelves().put(key.hash(), kept, self.most);
+        let kept = CacheEntry { fact: None, until: later(self.clock.now(), keep) };
+        self.generations().put(key.hash(), kept, self.generation_limit);
         Ok(())
     }
 }

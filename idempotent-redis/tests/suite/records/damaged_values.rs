@@ -164,5 +164,5 @@ async fn a_run_does_not_start_on_an_unreadable_record() {
     let (outcome, answer) = worker.deliver("k", &job).await;
     assert_eq!((outcome, job.runs()), (Outcome::StoreDown(Foreign), 0));
     let Err(AppError::Idempotent(Rejection::Store(error))) = answer else { panic!("{answer:?}") };
-    assert!(error.to_string().contains("left as it is"), "{error}");
+    assert!(error.to_string().contains("left unchanged"), "{error}");
 }

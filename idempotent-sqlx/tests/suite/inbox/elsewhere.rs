@@ -21,8 +21,7 @@ async fn refused<Db: sqlx::Database>(executor: &Executor) -> String {
 #[tokio::test]
 async fn a_store_that_has_none_or_another_databases_is_named_with_what_was_wanted() {
     let memory = refused::<Postgres>(&Executor::new(MemoryStore::new())).await;
-    for part in ["Postgres", "is MemoryStore, which has none at all", "whose store lies in the database of the effects"]
-    {
+    for part in ["Postgres", "is MemoryStore, which has none at all", "whose store is in the database of the effects"] {
         assert!(memory.contains(part), "{part:?} is not in: {memory}");
     }
     let place = Place::new();

@@ -140,6 +140,6 @@ async fn b36_a_drain_lets_runs_finish_cuts_off_what_is_too_long_and_starts_nothi
     let told = cut_off.await.unwrap();
     told.problem(503, "draining");
     let detail = told.told()["detail"].to_string();
-    assert!(!detail.contains("not handled") && !detail.contains("othing was done"), "its effect is unknown: {detail}");
+    assert!(!detail.contains("not handled") && !detail.contains("did not apply"), "its effect is unknown: {detail}");
     assert!(world.store.log().iter().all(|call| call.verb != Verb::Release), "it is left to its lease");
 }

@@ -128,5 +128,5 @@ async fn a_call_does_not_wait_for_itself(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let (outcome, answer) = worker.deliver_call(after("1", "1"), &job).await;
     assert_eq!((outcome, job.runs()), (Outcome::BadKey, 0));
-    assert!(answer.unwrap_err().to_string().contains("`after` names its own key"));
+    assert!(answer.unwrap_err().to_string().contains("`after` names the key of the call itself"));
 }

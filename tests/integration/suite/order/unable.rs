@@ -35,7 +35,7 @@ fn a_memory_store_takes_no_more_order_tables_than_records_and_makes_room_of_thos
         }
         let refused = draw("more".to_owned(), None, 60).await.unwrap_err();
         assert_eq!(refused.kind(), StoreErrorKind::NotApplied);
-        assert!(refused.to_string().contains("10 ordered streams, max_entries 10"), "{refused}");
+        assert!(refused.to_string().contains("full with 10 ordered streams; raise max_entries"), "{refused}");
         assert!(draw("9".to_owned(), Some(b"line"), 69).await.unwrap(), "one that has a table goes on");
         assert!(!draw("more".to_owned(), Some(b"line"), 60).await.unwrap(), "not as seen, which needs no room");
         // Two are past their time.

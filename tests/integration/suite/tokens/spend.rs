@@ -133,7 +133,7 @@ async fn a_made_up_or_foreign_token_is_unknown_and_leaves_no_record(world: World
         let (outcome, answer) = on.deliver_call(call, &job).await;
         let rejection = rejection(answer);
         assert!(matches!(rejection, Rejection::UnknownToken), "{what}: {rejection:?}");
-        assert_eq!(rejection.to_string(), "no such token for this caller: ask for a new one", "one text for all");
+        assert_eq!(rejection.to_string(), "unknown or expired token; request a new one", "one text for all");
         assert_eq!(outcome, Outcome::BadKey, "{what}");
     }
     for missing in [tokens.call("", "u"), tokens.call(&token, None::<&str>)] {

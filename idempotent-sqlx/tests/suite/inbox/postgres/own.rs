@@ -54,7 +54,7 @@ async fn a_claim_that_could_not_see_a_grant_asks_for_the_transaction_to_be_run_a
             .unwrap();
         let error = world.store.claim_in(&mut late, &request("a"), RETAIN).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::RolledBack, "{error}");
-        assert!(error.to_string().contains("run the whole of it again"), "{error}");
+        assert!(error.to_string().contains("run the whole transaction again"), "{error}");
         late.rollback().await.unwrap();
         let mut again = pool.begin().await.unwrap();
         let claim = world.store.claim_in(&mut again, &request("a"), RETAIN).await.unwrap();
