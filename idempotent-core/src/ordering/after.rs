@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::{Admission, admission};
-use super::predecessor_record::{halt, look_again_in, noted_until, seen};
+use super::predecessor_record::{apply_admission, noted_until, seen};
 use super::wait_marker::{WaitMarker, read_marker, waited, write_marker};
 use crate::clock::later;
-use crate::engine::{DrainPhase, Engine, draining};
+use crate::engine::{DrainPhase, Engine};
 use crate::policy::OnInFlight;
 use crate::run::{NotAcquired, Prepared, Report, refused};
-use crate::{Event, InFlight, Key, Micros, Record, Rejection, State, StateKind, StoreError};
+use crate::{Event, InFlight, Key, Micros, Record, State, StateKind, StoreError};
 
 /// What was found, and how long the call has waited where that counts.
 struct Seen {
@@ -56,28 +56,7 @@ pub(crate) async fn in_turn(
                 let rest = InFlight::Leased { rest: deadline.saturating_duration_since(engine.clock.now()) };
                 engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
             }
-            _ => return act(engine, prepared, report, &seen).await,
-        }
-    }
-}
-
-async fn act(engine: &Arc<Engine>, prepared: &Prepared, report: &Report<'_>, seen: &Seen) -> Result<(), NotAcquired> {
-    let broken = |why, skipped| report.event(&Event::OrderBroken { why, skipped });
-    match seen.turn {
-        Admission::Run => Ok(()),
-        Admission::Skip(why) => {
-            broken(why, true);
-            Ok(())
-        }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, seen.waited) }.into()),
-        Admission::Hold(why) => {
-            broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, seen.waited), why }.into())
-        }
-        Admission::Halt(why) => {
-            broken(why, false);
-            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
+            _ => return apply_admission(engine, prepared, report, seen.turn, seen.waited).await,
         }
     }
 }

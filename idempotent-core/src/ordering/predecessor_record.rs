@@ -3,12 +3,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::BrokenOrder;
+use super::admission::Admission;
 use super::halted::halted;
 use super::wait_marker::marker_interval;
 use crate::clock::later;
-use crate::engine::Engine;
-use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, release, turned};
-use crate::{Claim, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
+use crate::engine::{Engine, draining};
+use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, refused, release, turned};
+use crate::{Claim, Event, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
 
 /// The shortest hint, and the shortest wait in place.
 pub(super) const AT_LEAST: Duration = Duration::from_millis(1);
@@ -17,6 +18,39 @@ pub(super) const AT_LEAST: Duration = Duration::from_millis(1);
 pub(super) fn noted_until(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
     let again = marker_interval(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
     deadline.min(later(engine.clock.now(), again))
+}
+
+/// Carries out an admission: lets the call run, defers it, or buries it. `waited` is the time for which the call has waited.
+pub(super) async fn apply_admission(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    report: &Report<'_>,
+    admission: Admission,
+    waited: Duration,
+) -> Result<(), NotAcquired> {
+    let broken = |why, skipped| {
+        if why == BrokenOrder::Late {
+            engine.counters.late();
+        }
+        report.event(&Event::OrderBroken { why, skipped });
+    };
+    match admission {
+        Admission::Run => Ok(()),
+        Admission::Skip(why) => {
+            broken(why, true);
+            Ok(())
+        }
+        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
+        Admission::Wait => Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, waited) }.into()),
+        Admission::Hold(why) => {
+            broken(why, false);
+            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, waited), why }.into())
+        }
+        Admission::Halt(why) => {
+            broken(why, false);
+            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
+        }
+    }
 }
 
 /// A record with the store's own time, as far as it tells.
@@ -39,11 +73,7 @@ pub(super) async fn seen(
 
 /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
 /// transaction of a run that never begins could only be rolled back, and the record with it.
-pub(super) async fn halt(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    why: BrokenOrder,
-) -> Result<NotAcquired, StoreError> {
+async fn halt(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
     let patience = prepared.terms.lease / 3;
     let mut guard = ReleaseOnDrop::new(engine, prepared).past_transaction();
     let grant = match engine.in_time(patience, engine.store.claim(&prepared.request)).await? {
@@ -71,7 +101,7 @@ pub(super) async fn halt(
 }
 
 /// Grows with each time the call is put off, and is no later than the end of its patience, nor than half of it.
-pub(super) fn look_again_in(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
+fn look_again_in(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
     let (terms, key) = (&prepared.terms, &prepared.request.key);
     let remembered = terms.in_flight_delay_max.saturating_mul(4);
     let grown = engine.deferred_by(key, remembered, terms);

@@ -17,11 +17,11 @@ use super::admission::{Admission, admission};
 use super::encoding::{pack, unpack};
 use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, keep};
 use super::position::SequencePosition;
-use super::predecessor_record::{halt, look_again_in, noted_until, seen};
+use super::predecessor_record::{apply_admission, noted_until, seen};
 use super::wait_marker::{WaitMarker, waited};
 use super::{BrokenOrder, OnLate};
 use crate::clock::later;
-use crate::engine::{DrainPhase, Engine, draining, no_answer};
+use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::policy::OnInFlight;
 use crate::run::{After, Attempt, NotAcquired, Prepared, Report, refused};
 use crate::{
@@ -112,7 +112,7 @@ pub(crate) async fn in_line(
             watched = Some((behind.clone(), engine.watch(behind)));
             continue;
         }
-        return match apply_admission(engine, prepared, report, &snapshot).await {
+        return match apply_admission(engine, prepared, report, snapshot.turn, snapshot.waited).await {
             Ok(()) => Ok(began),
             Err(turned) => {
                 if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) = (snapshot.turn, &turned)
@@ -126,39 +126,6 @@ pub(crate) async fn in_line(
         };
     }
     Err(failed(contention_error()))
-}
-
-async fn apply_admission(
-    engine: &Arc<Engine>,
-    prepared: &Prepared,
-    report: &Report<'_>,
-    snapshot: &TableSnapshot,
-) -> Result<(), NotAcquired> {
-    let broken = |why, skipped| {
-        if why == BrokenOrder::Late {
-            engine.counters.late();
-        }
-        report.event(&Event::OrderBroken { why, skipped });
-    };
-    match snapshot.turn {
-        Admission::Run => Ok(()),
-        Admission::Skip(why) => {
-            broken(why, true);
-            Ok(())
-        }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => {
-            Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, snapshot.waited) }.into())
-        }
-        Admission::Hold(why) => {
-            broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, snapshot.waited), why }.into())
-        }
-        Admission::Halt(why) => {
-            broken(why, false);
-            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
-        }
-    }
 }
 
 async fn snapshot(
