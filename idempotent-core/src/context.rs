@@ -6,7 +6,7 @@ use crate::outcome::OutcomeSlot;
 use crate::{Captured, Executor, Key, Lease, Outcome, Redelivery};
 
 tokio::task_local! {
-    static FRAME: TaskContext;
+    static CURRENT: TaskContext;
 }
 
 #[derive(Clone, Debug, Default)]
@@ -16,37 +16,41 @@ pub(crate) struct TaskContext {
     pub(crate) slot: Option<OutcomeSlot>,
     /// Leases of runs around this place that are not this place's own: of a batch handler's items, or outside of an
     /// unprotected run.
-    pub(crate) around: Option<Arc<[Lease]>>,
+    pub(crate) outer_leases: Option<Arc<[Lease]>>,
     /// How the broker redelivers what is handled here.
     pub(crate) redelivery: Option<Arc<Redelivery>>,
     /// Which attempt the delivery that is handled here is, by its own mark.
-    pub(crate) delivered: Option<u32>,
+    pub(crate) delivery_attempt: Option<u32>,
 }
 
 impl TaskContext {
     /// Whether a run stands around this place.
-    pub(crate) fn is_inside(&self) -> bool {
-        self.lease.is_some() || self.around.is_some()
+    pub(crate) fn is_nested(&self) -> bool {
+        self.lease.is_some() || self.outer_leases.is_some()
     }
 
     /// With its own lease among those around it.
-    pub(crate) fn around(self) -> Self {
-        let leases: Vec<_> = self.around.iter().flat_map(|leases| &**leases).chain(&self.lease).cloned().collect();
-        let around = (!leases.is_empty()).then(|| leases.into());
-        Self { around, ..self }
+    pub(crate) fn with_outer_leases(self) -> Self {
+        let leases: Vec<_> =
+            self.outer_leases.iter().flat_map(|leases| &**leases).chain(&self.lease).cloned().collect();
+        let outer_leases = (!leases.is_empty()).then(|| leases.into());
+        Self { outer_leases, ..self }
     }
 
     /// The scope of the run around this place that has this key.
-    pub(crate) fn runs(&self, key: &Key) -> Option<&str> {
-        self.lease.iter().chain(self.around.iter().flat_map(|leases| &**leases)).find_map(|lease| lease.runs(key))
+    pub(crate) fn scope_of_run(&self, key: &Key) -> Option<&str> {
+        self.lease
+            .iter()
+            .chain(self.outer_leases.iter().flat_map(|leases| &**leases))
+            .find_map(|lease| lease.scope_of_run(key))
     }
 
     pub(crate) fn current() -> Self {
-        FRAME.try_with(Clone::clone).unwrap_or_default()
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
 
     pub(crate) fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
-        FRAME.scope(self, future)
+        CURRENT.scope(self, future)
     }
 }
 
@@ -54,7 +58,7 @@ impl Lease {
     /// The lease this task runs under, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
-        FRAME.try_with(|frame| frame.lease.clone()).ok().flatten()
+        CURRENT.try_with(|context| context.lease.clone()).ok().flatten()
     }
 }
 
@@ -95,8 +99,8 @@ impl Outcome {
     pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
         let slot = OutcomeSlot::default();
         let outer = TaskContext::current();
-        let frame = TaskContext { slot: Some(slot.clone()), ..outer.clone() };
-        let output = frame.enter(future).await;
+        let context = TaskContext { slot: Some(slot.clone()), ..outer.clone() };
+        let output = context.enter(future).await;
         let captured = slot.take();
         // To look at an outcome does not hide it from whoever settles the delivery.
         if let (Some(outer), Some(captured)) = (&outer.slot, &captured) {

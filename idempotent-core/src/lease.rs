@@ -22,35 +22,35 @@ use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 /// is lost can be taken over at any time, so stop when [`lost`](Self::lost) ends, and pass
 /// [`fencing`](Self::fencing) to what can refuse a late writer.
 #[derive(Clone)]
-pub struct Lease(Arc<Inner>);
+pub struct Lease(Arc<LeaseInner>);
 
-struct Inner {
+struct LeaseInner {
     held: Held,
     grant: Grant,
-    names: HandlerName,
+    handler_name: HandlerName,
     outer: Option<Lease>,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     /// Made with the run's first step.
     steps: OnceLock<Box<StepJournal>>,
-    keep: Duration,
+    step_retention: Duration,
     heartbeat: Duration,
     renews: bool,
-    transaction: bool,
+    in_transaction: bool,
     margin: Duration,
     /// When the claim was sent.
-    sent: Instant,
+    claim_sent: Instant,
     /// Up to here, in ns behind `sent` by the local clock, nobody else can have it.
     guard: AtomicU64,
     /// No renewal after this.
-    cap: Instant,
+    renewable_until: Instant,
     /// When the run's task looked after the lease last, in ns after `sent`.
-    seen: AtomicU64,
+    last_poll: AtomicU64,
     /// True once a blocked runtime was reported.
     reported: AtomicBool,
     lost: AtomicBool,
     ended: AtomicBool,
-    told: Notify,
+    lost_notify: Notify,
 }
 
 /// Whose lease it is.
@@ -64,11 +64,11 @@ pub(crate) struct LeaseTiming {
     pub(crate) heartbeat: Duration,
     pub(crate) max_run: Duration,
     /// How long what a step leaves is needed, at the most.
-    pub(crate) keep: Duration,
+    pub(crate) step_retention: Duration,
     /// Whether the store has to hear of it.
     pub(crate) renews: bool,
     /// Whether the handler has a transaction that is committed with its record.
-    pub(crate) transaction: bool,
+    pub(crate) in_transaction: bool,
 }
 
 impl Lease {
@@ -76,38 +76,38 @@ impl Lease {
     pub(crate) fn new(
         held: Held,
         grant: Grant,
-        names: HandlerName,
+        handler_name: HandlerName,
         outer: Option<Self>,
         (clock, store): (Arc<dyn Clock>, Arc<dyn Store>),
-        (sent, answered): (Instant, Instant),
-        span: &LeaseTiming,
+        (claim_sent, answered): (Instant, Instant),
+        timing: &LeaseTiming,
     ) -> Self {
-        let trip = answered.saturating_duration_since(sent);
-        let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
+        let round_trip = answered.saturating_duration_since(claim_sent);
+        let margin = (grant.lease / 10).max(round_trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
         let guard = AtomicU64::new(nanos(grant.lease.saturating_sub(margin)));
-        let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
-        let (lost, ended, told) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
-        Self(Arc::new(Inner {
+        let (heartbeat, renewable_until) = (timing.heartbeat, later(claim_sent, timing.max_run));
+        let (lost, ended, lost_notify) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
+        Self(Arc::new(LeaseInner {
             held,
             grant,
-            names,
+            handler_name,
             outer,
             clock,
             store,
             steps: OnceLock::new(),
-            keep: span.keep,
+            step_retention: timing.step_retention,
             heartbeat,
-            renews: span.renews,
-            transaction: span.transaction,
+            renews: timing.renews,
+            in_transaction: timing.in_transaction,
             margin,
-            sent,
+            claim_sent,
             guard,
-            cap,
-            seen: AtomicU64::new(nanos(trip)),
+            renewable_until,
+            last_poll: AtomicU64::new(nanos(round_trip)),
             reported: AtomicBool::new(false),
             lost,
             ended,
-            told,
+            lost_notify,
         }))
     }
 
@@ -174,9 +174,9 @@ impl Lease {
     /// # Cancellation
     /// Dropping it stops waiting.
     pub async fn lost(&self) {
-        let told = self.0.told.notified();
+        let lost_notify = self.0.lost_notify.notified();
         if !self.0.lost.load(Ordering::SeqCst) {
-            told.await;
+            lost_notify.await;
         }
     }
 
@@ -198,8 +198,8 @@ impl Lease {
         &self.0.clock
     }
 
-    pub(crate) fn keep(&self) -> Duration {
-        self.0.keep
+    pub(crate) fn step_retention(&self) -> Duration {
+        self.0.step_retention
     }
 
     /// Whether no run of this key, since its record began, can have left steps: this is the first, and nobody was
@@ -208,8 +208,8 @@ impl Lease {
         self.attempt() <= 1 && self.taken_over().is_none()
     }
 
-    pub(crate) fn names(&self) -> &HandlerName {
-        &self.0.names
+    pub(crate) fn handler_name(&self) -> &HandlerName {
+        &self.0.handler_name
     }
 
     pub(crate) fn held(&self) -> &Held {
@@ -225,15 +225,15 @@ impl Lease {
     }
 
     pub(crate) fn guard(&self) -> Instant {
-        self.0.sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
+        self.0.claim_sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
     }
 
     pub(crate) fn may_renew(&self, now: Instant) -> bool {
-        now < self.0.cap && !self.0.lost.load(Ordering::SeqCst)
+        now < self.0.renewable_until && !self.0.lost.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_in_transaction(&self) -> bool {
-        self.0.transaction
+        self.0.in_transaction
     }
 
     /// Whether the store is asked for renewals. An open transaction needs none: while it lasts nobody takes over.
@@ -241,46 +241,47 @@ impl Lease {
         self.0.renews
     }
 
-    pub(crate) fn renewed(&self, sent: Instant) {
-        let until = sent.saturating_duration_since(self.0.sent) + self.length().saturating_sub(self.0.margin);
-        self.0.guard.fetch_max(nanos(until), Ordering::SeqCst);
+    pub(crate) fn extend(&self, claim_sent: Instant) {
+        let guard_offset =
+            claim_sent.saturating_duration_since(self.0.claim_sent) + self.length().saturating_sub(self.0.margin);
+        self.0.guard.fetch_max(nanos(guard_offset), Ordering::SeqCst);
     }
 
     /// Notes that the run's task got its turn.
-    pub(crate) fn see(&self, now: Instant) {
-        self.0.seen.store(nanos(now.saturating_duration_since(self.0.sent)), Ordering::Relaxed);
+    pub(crate) fn record_poll(&self, now: Instant) {
+        self.0.last_poll.store(nanos(now.saturating_duration_since(self.0.claim_sent)), Ordering::Relaxed);
     }
 
     /// Returns for how long the run's task has had no turn, once, if that is longer than a task can sleep.
     pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
-        let seen = self.0.sent + Duration::from_nanos(self.0.seen.load(Ordering::Relaxed));
-        let blocked = now.saturating_duration_since(seen);
-        let news = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
-        news.then_some(blocked)
+        let last_poll = self.0.claim_sent + Duration::from_nanos(self.0.last_poll.load(Ordering::Relaxed));
+        let blocked = now.saturating_duration_since(last_poll);
+        let is_new = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
+        is_new.then_some(blocked)
     }
 
     /// Says whether this is news: not lost before, and its run not ended.
-    pub(crate) fn lose(&self) -> bool {
-        let news = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
-        self.0.told.notify_waiters();
-        news
+    pub(crate) fn mark_lost(&self) -> bool {
+        let is_new = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
+        self.0.lost_notify.notify_waiters();
+        is_new
     }
 
     /// The handler has ended: what becomes of the lease from here on is the executor's business.
-    pub(crate) fn end(&self) {
+    pub(crate) fn mark_ended(&self) {
         self.0.ended.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Whether this lease or one it runs inside is for `key`; whose.
-    pub(crate) fn runs(&self, key: &Key) -> Option<&str> {
+    pub(crate) fn scope_of_run(&self, key: &Key) -> Option<&str> {
         let mut at = Some(self);
         while let Some(lease) = at {
             if lease.key() == key {
-                return Some(&lease.0.names.scope);
+                return Some(&lease.0.handler_name.scope);
             }
             at = lease.0.outer.as_ref();
         }

@@ -111,5 +111,5 @@ impl fmt::Display for BrokenOrder {
 #[derive(Clone, Debug)]
 pub(crate) enum OrderingRequest {
     After(Named),
-    SequencePosition(Named, u64),
+    Sequence(Named, u64),
 }

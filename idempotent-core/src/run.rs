@@ -23,14 +23,14 @@ use tracing::{Instrument, Span};
 pub(crate) use self::attempt::Attempt;
 pub use self::batch::Answer;
 use self::claim::claim;
-use self::not_acquired::duplicate;
-pub(crate) use self::not_acquired::{NotAcquired, refused, turned};
+use self::not_acquired::duplicate_rejection;
+pub(crate) use self::not_acquired::{NotAcquired, not_granted, store_failure};
 use self::prepare::prepare;
-pub(crate) use self::prepared::{After, Prepared};
+pub(crate) use self::prepared::{Prepared, ResolvedOrdering};
 pub(crate) use self::release::release;
 pub(crate) use self::release_on_drop::ReleaseOnDrop;
 pub(crate) use self::report::Report;
-use self::unprotected::unprotected;
+use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, Executor, Handler, HandlerFn};
@@ -39,7 +39,7 @@ use crate::{Codec, Outcome, Rejection, Replies};
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
 /// The future is boxed, so that the caller's future stays small, however deep its handlers nest.
-type Begun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
+type CheckedRun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
 
 impl Executor {
     /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its end.
@@ -106,7 +106,7 @@ where
     finish(begin(&executor.0, call, handler)).await
 }
 
-async fn finish<F: Future>(begun: Begun<F, F::Output>) -> F::Output {
+async fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> F::Output {
     match begun {
         Ok((run, Some(span))) => run.instrument(span).await,
         Ok((run, None)) => run.await,
@@ -118,21 +118,21 @@ fn begin<'e, P, C, R, F>(
     engine: &'e Arc<Engine>,
     mut call: Call,
     handler: Handler<P, C, R, F>,
-) -> Begun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
+) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
     F: HandlerFn<R>,
 {
-    let frame = TaskContext::current();
+    let context = TaskContext::current();
     if let Some(needed) = P::policy() {
         call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
     }
-    let mut report = Report::begin(engine, &call.identity, &frame);
-    match prepare(engine, call, &frame, &mut report) {
+    let mut report = Report::begin(engine, &call.identity, &context);
+    match prepare(engine, call, &context, &mut report) {
         Ok(prepared) => {
             let span = report.span().cloned();
-            Ok((Box::pin(deliver(engine, prepared, frame, report, handler)), span))
+            Ok((Box::pin(deliver(engine, prepared, context, report, handler)), span))
         }
         Err(rejection) => Err(report.reject(&handler, rejection)),
     }
@@ -142,7 +142,7 @@ where
 async fn deliver<P, C, R, F>(
     engine: &Arc<Engine>,
     prepared: Box<Prepared>,
-    frame: TaskContext,
+    context: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -152,9 +152,9 @@ where
     F: HandlerFn<R>,
 {
     // Boxed, so that the claim's memory is freed before the handler runs.
-    match Box::pin(claim(engine, prepared, &frame, &mut report)).await {
+    match Box::pin(claim(engine, prepared, &context, &mut report)).await {
         // Boxed like the settlement: three small allocations cost less than one that the allocator takes for large.
-        Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
+        Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
         Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
             Ok(value) => {
                 report.end(Outcome::Replayed);
@@ -163,10 +163,12 @@ where
             Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
         },
         // Boxed, since so rare a path must not make the future of each run larger.
-        Err(NotAcquired::Unprotected(_, terms)) => Box::pin(unprotected(engine, &terms, frame, report, handler)).await,
-        Err(NotAcquired::Away(rejection)) => report.reject(&handler, rejection),
+        Err(NotAcquired::Unprotected(_, policy)) => {
+            Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
+        }
+        Err(NotAcquired::Rejected(rejection)) => report.reject(&handler, rejection),
         Err(NotAcquired::Duplicate(prepared)) => {
-            let rejection = Box::pin(duplicate(engine, &prepared)).await;
+            let rejection = Box::pin(duplicate_rejection(engine, &prepared)).await;
             report.reject(&handler, rejection)
         }
     }

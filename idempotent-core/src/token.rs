@@ -101,7 +101,7 @@ impl Tokens {
             display: None,
         };
         let store = self.executor.store();
-        let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUING, store.claim(&request)).await? else {
+        let Claim::Acquired(grant) = self.executor.0.with_timeout(Self::ISSUING, store.claim(&request)).await? else {
             // One in 2^192, or a generator that repeats itself.
             let error = StoreError::new(StoreErrorKind::NotApplied);
             return Err(error.because("a token just drawn is taken: is the random generator broken?").into());
@@ -109,7 +109,7 @@ impl Tokens {
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
             Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
-        match self.executor.0.in_time(Self::ISSUING, store.release(&held, &unused)).await? {
+        match self.executor.0.with_timeout(Self::ISSUING, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
                 .because("the store took too long to issue a token")

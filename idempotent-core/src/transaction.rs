@@ -155,7 +155,8 @@ impl<T: 'static> StepTransactionSlot<T> {
 pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<Arc<dyn StepsWithin<T>>, String> {
     let transact = store.abilities().transact;
     let own = transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepsWithin<T>>>().ok());
-    own.map(|own| *own).ok_or_else(|| format!("it wants `{}`, and the store is {}", type_name::<T>(), described(store)))
+    own.map(|own| *own)
+        .ok_or_else(|| format!("it wants `{}`, and the store is {}", type_name::<T>(), describe_store(store)))
 }
 
 /// The store a call brings for its run, or why there is none.
@@ -171,11 +172,11 @@ pub(crate) enum CallStore {
 
 impl CallStore {
     /// The store, told of the terms of its run. There is no running without it: the handler needs its transaction.
-    pub(crate) fn under(self, terms: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
+    pub(crate) fn resolve(self, policy: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
         match self {
             Self::Own(own, _) => {
-                own.retains(terms.retain);
-                terms.on_store_error = OnStoreError::Fail;
+                own.retains(policy.retain);
+                policy.on_store_error = OnStoreError::Fail;
                 Ok(own)
             }
             Self::Missing { wanted, store } => Err(Rejection::NoTransaction { wanted, store }),
@@ -188,7 +189,7 @@ impl CallStore {
     }
 
     /// A batch is one handler for many keys: whose transaction should it be given?
-    pub(crate) fn in_a_batch(self) -> Self {
+    pub(crate) fn for_batch(self) -> Self {
         let wanted = match self {
             Self::Own(..) => "transaction",
             Self::Missing { wanted, .. } => wanted,
@@ -198,12 +199,12 @@ impl CallStore {
 }
 
 /// Its name, and which transactions it has.
-pub(crate) fn described(store: &Arc<dyn Store>) -> String {
+pub(crate) fn describe_store(store: &Arc<dyn Store>) -> String {
     let has = store.abilities().transact.map_or("none at all", Transact::transaction);
-    format!("{}, which has {has}", name(&format!("{store:?}")))
+    format!("{}, which has {has}", debug_name(&format!("{store:?}")))
 }
 
 /// The name of a type, which its `Debug` begins with.
-fn name(debug: &str) -> &str {
+fn debug_name(debug: &str) -> &str {
     debug.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(debug)
 }

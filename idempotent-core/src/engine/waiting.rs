@@ -20,19 +20,25 @@ impl Engine {
     }
 
     /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached `until`.
-    pub(crate) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant, until: DrainPhase) {
+    pub(crate) async fn wait_for_settlement(
+        &self,
+        settled: Watching,
+        in_flight: InFlight,
+        deadline: Instant,
+        phase: DrainPhase,
+    ) {
         let now = self.clock.now();
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
             InFlight::Busy => POLL,
         };
         let notifies = self.store.abilities().watch.is_some();
-        let ask_again = now + if notifies { rest } else { rest.min(POLL) };
+        let check_again = now + if notifies { rest } else { rest.min(POLL) };
         tokio::select! {
             biased;
             () = settled => {}
-            () = self.clock.sleep_until(ask_again.min(deadline)) => {}
-            () = self.drain.reached(until) => {}
+            () = self.clock.sleep_until(check_again.min(deadline)) => {}
+            () = self.drain.wait_for(phase) => {}
         }
     }
 }

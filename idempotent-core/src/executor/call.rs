@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Executor;
 use super::site::Site;
 use crate::ordering::OrderingRequest;
-use crate::transaction::{CallStore, described};
+use crate::transaction::{CallStore, describe_store};
 use crate::{ClaimMode, Fingerprint, Identity, KeyError, Lender, Lends, Policy, Predecessor, Stream};
 
 /// What makes a call the same as another, and how it is to be treated.
@@ -17,11 +17,11 @@ pub struct Call {
     pub(crate) fingerprint: Result<Option<Fingerprint>, KeyError>,
     pub(crate) policy: Policy,
     pub(crate) message: Option<Arc<str>>,
-    pub(crate) issued: Option<Duration>,
+    pub(crate) token_ttl: Option<Duration>,
     /// What it comes after.
-    pub(crate) comes: Option<Box<OrderingRequest>>,
+    pub(crate) ordering: Option<Box<OrderingRequest>>,
     /// A store of its own.
-    pub(crate) via: Option<CallStore>,
+    pub(crate) transaction_store: Option<CallStore>,
     /// The attribute that made the call.
     pub(crate) site: Option<&'static Site>,
 }
@@ -34,9 +34,9 @@ impl Call {
             fingerprint: Ok(None),
             policy: Policy::new(),
             message: None,
-            issued: None,
-            comes: None,
-            via: None,
+            token_ttl: None,
+            ordering: None,
+            transaction_store: None,
             site: None,
         }
     }
@@ -57,7 +57,7 @@ impl Call {
     /// `ttl` again. It is never run unprotected: without the store nobody can tell a token from a guess.
     pub fn issued(mut self, ttl: Duration) -> Self {
         self.identity = self.identity.token();
-        self.issued = Some(ttl);
+        self.token_ttl = Some(ttl);
         self
     }
 
@@ -87,7 +87,7 @@ impl Call {
     /// # });
     /// ```
     pub fn after(mut self, call: &(impl Predecessor + ?Sized)) -> Self {
-        self.comes = call.named().map(OrderingRequest::After).map(Box::new);
+        self.ordering = call.named().map(OrderingRequest::After).map(Box::new);
         self
     }
 
@@ -122,7 +122,7 @@ impl Call {
     /// # });
     /// ```
     pub fn sequence(mut self, stream: &(impl Stream + ?Sized), number: u64) -> Self {
-        self.comes = Some(Box::new(OrderingRequest::SequencePosition(stream.stream(), number)));
+        self.ordering = Some(Box::new(OrderingRequest::Sequence(stream.stream(), number)));
         self
     }
 
@@ -136,11 +136,13 @@ impl Call {
         let store = executor.store();
         let transact = store.abilities().transact;
         let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
-        let (via, lender) = match own {
+        let (transaction_store, lender) = match own {
             Some(own) => (CallStore::Own((*own).clone(), mode), Lender(Some(*own))),
-            None => (CallStore::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
+            None => {
+                (CallStore::Missing { wanted: type_name::<T>(), store: describe_store(store).into() }, Lender(None))
+            }
         };
-        self.via = Some(via);
+        self.transaction_store = Some(transaction_store);
         (self, lender)
     }
 

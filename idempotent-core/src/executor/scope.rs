@@ -50,7 +50,7 @@ impl Executor {
     /// # Cancellation
     /// Dropping it drops `future`.
     pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
-        TaskContext { executor: Some(self.clone()), delivered: Some(attempt), ..TaskContext::current() }
+        TaskContext { executor: Some(self.clone()), delivery_attempt: Some(attempt), ..TaskContext::current() }
             .enter(future)
             .await
     }

@@ -56,12 +56,12 @@ impl Executor {
     /// Dropping it leaves the executor draining, without an end of the grace.
     pub async fn drain(&self, grace: Duration) -> Drained {
         let drain = &self.0.drain;
-        let (running, abandoned_before) = (drain.inside(), drain.abandoned());
+        let (running, abandoned_before) = (drain.in_progress(), drain.abandoned());
         drain.advance(DrainPhase::Draining);
         let deadline = later(self.0.clock.now(), grace);
-        if before(&*self.0.clock, deadline, drain.empty()).await.is_none() {
-            drain.advance(DrainPhase::Closed);
-            drain.empty().await;
+        if before(&*self.0.clock, deadline, drain.wait_until_idle()).await.is_none() {
+            drain.advance(DrainPhase::GraceEnded);
+            drain.wait_until_idle().await;
         }
         // Also counts handlers that another drain with a shorter grace has dropped.
         let abandoned = drain.abandoned().saturating_sub(abandoned_before).min(running);

@@ -12,9 +12,9 @@ pub struct Site {
     is_known: AtomicBool,
 }
 
-/// The first site of each scope, up to [`MOST`]: scopes may be computed.
+/// The first site of each scope, up to [`MAX_SITES`]: scopes may be computed.
 static SITES: Mutex<BTreeMap<(String, String), &'static Site>> = Mutex::new(BTreeMap::new());
-const MOST: usize = 10_000;
+const MAX_SITES: usize = 10_000;
 
 impl Site {
     /// The site of the attribute at this place.
@@ -24,7 +24,7 @@ impl Site {
     }
 
     /// Notes the scope of the first call from here, and warns if another attribute has the same scope.
-    pub(crate) fn enter(&'static self, identity: &Identity) {
+    pub(crate) fn register_call(&'static self, identity: &Identity) {
         if self.is_known.load(Relaxed) || self.is_known.swap(true, Relaxed) {
             return;
         }
@@ -38,7 +38,7 @@ impl Site {
                     for a duplicate of the other's: give each handler a `scope` of its own");
             }
             Some(_) => {}
-            None if sites.len() < MOST => drop(sites.insert(name, self)),
+            None if sites.len() < MAX_SITES => drop(sites.insert(name, self)),
             None => {}
         }
     }

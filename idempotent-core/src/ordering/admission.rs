@@ -20,19 +20,19 @@ pub(crate) enum Admission {
 }
 
 /// Whose turn it is, by what the predecessor's key is in and how long the call has waited.
-pub(crate) fn admission(predecessor: StateKind, waited: Duration, policy: OnBrokenOrder) -> Admission {
-    let over = waited >= policy.patience();
+pub(crate) fn decide_admission(predecessor: StateKind, waited: Duration, policy: OnBrokenOrder) -> Admission {
+    let is_over = waited >= policy.patience();
     let broken = match predecessor {
         StateKind::Consumed => return Admission::Run,
         // Somebody runs it, or is to: it failed and will be tried again, or waits for its own turn.
         StateKind::Consuming | StateKind::Vacant => return Admission::Wait,
-        StateKind::Absent if !over => return Admission::Wait,
+        StateKind::Absent if !is_over => return Admission::Wait,
         StateKind::Absent => BrokenOrder::Missing,
         StateKind::Failed => BrokenOrder::Failed,
         StateKind::Dead => BrokenOrder::Dead,
     };
     match policy {
-        OnBrokenOrder::Skip(_) if over => Admission::Skip(broken),
+        OnBrokenOrder::Skip(_) if is_over => Admission::Skip(broken),
         OnBrokenOrder::Hold(_) | OnBrokenOrder::Skip(_) => Admission::Hold(broken),
         OnBrokenOrder::Halt(_) => Admission::Halt(broken),
     }
@@ -49,9 +49,9 @@ mod tests {
     fn s0_28_a_consumed_predecessor_lets_run_and_one_that_lives_makes_wait_whatever_the_policy_and_time() {
         for policy in POLICIES {
             for waited in [Duration::ZERO, T, Duration::MAX] {
-                assert_eq!(admission(StateKind::Consumed, waited, policy), Admission::Run);
-                assert_eq!(admission(StateKind::Consuming, waited, policy), Admission::Wait);
-                assert_eq!(admission(StateKind::Vacant, waited, policy), Admission::Wait);
+                assert_eq!(decide_admission(StateKind::Consumed, waited, policy), Admission::Run);
+                assert_eq!(decide_admission(StateKind::Consuming, waited, policy), Admission::Wait);
+                assert_eq!(decide_admission(StateKind::Vacant, waited, policy), Admission::Wait);
             }
         }
     }
@@ -61,17 +61,17 @@ mod tests {
         let early = T - Duration::from_nanos(1);
         let [hold, skip, halt] = POLICIES;
         for (state, broken) in [(StateKind::Failed, BrokenOrder::Failed), (StateKind::Dead, BrokenOrder::Dead)] {
-            assert_eq!(admission(state, Duration::ZERO, hold), Admission::Hold(broken));
-            assert_eq!(admission(state, T, hold), Admission::Hold(broken));
-            assert_eq!(admission(state, early, skip), Admission::Hold(broken));
-            assert_eq!(admission(state, T, skip), Admission::Skip(broken));
-            assert_eq!(admission(state, Duration::ZERO, halt), Admission::Halt(broken));
+            assert_eq!(decide_admission(state, Duration::ZERO, hold), Admission::Hold(broken));
+            assert_eq!(decide_admission(state, T, hold), Admission::Hold(broken));
+            assert_eq!(decide_admission(state, early, skip), Admission::Hold(broken));
+            assert_eq!(decide_admission(state, T, skip), Admission::Skip(broken));
+            assert_eq!(decide_admission(state, Duration::ZERO, halt), Admission::Halt(broken));
         }
         for policy in POLICIES {
-            assert_eq!(admission(StateKind::Absent, early, policy), Admission::Wait);
+            assert_eq!(decide_admission(StateKind::Absent, early, policy), Admission::Wait);
         }
-        assert_eq!(admission(StateKind::Absent, T, hold), Admission::Hold(BrokenOrder::Missing));
-        assert_eq!(admission(StateKind::Absent, T, skip), Admission::Skip(BrokenOrder::Missing));
-        assert_eq!(admission(StateKind::Absent, T, halt), Admission::Halt(BrokenOrder::Missing));
+        assert_eq!(decide_admission(StateKind::Absent, T, hold), Admission::Hold(BrokenOrder::Missing));
+        assert_eq!(decide_admission(StateKind::Absent, T, skip), Admission::Skip(BrokenOrder::Missing));
+        assert_eq!(decide_admission(StateKind::Absent, T, halt), Admission::Halt(BrokenOrder::Missing));
     }
 }

@@ -10,62 +10,66 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::{Admission, admission};
-use super::predecessor_record::{apply_admission, noted_until, seen};
+use super::admission::{Admission, decide_admission};
+use super::predecessor_record::{apply_admission, read_record, recheck_deadline};
 use super::wait_marker::{WaitMarker, read_marker, waited, write_marker};
 use crate::clock::later;
 use crate::engine::{DrainPhase, Engine};
 use crate::policy::OnInFlight;
-use crate::run::{NotAcquired, Prepared, Report, refused};
+use crate::run::{NotAcquired, Prepared, Report, store_failure};
 use crate::{Event, InFlight, Key, Micros, Record, State, StateKind, StoreError};
 
 /// What was found, and how long the call has waited where that counts.
-struct Seen {
-    turn: Admission,
+struct PredecessorCheck {
+    admission: Admission,
     waited: Duration,
 }
 
 /// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
 /// where the policy says so.
-pub(crate) async fn in_turn(
+pub(crate) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     after: &Key,
     report: &Report<'_>,
-    waits: bool,
+    may_wait: bool,
 ) -> Result<(), NotAcquired> {
-    let most = match prepared.terms.on_in_flight {
-        OnInFlight::Wait(most) if waits => most,
+    let max_wait = match prepared.policy.on_in_flight {
+        OnInFlight::Wait(max_wait) if may_wait => max_wait,
         _ => Duration::ZERO,
     };
-    let deadline = later(engine.clock.now(), most);
+    let deadline = later(engine.clock.now(), max_wait);
     // Too many wait already: this one is told to come back.
-    let place = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
-    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
+    let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
+    let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
         // Watching begins before the store is asked: nothing can be settled unseen in between.
-        let settled = place.as_ref().map(|_| engine.watch(after));
-        let looked = look(engine, prepared, after).await.map_err(|error| {
+        let settled = permit.as_ref().map(|_| engine.watch(after));
+        let checked = check_predecessor(engine, prepared, after).await.map_err(|error| {
             report.event(&Event::StoreFailed { step: "peek", error: &error });
-            refused(engine, error, prepared)
+            store_failure(engine, error, prepared)
         });
-        let seen = looked?;
-        let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        match (seen.turn, settled) {
-            (Admission::Wait | Admission::Hold(_), Some(settled)) if !over => {
+        let check = checked?;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
+        match (check.admission, settled) {
+            (Admission::Wait | Admission::Hold(_), Some(settled)) if !is_over => {
                 let rest = InFlight::Leased { rest: deadline.saturating_duration_since(engine.clock.now()) };
-                engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
+                engine.wait_for_settlement(settled, rest, recheck_deadline(engine, prepared, deadline), phase).await;
             }
-            _ => return apply_admission(engine, prepared, report, seen.turn, seen.waited).await,
+            _ => return apply_admission(engine, prepared, report, check.admission, check.waited).await,
         }
     }
 }
 
-async fn look(engine: &Arc<Engine>, prepared: &Prepared, after: &Key) -> Result<Seen, StoreError> {
-    let policy = prepared.terms.on_broken_order;
-    let at_once = Seen { turn: Admission::Run, waited: Duration::ZERO };
-    let (found, now) = seen(engine, prepared, after).await?;
-    let unseen = found.is_none();
+async fn check_predecessor(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    after: &Key,
+) -> Result<PredecessorCheck, StoreError> {
+    let policy = prepared.policy.on_broken_order;
+    let run_now = PredecessorCheck { admission: Admission::Run, waited: Duration::ZERO };
+    let (found, now) = read_record(engine, prepared, after).await?;
+    let is_unknown = found.is_none();
     let (state, since) = match found {
         // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, until),
@@ -73,43 +77,43 @@ async fn look(engine: &Arc<Engine>, prepared: &Prepared, after: &Key) -> Result<
         None => (StateKind::Absent, Micros(0)),
     };
     if state == StateKind::Consumed {
-        return Ok(at_once);
+        return Ok(run_now);
     }
     // A duplicate of what is settled gets its answer, whatever has become of the predecessor. One in flight may be a
     // call that is being buried, which is no sign that its turn had come.
-    let own = seen(engine, prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
+    let own = read_record(engine, prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
     if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
-        return Ok(at_once);
+        return Ok(run_now);
     }
-    let noted = read_marker(engine, prepared, &prepared.request.key).await?;
-    let (waited, anew) = match state {
-        StateKind::Absent => missed(engine, prepared, after, noted, since, unseen).await?,
-        StateKind::Failed | StateKind::Dead => (waited(noted, since), false),
+    let marker = read_marker(engine, prepared, &prepared.request.key).await?;
+    let (waited, restart) = match state {
+        StateKind::Absent => missing_for(engine, prepared, after, marker, since, is_unknown).await?,
+        StateKind::Failed | StateKind::Dead => (waited(marker, since), false),
         _ => (Duration::ZERO, false),
     };
-    let turn = admission(state, waited, policy);
-    if matches!(turn, Admission::Wait | Admission::Hold(_)) {
-        write_marker(engine, prepared, noted, anew).await?;
+    let admission = decide_admission(state, waited, policy);
+    if matches!(admission, Admission::Wait | Admission::Hold(_)) {
+        write_marker(engine, prepared, marker, restart).await?;
     }
-    Ok(Seen { turn, waited })
+    Ok(PredecessorCheck { admission, waited })
 }
 
 /// For how long the call has waited for one that nobody runs, and whether that is to be counted anew.
-async fn missed(
+async fn missing_for(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     after: &Key,
-    noted: Option<WaitMarker>,
+    marker: Option<WaitMarker>,
     killed: Micros,
-    unseen: bool,
+    is_unknown: bool,
 ) -> Result<(Duration, bool), StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    let so_far = waited(noted, killed);
-    let Some(own) = noted.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
+    let patience = prepared.policy.on_broken_order.patience();
+    let so_far = waited(marker, killed);
+    let Some(own) = marker.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
     // One that waits itself is not missing, as long as it is delivered.
-    let sign = match unseen {
-        true => read_marker(engine, prepared, after).await?.map(|there| there.until(patience)),
+    let last_sign = match is_unknown {
+        true => read_marker(engine, prepared, after).await?.map(|other| other.present_until(patience)),
         false => Some(killed),
     };
-    Ok(sign.map_or((so_far, false), |sign| own.overdue(sign, patience)))
+    Ok(last_sign.map_or((so_far, false), |last_sign| own.overdue(last_sign, patience)))
 }

@@ -15,11 +15,11 @@ pub const MAX_LINE: usize = 4_096;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OrderTable {
     /// How many were let in. Grows with each, so that a line is never again what it was.
-    pub(crate) entries: u64,
+    pub(crate) admissions: u64,
     /// The largest number that was let in: all those below are over.
     pub(crate) last: Option<LastAdmitted>,
     /// Whoever was let in last, unless that is known to be over.
-    pub(crate) inside: Option<Admitted>,
+    pub(crate) admitted: Option<Admitted>,
     /// Those above the last, ascending.
     pub(crate) waiting: Vec<NumberRange>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct LastAdmitted {
     pub(crate) number: u64,
     pub(crate) key: Key,
     /// It is consumed, whatever has become of its record since.
-    pub(crate) done: bool,
+    pub(crate) is_consumed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub(crate) struct NumberRange {
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// Only of a single number.
-    pub(crate) seen: Option<WaitTimes>,
+    pub(crate) wait_times: Option<WaitTimes>,
 }
 
 /// When a number's message was delivered.
@@ -74,21 +74,20 @@ pub(crate) struct TableFull;
 
 impl OrderTable {
     /// Notes a number that will come. Says whether that can still be: a larger one may have been let in.
-    pub(crate) fn expect(&mut self, number: u64) -> Result<bool, TableFull> {
-        if self.is_over(number) {
+    pub(crate) fn expect_number(&mut self, number: u64) -> Result<bool, TableFull> {
+        if self.is_passed(number) {
             return Ok(false);
         }
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        if self.waiting.get(at).is_some_and(|stretch| stretch.from <= number) {
+        let at = self.waiting.partition_point(|range| range.to < number);
+        if self.waiting.get(at).is_some_and(|range| range.from <= number) {
             return Ok(true);
         }
-        let grows = |stretch: &NumberRange| stretch.seen.is_none();
+        let grows = |range: &NumberRange| range.wait_times.is_none();
         let below = at.checked_sub(1).filter(|below| {
-            let stretch = self.waiting[*below];
-            grows(&stretch) && stretch.to.checked_add(1) == Some(number)
+            let range = self.waiting[*below];
+            grows(&range) && range.to.checked_add(1) == Some(number)
         });
-        let above =
-            self.waiting.get(at).filter(|stretch| grows(stretch) && stretch.from.checked_sub(1) == Some(number));
+        let above = self.waiting.get(at).filter(|range| grows(range) && range.from.checked_sub(1) == Some(number));
         match (below, above.copied()) {
             (Some(below), Some(above)) => {
                 self.waiting[below].to = above.to;
@@ -97,63 +96,63 @@ impl OrderTable {
             (Some(below), None) => self.waiting[below].to = number,
             (None, Some(_)) => self.waiting[at].from = number,
             (None, None) => {
-                self.has_room(1)?;
-                self.waiting.insert(at, NumberRange { from: number, to: number, seen: None });
+                self.check_room(1)?;
+                self.waiting.insert(at, NumberRange { from: number, to: number, wait_times: None });
             }
         }
         Ok(true)
     }
 
     /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
-    pub(crate) fn see(&mut self, number: u64, now: Micros, anew: bool) -> Result<(), TableFull> {
-        if self.is_over(number) {
+    pub(crate) fn record_wait(&mut self, number: u64, now: Micros, restart: bool) -> Result<(), TableFull> {
+        if self.is_passed(number) {
             return Ok(());
         }
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        let mine = NumberRange { from: number, to: number, seen: Some(WaitTimes { first: now, last: now }) };
-        let Some(stretch) = self.waiting.get_mut(at).filter(|stretch| stretch.from <= number) else {
-            self.has_room(1)?;
-            self.waiting.insert(at, mine);
+        let at = self.waiting.partition_point(|range| range.to < number);
+        let own = NumberRange { from: number, to: number, wait_times: Some(WaitTimes { first: now, last: now }) };
+        let Some(range) = self.waiting.get_mut(at).filter(|range| range.from <= number) else {
+            self.check_room(1)?;
+            self.waiting.insert(at, own);
             return Ok(());
         };
-        if let Some(seen) = &mut stretch.seen {
-            seen.last = seen.last.max(now);
-            if anew {
-                seen.first = now;
+        if let Some(wait_times) = &mut range.wait_times {
+            wait_times.last = wait_times.last.max(now);
+            if restart {
+                wait_times.first = now;
             }
             return Ok(());
         }
-        let whole = *stretch;
+        let whole = *range;
         let below = (whole.from < number).then(|| NumberRange { to: number - 1, ..whole });
         let above = (number < whole.to).then(|| NumberRange { from: number + 1, ..whole });
-        let parts: Vec<_> = [below, Some(mine), above].into_iter().flatten().collect();
-        self.has_room(parts.len() - 1)?;
+        let parts: Vec<_> = [below, Some(own), above].into_iter().flatten().collect();
+        self.check_room(parts.len() - 1)?;
         self.waiting.splice(at..=at, parts);
         Ok(())
     }
 
     /// Lets a number in. From here on all smaller ones are over, also those that never came.
-    pub(crate) fn enter(&mut self, number: u64, key: &Key, until: Micros) {
+    pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Micros) {
         if !self.is_late(number, key) {
-            self.last = Some(LastAdmitted { number, key: key.clone(), done: false });
-            let over = self.waiting.partition_point(|stretch| stretch.to <= number);
+            self.last = Some(LastAdmitted { number, key: key.clone(), is_consumed: false });
+            let over = self.waiting.partition_point(|range| range.to <= number);
             self.waiting.drain(..over);
             if let Some(first) = self.waiting.first_mut().filter(|first| first.from <= number) {
                 first.from = number + 1;
             }
         }
-        self.entries += 1;
-        self.inside = Some(Admitted { key: key.clone(), until });
+        self.admissions += 1;
+        self.admitted = Some(Admitted { key: key.clone(), until });
     }
 
     /// Notes that a number is consumed. Says whether that changes anything.
-    pub(crate) fn done(&mut self, number: u64, key: &Key) -> bool {
-        let before = (self.last.as_ref().map(|last| last.done), self.inside.is_some());
+    pub(crate) fn mark_consumed(&mut self, number: u64, key: &Key) -> bool {
+        let before = (self.last.as_ref().map(|last| last.is_consumed), self.admitted.is_some());
         if let Some(last) = self.last.as_mut().filter(|last| last.number == number && last.key == *key) {
-            last.done = true;
+            last.is_consumed = true;
         }
-        self.inside.take_if(|inside| inside.key == *key);
-        before != (self.last.as_ref().map(|last| last.done), self.inside.is_some())
+        self.admitted.take_if(|admitted| admitted.key == *key);
+        before != (self.last.as_ref().map(|last| last.is_consumed), self.admitted.is_some())
     }
 
     /// Whether a larger number was let in, or this one under another key.
@@ -162,33 +161,33 @@ impl OrderTable {
     }
 
     /// What this number comes after.
-    pub(crate) fn before(&self, number: u64) -> Precedence {
-        if self.is_over(number) {
+    pub(crate) fn precedence(&self, number: u64) -> Precedence {
+        if self.is_passed(number) {
             return Precedence::Nothing;
         }
-        let at = self.waiting.partition_point(|stretch| stretch.from < number);
+        let at = self.waiting.partition_point(|range| range.from < number);
         let below = &self.waiting[..at];
         match &self.last {
-            _ if !below.is_empty() => {
-                Precedence::Expected(below.iter().filter_map(|stretch| stretch.seen).map(|seen| seen.last).max())
-            }
-            Some(last) if !last.done => Precedence::LastAdmitted(last.key.clone()),
+            _ if !below.is_empty() => Precedence::Expected(
+                below.iter().filter_map(|range| range.wait_times).map(|wait_times| wait_times.last).max(),
+            ),
+            Some(last) if !last.is_consumed => Precedence::LastAdmitted(last.key.clone()),
             _ => Precedence::Nothing,
         }
     }
 
     /// When this number's message was delivered, if it had to wait.
-    pub(crate) fn seen(&self, number: u64) -> Option<WaitTimes> {
-        let at = self.waiting.partition_point(|stretch| stretch.to < number);
-        self.waiting.get(at).filter(|stretch| stretch.from == number)?.seen
+    pub(crate) fn wait_times(&self, number: u64) -> Option<WaitTimes> {
+        let at = self.waiting.partition_point(|range| range.to < number);
+        self.waiting.get(at).filter(|range| range.from == number)?.wait_times
     }
 
     /// Whether it was let in, or a larger one was.
-    fn is_over(&self, number: u64) -> bool {
+    fn is_passed(&self, number: u64) -> bool {
         self.last.as_ref().is_some_and(|last| last.number >= number)
     }
 
-    fn has_room(&self, more: usize) -> Result<(), TableFull> {
+    fn check_room(&self, more: usize) -> Result<(), TableFull> {
         if self.waiting.len() + more > MAX_LINE { Err(TableFull) } else { Ok(()) }
     }
 }
@@ -205,7 +204,7 @@ impl Admitted {
 }
 
 /// How long a stream is remembered after its last step: as long as its calls are, and while one of them waits.
-pub(crate) fn keep(retain: Duration, memory: Duration, patience: Duration) -> Duration {
+pub(crate) fn table_retention(retain: Duration, memory: Duration, patience: Duration) -> Duration {
     retain.max(memory).max(patience.saturating_mul(2))
 }
 

@@ -9,32 +9,32 @@ use crate::Key;
 /// A number of a stream.
 pub(crate) struct SequencePosition {
     /// Where its line lies.
-    pub(super) stream: Key,
+    pub(super) table_key: Key,
     pub(super) number: u64,
     /// The line as this call left it when it was let in.
-    pub(super) left: OnceLock<Box<[u8]>>,
+    pub(super) admitted_table: OnceLock<Box<[u8]>>,
 }
 
 impl SequencePosition {
     pub(crate) fn new(stream: &Key, number: u64) -> Self {
-        Self { stream: table_key(stream), number, left: OnceLock::new() }
+        Self { table_key: table_key(stream), number, admitted_table: OnceLock::new() }
     }
 }
 
 impl fmt::Display for SequencePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it is number {} of a stream of `{}`", self.number, self.stream.name())
+        write!(f, "it is number {} of a stream of `{}`", self.number, self.table_key.name())
     }
 }
 
 /// A key of the same name that no identity has, for `what` is kept beside the key's own record.
-pub(crate) fn derived_key(key: &Key, what: &[u8]) -> Key {
+pub(crate) fn derived_key(key: &Key, purpose: &[u8]) -> Key {
     let mut hash = Sha256::new();
-    hash.update(what);
+    hash.update(purpose);
     hash.update(key.hash().to_be_bytes());
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.finalize()[..16]);
-    Key::from_parts(key.name(), u128::from_be_bytes(short))
+    let mut prefix = [0; 16];
+    prefix.copy_from_slice(&hash.finalize()[..16]);
+    Key::from_parts(key.name(), u128::from_be_bytes(prefix))
 }
 
 /// Where the line of a stream lies: a place that no identity can name.

@@ -7,16 +7,16 @@ use super::admission::Admission;
 use super::halted::halted;
 use super::wait_marker::marker_interval;
 use crate::clock::later;
-use crate::engine::{Engine, draining};
-use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, refused, release, turned};
+use crate::engine::{Engine, draining_rejection};
+use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, not_granted, release, store_failure};
 use crate::{Claim, Event, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
 
 /// The shortest hint, and the shortest wait in place.
-pub(super) const AT_LEAST: Duration = Duration::from_millis(1);
+pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
-pub(super) fn noted_until(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
-    let again = marker_interval(prepared.terms.on_broken_order.patience()).max(AT_LEAST);
+pub(super) fn recheck_deadline(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
+    let again = marker_interval(prepared.policy.on_broken_order.patience()).max(MIN_DELAY);
     deadline.min(later(engine.clock.now(), again))
 }
 
@@ -40,21 +40,21 @@ pub(super) async fn apply_admission(
             broken(why, true);
             Ok(())
         }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => Err(Rejection::Waiting { retry_after: look_again_in(engine, prepared, waited) }.into()),
+        _ if engine.is_draining() && !prepared.is_nested => Err(draining_rejection().into()),
+        Admission::Wait => Err(Rejection::Waiting { retry_after: next_check_delay(engine, prepared, waited) }.into()),
         Admission::Hold(why) => {
             broken(why, false);
-            Err(Rejection::Held { retry_after: look_again_in(engine, prepared, waited), why }.into())
+            Err(Rejection::Held { retry_after: next_check_delay(engine, prepared, waited), why }.into())
         }
         Admission::Halt(why) => {
             broken(why, false);
-            Err(halt(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
+            Err(halt_call(engine, prepared, why).await.unwrap_or_else(|error| store_failure(engine, error, prepared)))
         }
     }
 }
 
 /// A record with the store's own time, as far as it tells.
-pub(super) async fn seen(
+pub(super) async fn read_record(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     key: &Key,
@@ -68,48 +68,48 @@ pub(super) async fn seen(
             None => Ok((engine.store.peek(key).await?, engine.clock.wall())),
         }
     };
-    engine.in_time(prepared.terms.lease / 3, asked).await
+    engine.with_timeout(prepared.policy.lease / 3, asked).await
 }
 
 /// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
 /// transaction of a run that never begins could only be rolled back, and the record with it.
-async fn halt(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
-    let patience = prepared.terms.lease / 3;
-    let mut guard = ReleaseOnDrop::new(engine, prepared).past_transaction();
-    let grant = match engine.in_time(patience, engine.store.claim(&prepared.request)).await? {
+async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
+    let patience = prepared.policy.lease / 3;
+    let mut guard = ReleaseOnDrop::new(engine, prepared).with_executor_store();
+    let grant = match engine.with_timeout(patience, engine.store.claim(&prepared.request)).await? {
         Claim::Acquired(mut grant) => {
             // The first attempt of a token was its issue.
-            grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
+            grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
             grant
         }
         other => {
             guard.disarm();
-            return Ok(turned(engine, other, prepared));
+            return Ok(not_granted(engine, other, prepared));
         }
     };
     guard.granted(grant.fencing);
-    let mut bury = release(Verdict::Bury, prepared.terms.memory, "");
+    let mut bury = release(Verdict::Bury, prepared.policy.memory, "");
     bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
     let held = prepared.held(Some(grant.fencing));
-    let settled = engine.in_time(patience, engine.store.release(&held, &bury)).await?;
+    let settled = engine.with_timeout(patience, engine.store.release(&held, &bury)).await?;
     guard.disarm();
-    engine.tell_waiters(&prepared.request.key);
-    Ok(NotAcquired::Away(match settled {
+    engine.wake_waiters(&prepared.request.key);
+    Ok(NotAcquired::Rejected(match settled {
         Settled::Done => Rejection::Dead { attempts: grant.attempt, fencing: grant.fencing, error: bury.error },
         Settled::Lost { .. } => Rejection::LeaseLost,
     }))
 }
 
 /// Grows with each time the call is put off, and is no later than the end of its patience, nor than half of it.
-fn look_again_in(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
-    let (terms, key) = (&prepared.terms, &prepared.request.key);
-    let remembered = terms.in_flight_delay_max.saturating_mul(4);
-    let grown = engine.deferred_by(key, remembered, terms);
-    let patience = terms.on_broken_order.patience();
+fn next_check_delay(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
+    let (policy, key) = (&prepared.policy, &prepared.request.key);
+    let remembered = policy.in_flight_delay_max.saturating_mul(4);
+    let grown = engine.deferral_delay(key, remembered, policy);
+    let patience = policy.on_broken_order.patience();
     // Who is not delivered for so long counts as missing.
-    let grown = grown.min((patience / 2).max(AT_LEAST));
+    let grown = grown.min((patience / 2).max(MIN_DELAY));
     match patience.saturating_sub(waited) {
         Duration::ZERO => grown,
-        rest => grown.min(rest.max(AT_LEAST)),
+        rest => grown.min(rest.max(MIN_DELAY)),
     }
 }

@@ -1,6 +1,6 @@
 //! The producer's side of a sequence: numbers are registered before their messages are sent.
-use super::encoding::{pack, unpack};
-use super::order_table::{OrderTable, TableFull, keep};
+use super::encoding::{decode, encode};
+use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
@@ -41,16 +41,16 @@ impl Executor {
     ) -> Result<Registered, Rejection> {
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let key = table_key(&stream.key(&self.0.namespace)?);
-        let terms = self.0.terms(&stream.scene, Policy::new())?;
+        let policy = self.0.resolve_policy(&stream.scene, Policy::new())?;
         let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
-        let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
-        let patience = terms.lease / 3;
+        let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
+        let timeout = policy.lease / 3;
         for _ in 0..MAX_CONTENTION {
-            let seen = self.0.in_time(patience, order.line(&key)).await?.line;
-            let line = seen.as_deref().map(unpack).transpose()?.unwrap_or_default();
-            let (next, registered) = expected(line.clone(), &numbers).map_err(|TableFull| full())?;
+            let stored = self.0.with_timeout(timeout, order.line(&key)).await?.line;
+            let table = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
+            let (next, registered) = expect_all(table.clone(), &numbers).map_err(|TableFull| table_full_error())?;
             // As it is it may be near its end.
-            if self.0.in_time(patience, order.redraw(&key, seen.as_deref(), &pack(&next), keep)).await? {
+            if self.0.with_timeout(timeout, order.redraw(&key, stored.as_deref(), &encode(&next), retention)).await? {
                 return Ok(registered);
             }
         }
@@ -58,18 +58,18 @@ impl Executor {
     }
 }
 
-fn expected(mut line: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Registered), TableFull> {
+fn expect_all(mut table: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Registered), TableFull> {
     let mut registered = Registered::default();
     for number in numbers {
-        match line.expect(*number)? {
+        match table.expect_number(*number)? {
             true => registered.expected += 1,
             false => registered.late += 1,
         }
     }
-    Ok((line, registered))
+    Ok((table, registered))
 }
 
-fn full() -> StoreError {
+fn table_full_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because(format!(
         "the stream has {MAX_LINE} stretches of numbers waiting, and takes no more: none of these was registered; wait \
          until some have run, or number without gaps, or make more streams"

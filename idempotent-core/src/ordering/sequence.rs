@@ -13,17 +13,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::admission::{Admission, admission};
-use super::encoding::{pack, unpack};
-use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, keep};
+use super::admission::{Admission, decide_admission};
+use super::encoding::{decode, encode};
+use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, table_retention};
 use super::position::SequencePosition;
-use super::predecessor_record::{apply_admission, noted_until, seen};
+use super::predecessor_record::{apply_admission, read_record, recheck_deadline};
 use super::wait_marker::{WaitMarker, waited};
 use super::{BrokenOrder, OnLate};
 use crate::clock::later;
 use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::policy::OnInFlight;
-use crate::run::{After, Attempt, NotAcquired, Prepared, Report, refused};
+use crate::run::{Attempt, NotAcquired, Prepared, Report, ResolvedOrdering, store_failure};
 use crate::{
     Event, InFlight, Key, Lined, Micros, Order, PolicyError, Record, Rejection, State, StateKind, StoreError,
     StoreErrorKind, Watching,
@@ -34,92 +34,93 @@ pub(super) const MAX_CONTENTION: usize = 64;
 
 /// What a look has shown.
 struct TableSnapshot {
-    line: OrderTable,
+    table: OrderTable,
     bytes: Option<Arc<[u8]>>,
     now: Micros,
-    turn: Admission,
+    admission: Admission,
     waited: Duration,
     /// When it was delivered before.
-    noted: Option<WaitMarker>,
+    marker: Option<WaitMarker>,
     /// What it has waited counts from now on.
-    anew: bool,
+    restart: bool,
     /// Whose end lets it go on, where that has a name.
-    behind: Option<Key>,
+    blocker: Option<Key>,
     /// Its own key is settled: the claim has an answer.
-    settled: bool,
+    is_settled: bool,
 }
 
 /// What a number waits for.
 struct PredecessorStatus {
     state: StateKind,
     waited: Duration,
-    anew: bool,
+    restart: bool,
     /// Whose end lets it go on, where that has a name.
-    behind: Option<Key>,
+    blocker: Option<Key>,
 }
 
-pub(crate) async fn in_line(
+pub(crate) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     report: &Report<'_>,
-    waits: bool,
+    may_wait: bool,
 ) -> Result<Instant, NotAcquired> {
     let order = engine.store.abilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
-    let most = match prepared.terms.on_in_flight {
-        OnInFlight::Wait(most) if waits => most,
+    let max_wait = match prepared.policy.on_in_flight {
+        OnInFlight::Wait(max_wait) if may_wait => max_wait,
         _ => Duration::ZERO,
     };
-    let deadline = later(engine.clock.now(), most);
+    let deadline = later(engine.clock.now(), max_wait);
     // Too many wait already: this one is told to come back.
-    let room = (!most.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
-    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
+    let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
+    let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     let failed = |error| {
         report.event(&Event::StoreFailed { step: "order", error: &error });
-        refused(engine, error, prepared)
+        store_failure(engine, error, prepared)
     };
     let mut watched: Option<(Key, Watching)> = None;
-    let mut faster = 0;
-    while faster < MAX_CONTENTION {
+    let mut conflicts = 0;
+    while conflicts < MAX_CONTENTION {
         // What is let in now has its lease from here on.
         let began = engine.clock.now();
-        let snapshot = snapshot(engine, prepared, place, order).await.map_err(failed)?;
-        let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        let steps = match snapshot.turn {
-            _ if snapshot.settled => {
-                if matches!(snapshot.turn, Admission::Halt(why) if why != BrokenOrder::Late) {
-                    admit(engine, prepared, place, order, &snapshot).await.map_err(failed)?;
+        let snapshot = load_snapshot(engine, prepared, position, order).await.map_err(failed)?;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
+        let steps = match snapshot.admission {
+            _ if snapshot.is_settled => {
+                if matches!(snapshot.admission, Admission::Halt(why) if why != BrokenOrder::Late) {
+                    admit(engine, prepared, position, order, &snapshot).await.map_err(failed)?;
                 }
                 return Ok(began);
             }
-            Admission::Run | Admission::Skip(_) => admit(engine, prepared, place, order, &snapshot).await,
-            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, place, order, &snapshot).await,
+            Admission::Run | Admission::Skip(_) => admit(engine, prepared, position, order, &snapshot).await,
+            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, position, order, &snapshot).await,
             Admission::Halt(_) => Ok(true),
         };
         if !steps.map_err(failed)? {
-            faster += 1;
+            conflicts += 1;
             continue;
         }
-        if matches!(snapshot.turn, Admission::Wait | Admission::Hold(_)) && room.is_some() && !over {
-            let behind = snapshot.behind.as_ref().unwrap_or(&prepared.request.key);
+        if matches!(snapshot.admission, Admission::Wait | Admission::Hold(_)) && permit.is_some() && !is_over {
+            let blocker = snapshot.blocker.as_ref().unwrap_or(&prepared.request.key);
             // Watching began before the look that found it waiting: nothing was settled unseen in between.
-            if let Some((_, settled)) = watched.take_if(|(key, _)| key == behind) {
+            if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocker) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
-                let named = snapshot.behind.is_some();
+                let named = snapshot.blocker.is_some();
                 let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
-                engine.settled(settled, rest, noted_until(engine, prepared, deadline), until).await;
+                engine.wait_for_settlement(settled, rest, recheck_deadline(engine, prepared, deadline), phase).await;
             }
-            watched = Some((behind.clone(), engine.watch(behind)));
+            watched = Some((blocker.clone(), engine.watch(blocker)));
             continue;
         }
-        return match apply_admission(engine, prepared, report, snapshot.turn, snapshot.waited).await {
+        return match apply_admission(engine, prepared, report, snapshot.admission, snapshot.waited).await {
             Ok(()) => Ok(began),
             Err(turned) => {
-                if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) = (snapshot.turn, &turned)
+                if let (Admission::Halt(why), NotAcquired::Rejected(Rejection::Dead { .. })) =
+                    (snapshot.admission, &turned)
                     && why != BrokenOrder::Late
                 {
                     // If it is not noted now, the next delivery does.
-                    let _ = admit(engine, prepared, place, order, &snapshot).await;
+                    let _ = admit(engine, prepared, position, order, &snapshot).await;
                 }
                 Err(turned)
             }
@@ -128,91 +129,94 @@ pub(crate) async fn in_line(
     Err(failed(contention_error()))
 }
 
-async fn snapshot(
+async fn load_snapshot(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     order: &dyn Order,
 ) -> Result<TableSnapshot, StoreError> {
-    let Lined { line: bytes, now } = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?;
-    let line = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
-    let (own, number) = (&prepared.request.key, place.number);
-    let noted = line.seen(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
-    let PredecessorStatus { state, waited, anew, mut behind } =
-        missed_in_line(engine, prepared, &line, number, noted, now).await?;
-    let late = line.is_late(number, own);
-    let mut turn = match (late, prepared.terms.on_late) {
-        (false, _) => admission(state, waited, prepared.terms.on_broken_order),
+    let Lined { line: bytes, now } =
+        engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?;
+    let table = bytes.as_deref().map(decode).transpose()?.unwrap_or_default();
+    let (own, number) = (&prepared.request.key, position.number);
+    let marker = table.wait_times(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
+    let PredecessorStatus { state, waited, restart, mut blocker } =
+        predecessor_status(engine, prepared, &table, number, marker, now).await?;
+    let late = table.is_late(number, own);
+    let mut admission = match (late, prepared.policy.on_late) {
+        (false, _) => decide_admission(state, waited, prepared.policy.on_broken_order),
         (true, OnLate::Run) => Admission::Skip(BrokenOrder::Late),
         (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
     };
-    let again = line.last.as_ref().is_some_and(|last| last.number == number);
-    let settled = (late || again || turn != Admission::Run) && is_settled(engine, prepared, own).await?;
-    if let (Admission::Run | Admission::Skip(_), Some(inside), false) = (turn, &line.inside, settled)
-        && inside.key != *own
-        && may_run(engine, prepared, inside, now).await?
+    let again = table.last.as_ref().is_some_and(|last| last.number == number);
+    let is_settled = (late || again || admission != Admission::Run) && has_settled(engine, prepared, own).await?;
+    if let (Admission::Run | Admission::Skip(_), Some(admitted), false) = (admission, &table.admitted, is_settled)
+        && admitted.key != *own
+        && may_run(engine, prepared, admitted, now).await?
     {
-        (turn, behind) = (Admission::Wait, Some(inside.key.clone()));
+        (admission, blocker) = (Admission::Wait, Some(admitted.key.clone()));
     }
-    Ok(TableSnapshot { line, bytes, now, turn, waited, noted, anew, behind, settled })
+    Ok(TableSnapshot { table, bytes, now, admission, waited, marker, restart, blocker, is_settled })
 }
 
 /// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
-async fn is_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
-    let found = seen(engine, prepared, own).await?.0.map(|record| record.state.kind());
+async fn has_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
+    let found = read_record(engine, prepared, own).await?.0.map(|record| record.state.kind());
     Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
 }
 
 /// What a number waits for, and for how long it has missed that.
-async fn missed_in_line(
+async fn predecessor_status(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    line: &OrderTable,
+    table: &OrderTable,
     number: u64,
-    noted: Option<WaitMarker>,
+    marker: Option<WaitMarker>,
     now: Micros,
 ) -> Result<PredecessorStatus, StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    let missed = |(state, sign): (StateKind, Option<Micros>), behind| {
-        let (waited, anew) = match (state, noted, sign) {
-            (StateKind::Absent, Some(own), Some(sign)) => own.overdue(sign, patience),
-            _ => (waited(noted, sign.unwrap_or_default()), false),
+    let patience = prepared.policy.on_broken_order.patience();
+    let status = |(state, last_sign): (StateKind, Option<Micros>), blocker| {
+        let (waited, restart) = match (state, marker, last_sign) {
+            (StateKind::Absent, Some(own), Some(last_sign)) => own.overdue(last_sign, patience),
+            _ => (waited(marker, last_sign.unwrap_or_default()), false),
         };
-        PredecessorStatus { state, waited, anew, behind }
+        PredecessorStatus { state, waited, restart, blocker }
     };
-    let seen = match line.before(number) {
-        Precedence::Nothing => return Ok(missed((StateKind::Consumed, None), None)),
-        Precedence::LastAdmitted(key) => return Ok(missed(sign_of(engine, prepared, line, &key).await?, Some(key))),
-        Precedence::Expected(seen) => seen,
+    let wait_times = match table.precedence(number) {
+        Precedence::Nothing => return Ok(status((StateKind::Consumed, None), None)),
+        Precedence::LastAdmitted(key) => {
+            return Ok(status(last_activity(engine, prepared, table, &key).await?, Some(key)));
+        }
+        Precedence::Expected(wait_times) => wait_times,
     };
-    let there = seen.map(|last| WaitMarker { first: last, last, now }.until(patience));
-    let all = missed((StateKind::Absent, there), None);
+    let there = wait_times.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
+    let all = status((StateKind::Absent, there), None);
     // Those are missing. But the one that was let in before them may come again.
-    let last = line.last.as_ref().filter(|last| all.waited >= patience && !last.done);
+    let last = table.last.as_ref().filter(|last| all.waited >= patience && !last.is_consumed);
     let Some(last) = last else { return Ok(all) };
-    let (state, sign) = sign_of(engine, prepared, line, &last.key).await?;
+    let (state, last_sign) = last_activity(engine, prepared, table, &last.key).await?;
     Ok(match state {
-        StateKind::Consuming | StateKind::Vacant => missed((state, sign), Some(last.key.clone())),
-        _ => missed((StateKind::Absent, there.max(sign)), None),
+        StateKind::Consuming | StateKind::Vacant => status((state, last_sign), Some(last.key.clone())),
+        _ => status((StateKind::Absent, there.max(last_sign)), None),
     })
 }
 
 /// What has become of the one that was let in last, and when there was a sign of it.
-async fn sign_of(
+async fn last_activity(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    line: &OrderTable,
+    table: &OrderTable,
     key: &Key,
 ) -> Result<(StateKind, Option<Micros>), StoreError> {
-    let (found, now) = seen(engine, prepared, key).await?;
+    let (found, now) = read_record(engine, prepared, key).await?;
     Ok(match found {
         // A run whose lease is over was killed: it is missing since then.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, Some(until)),
         Some(record) => (record.state.kind(), Some(record.updated_at)),
         // It was about to claim.
         None => {
-            let inside = line.inside.as_ref().filter(|inside| inside.key == *key);
-            (StateKind::Absent, inside.map(|inside| inside.until))
+            let admitted = table.admitted.as_ref().filter(|admitted| admitted.key == *key);
+            (StateKind::Absent, admitted.map(|admitted| admitted.until))
         }
     })
 }
@@ -221,94 +225,99 @@ async fn sign_of(
 async fn may_run(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    inside: &Admitted,
+    admitted: &Admitted,
     lined: Micros,
 ) -> Result<bool, StoreError> {
-    let (found, now) = seen(engine, prepared, &inside.key).await?;
+    let (found, now) = read_record(engine, prepared, &admitted.key).await?;
     let now = if found.is_some() { now } else { lined };
-    Ok(inside.may_run(found.as_ref().map(|record| &record.state), now))
+    Ok(admitted.may_run(found.as_ref().map(|record| &record.state), now))
 }
 
 /// Whether nobody was faster. What has its own store claims where nobody sees it, as long as it runs.
 async fn admit(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     order: &dyn Order,
     snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
-    let terms = &prepared.terms;
-    let unseen = match (&prepared.via, snapshot.turn) {
+    let policy = &prepared.policy;
+    let unseen = match (&prepared.transaction_store, snapshot.admission) {
         (_, Admission::Halt(_)) => Duration::ZERO,
-        (Some(_), _) => terms.max_run.saturating_add(terms.lease),
-        (None, _) => terms.lease,
+        (Some(_), _) => policy.max_run.saturating_add(policy.lease),
+        (None, _) => policy.lease,
     };
-    let mut next = snapshot.line.clone();
-    next.enter(place.number, &prepared.request.key, snapshot.now + unseen);
-    let left = pack(&next).into_boxed_slice();
-    let done = redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &left).await?;
-    if done {
-        let _ = place.left.set(left);
+    let mut next_table = snapshot.table.clone();
+    next_table.admit(position.number, &prepared.request.key, snapshot.now + unseen);
+    let encoded = encode(&next_table).into_boxed_slice();
+    let swapped = swap_table(engine, prepared, position, order, snapshot.bytes.as_deref(), &encoded).await?;
+    if swapped {
+        let _ = position.admitted_table.set(encoded);
     }
-    Ok(done)
+    Ok(swapped)
 }
 
 /// Likewise. In a line that is full it waits without a note: it is in order behind what is there.
 async fn note_waiting(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     order: &dyn Order,
     snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    if !snapshot.anew && snapshot.noted.is_some_and(|noted| !noted.is_stale(patience)) {
+    let patience = prepared.policy.on_broken_order.patience();
+    if !snapshot.restart && snapshot.marker.is_some_and(|marker| !marker.is_stale(patience)) {
         return Ok(true);
     }
-    let mut next = snapshot.line.clone();
-    if next.see(place.number, snapshot.now, snapshot.anew).is_err() || next == snapshot.line {
+    let mut next_table = snapshot.table.clone();
+    if next_table.record_wait(position.number, snapshot.now, snapshot.restart).is_err() || next_table == snapshot.table
+    {
         return Ok(true);
     }
-    redraw(engine, prepared, place, order, snapshot.bytes.as_deref(), &pack(&next)).await
+    swap_table(engine, prepared, position, order, snapshot.bytes.as_deref(), &encode(&next_table)).await
 }
 
-async fn redraw(
+async fn swap_table(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    place: &SequencePosition,
+    position: &SequencePosition,
     order: &dyn Order,
-    seen: Option<&[u8]>,
-    next: &[u8],
+    expected: Option<&[u8]>,
+    next_table: &[u8],
 ) -> Result<bool, StoreError> {
-    let terms = &prepared.terms;
-    let keep = keep(terms.retain, terms.memory, terms.on_broken_order.patience());
-    engine.in_time(terms.lease / 3, order.redraw(&place.stream, seen, next, keep)).await
+    let policy = &prepared.policy;
+    let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
+    engine.with_timeout(policy.lease / 3, order.redraw(&position.table_key, expected, next_table, retention)).await
 }
 
 /// Notes in the stream's table that the number of this run is consumed, so that the next call need not look at its record.
 /// The record says the same, so a failed note costs nothing before the record expires.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
-    let Some(After::Line(position)) = attempt.prepared.comes.as_deref() else { return };
+    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared.ordering.as_deref() else { return };
     let engine = attempt.engine;
-    let until = attempt.answers_at(engine.clock.now());
-    let noted = engine.before(until, over(engine, &attempt.prepared, position)).await;
+    let deadline = attempt.return_deadline(engine.clock.now());
+    let noted = engine.before(deadline, mark_consumed(engine, &attempt.prepared, position)).await;
     if let Err(error) = noted.unwrap_or_else(|| Err(no_answer("in time"))) {
         report.event(&Event::StoreFailed { step: "order", error: &error });
     }
 }
 
-async fn over(engine: &Arc<Engine>, prepared: &Prepared, place: &SequencePosition) -> Result<(), StoreError> {
+async fn mark_consumed(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+) -> Result<(), StoreError> {
     let Some(order) = engine.store.abilities().order else { return Ok(()) };
-    let mut seen: Option<Arc<[u8]>> = place.left.get().map(|left| left[..].into());
+    let mut stored: Option<Arc<[u8]>> = position.admitted_table.get().map(|encoded| encoded[..].into());
     for _ in 0..MAX_CONTENTION {
-        let Some(bytes) = seen else { return Ok(()) };
-        let mut line = unpack(&bytes)?;
-        if !line.done(place.number, &prepared.request.key)
-            || redraw(engine, prepared, place, order, Some(&bytes), &pack(&line)).await?
+        let Some(bytes) = stored else { return Ok(()) };
+        let mut table = decode(&bytes)?;
+        if !table.mark_consumed(position.number, &prepared.request.key)
+            || swap_table(engine, prepared, position, order, Some(&bytes), &encode(&table)).await?
         {
             return Ok(());
         }
-        seen = engine.in_time(prepared.terms.lease / 3, order.line(&place.stream)).await?.line;
+        stored = engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?.line;
     }
     Err(contention_error())
 }

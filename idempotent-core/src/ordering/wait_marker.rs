@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::position::derived_key;
-use super::predecessor_record::seen;
+use super::predecessor_record::read_record;
 use crate::engine::Engine;
 use crate::run::{Prepared, release};
 use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
 
 /// A claim of a note that ends no sooner than a store answers.
-const BRIEF: Duration = Duration::from_millis(100);
+const MIN_LEASE: Duration = Duration::from_millis(100);
 
 /// Since when a call waits, and when it was delivered last; as of `now`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl WaitMarker {
     }
 
     /// Until when its call was there at the latest, as far as the note tells.
-    pub(super) fn until(self, patience: Duration) -> Micros {
+    pub(super) fn present_until(self, patience: Duration) -> Micros {
         self.last + marker_interval(patience)
     }
 
@@ -44,18 +44,18 @@ impl WaitMarker {
     /// A call that was away itself for long cannot tell for how long the other one was. Only once after each sign: who is
     /// delivered too seldom waits twice as long, not for ever.
     pub(super) fn overdue(self, sign: Micros, patience: Duration) -> (Duration, bool) {
-        let so_far = waited(Some(self), sign);
-        let was_away = self.now - self.last >= patience / 2;
-        match so_far >= patience && was_away && self.first < sign + patience {
+        let waited_so_far = waited(Some(self), sign);
+        let was_absent = self.now - self.last >= patience / 2;
+        match waited_so_far >= patience && was_absent && self.first < sign + patience {
             true => (Duration::ZERO, true),
-            false => (so_far, false),
+            false => (waited_so_far, false),
         }
     }
 }
 
 /// How long a call has waited since it was first put off, and since `since`.
-pub(super) fn waited(noted: Option<WaitMarker>, since: Micros) -> Duration {
-    noted.map_or(Duration::ZERO, |noted| noted.now - noted.first.max(since))
+pub(super) fn waited(marker: Option<WaitMarker>, since: Micros) -> Duration {
+    marker.map_or(Duration::ZERO, |marker| marker.now - marker.first.max(since))
 }
 
 /// A call that is delivered again and again, or waits in place, is noted no more often than this.
@@ -69,10 +69,10 @@ pub(super) async fn read_marker(
     prepared: &Prepared,
     key: &Key,
 ) -> Result<Option<WaitMarker>, StoreError> {
-    let (found, now) = seen(engine, prepared, &marker_key(key)).await?;
+    let (found, now) = read_record(engine, prepared, &marker_key(key)).await?;
     Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
         let first = match state {
-            State::Vacant { error, .. } => since(&error).map_or(first_seen, |since| since.max(first_seen)),
+            State::Vacant { error, .. } => parse_start(&error).map_or(first_seen, |since| since.max(first_seen)),
             // It is being noted, or who did that was killed: nobody knows whether it was counted anew.
             _ => updated_at,
         };
@@ -84,39 +84,39 @@ pub(super) async fn read_marker(
 pub(super) async fn write_marker(
     engine: &Arc<Engine>,
     prepared: &Prepared,
-    noted: Option<WaitMarker>,
-    anew: bool,
+    marker: Option<WaitMarker>,
+    restart: bool,
 ) -> Result<(), StoreError> {
-    let patience = prepared.terms.on_broken_order.patience();
-    if !anew && noted.is_some_and(|noted| !noted.is_stale(patience)) {
+    let patience = prepared.policy.on_broken_order.patience();
+    if !restart && marker.is_some_and(|marker| !marker.is_stale(patience)) {
         return Ok(());
     }
-    let since = noted.map(|noted| if anew { noted.now } else { noted.first });
-    mark(engine, prepared, since).await
+    let since = marker.map(|marker| if restart { marker.now } else { marker.first });
+    store_marker(engine, prepared, since).await
 }
 
-async fn mark(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
-    let terms = &prepared.terms;
-    let patience = terms.on_broken_order.patience();
-    let write_marker = marker_key(&prepared.request.key);
-    let memory = terms.memory.max(patience.saturating_mul(2));
+async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
+    let policy = &prepared.policy;
+    let patience = policy.on_broken_order.patience();
+    let key = marker_key(&prepared.request.key);
+    let memory = policy.memory.max(patience.saturating_mul(2));
     let request = ClaimRequest {
-        key: write_marker.clone(),
+        key: key.clone(),
         fingerprint: None,
-        lease: terms.lease.min(marker_interval(patience).max(BRIEF)),
+        lease: policy.lease.min(marker_interval(patience).max(MIN_LEASE)),
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
         memory,
         display: None,
         ..prepared.request.clone()
     };
-    let most = terms.lease / 3;
+    let timeout = policy.lease / 3;
     // Whoever else notes it at this moment notes the same.
-    if let Claim::Acquired(grant) = engine.in_time(most, engine.store.claim(&request)).await? {
-        let held = Held { key: write_marker, owner: request.owner, fencing: Some(grant.fencing) };
+    if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
+        let held = Held { key, owner: request.owner, fencing: Some(grant.fencing) };
         // Never deleted, not even to begin anew: without a note it would be taken for missing in between.
-        let left = release(Verdict::Vacate, memory, &text(since));
-        engine.in_time(most, engine.store.release(&held, &left)).await?;
+        let left = release(Verdict::Vacate, memory, &marker_text(since));
+        engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;
     }
     Ok(())
 }
@@ -125,11 +125,11 @@ const WAITS: &str = "no run: waits for its turn";
 const SINCE: &str = " since ";
 
 /// What stands in a note: since when, in µs of the store's clock, where that is not when it was first seen.
-fn text(since: Option<Micros>) -> String {
+fn marker_text(since: Option<Micros>) -> String {
     since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
 }
 
-fn since(text: &str) -> Option<Micros> {
+fn parse_start(text: &str) -> Option<Micros> {
     text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
 }
 
@@ -148,37 +148,37 @@ mod tests {
         Micros(secs * 1_000_000)
     }
 
-    fn there(first: u64, last: u64, now: u64) -> WaitMarker {
+    fn marker(first: u64, last: u64, now: u64) -> WaitMarker {
         WaitMarker { first: at(first), last: at(last), now: at(now) }
     }
 
     #[test]
     fn a_note_says_since_when_it_counts() {
-        assert_eq!(since(&text(Some(at(17)))), Some(at(17)));
-        assert_eq!(since(&text(None)), None);
-        assert_eq!(since("no stock since 17"), None);
+        assert_eq!(parse_start(&marker_text(Some(at(17)))), Some(at(17)));
+        assert_eq!(parse_start(&marker_text(None)), None);
+        assert_eq!(parse_start("no stock since 17"), None);
     }
 
     #[test]
     fn s0_31_one_is_missed_from_its_last_sign_on() {
         assert_eq!(waited(None, at(0)), Duration::ZERO);
-        assert_eq!(waited(Some(there(10, 50, 70)), at(0)), T);
-        assert_eq!(there(0, 99, 100).overdue(at(40), T), (T, false));
-        assert_eq!(there(0, 99, 100).overdue(at(41), T), (T - Duration::from_secs(1), false));
+        assert_eq!(waited(Some(marker(10, 50, 70)), at(0)), T);
+        assert_eq!(marker(0, 99, 100).overdue(at(40), T), (T, false));
+        assert_eq!(marker(0, 99, 100).overdue(at(41), T), (T - Duration::from_secs(1), false));
         // It was noted up to a quarter of the time before it was delivered last.
-        assert_eq!((there(0, 40, 54).is_stale(T), there(0, 40, 55).is_stale(T)), (false, true));
-        assert_eq!(there(0, 40, 54).until(T), at(55));
+        assert_eq!((marker(0, 40, 54).is_stale(T), marker(0, 40, 55).is_stale(T)), (false, true));
+        assert_eq!(marker(0, 40, 54).present_until(T), at(55));
     }
 
     #[test]
     fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
-        let anew = (Duration::ZERO, true);
-        assert_eq!(there(0, 5, 300).overdue(at(15), T), anew);
-        assert!(!there(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");
-        assert_eq!(there(0, 270, 300).overdue(at(15), T), anew);
+        let restart = (Duration::ZERO, true);
+        assert_eq!(marker(0, 5, 300).overdue(at(15), T), restart);
+        assert!(!marker(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");
+        assert_eq!(marker(0, 270, 300).overdue(at(15), T), restart);
         // Counted anew from 75 on, when that was missing already; or a sign has come since.
-        assert_eq!(there(75, 75, 300).overdue(at(15), T), (Duration::from_secs(225), false));
-        assert_eq!(there(75, 75, 300).overdue(at(16), T), anew);
-        assert!(!there(0, 0, 59).overdue(at(0), T).1, "its time is not over");
+        assert_eq!(marker(75, 75, 300).overdue(at(15), T), (Duration::from_secs(225), false));
+        assert_eq!(marker(75, 75, 300).overdue(at(16), T), restart);
+        assert!(!marker(0, 0, 59).overdue(at(0), T).1, "its time is not over");
     }
 }

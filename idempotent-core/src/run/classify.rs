@@ -21,17 +21,17 @@ pub(crate) enum Classified<V, F> {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum RetryDecision {
-    AnotherRun,
-    NoMore,
+    Retry,
+    GiveUp,
     /// Nobody can tell what another run would do: left as it is, for a person.
-    Parked,
+    Park,
 }
 
 /// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
 pub(crate) fn classify<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
-    terms: &ResolvedPolicy,
+    policy: &ResolvedPolicy,
     report: &Report<'_>,
 ) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
@@ -41,24 +41,24 @@ where
     catch_unwind(AssertUnwindSafe(|| match reply {
         Split::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
         Split::Value(value) => {
-            let kept = kept::<P, C, R>(&value, terms, report);
-            Classified::Done(value, kept)
+            let stored_value = encode_result::<P, C, R>(&value, policy, report);
+            Classified::Done(value, stored_value)
         }
         Split::Transient(failure) => {
-            let worth = if (rules.permanent)(&failure) { RetryDecision::NoMore } else { RetryDecision::AnotherRun };
+            let decision = if (rules.permanent)(&failure) { RetryDecision::GiveUp } else { RetryDecision::Retry };
             let error = P::describe(&failure);
-            Classified::Failed(failure, worth, error)
+            Classified::Failed(failure, decision, error)
         }
         Split::Permanent(failure) => {
             let error = P::describe(&failure);
-            Classified::Failed(failure, RetryDecision::NoMore, error)
+            Classified::Failed(failure, RetryDecision::GiveUp, error)
         }
     }))
 }
 
 /// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
 /// would repeat an effect that has happened.
-fn kept<P, C, R>(value: &P::Value, terms: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
+fn encode_result<P, C, R>(value: &P::Value, policy: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
@@ -69,8 +69,8 @@ where
         return None;
     };
     match encoded {
-        Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > terms.max_result => {
-            lost(&format!("{} bytes, max_result is {}", bytes.len(), terms.max_result));
+        Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > policy.max_result => {
+            lost(&format!("{} bytes, max_result is {}", bytes.len(), policy.max_result));
             None
         }
         Ok(bytes) => bytes.map(Arc::from),

@@ -7,7 +7,7 @@ use crate::{Held, Journaled, Lease, Release, StateKind, Store, Verdict};
 
 impl ResolvedPolicy {
     /// Without a limit there is nothing to remember.
-    pub(crate) fn undo(&self, verdict: Verdict) -> Verdict {
+    pub(crate) fn vacate_or_delete(&self, verdict: Verdict) -> Verdict {
         if self.max_attempts() > 0 { verdict } else { Verdict::Delete }
     }
 
@@ -23,7 +23,7 @@ pub(crate) fn release(verdict: Verdict, memory: Duration, error: &str) -> Releas
 }
 
 /// Returns true if an applied release of this verdict leaves a key in this state.
-pub(crate) fn leads_to(verdict: Verdict, now: StateKind) -> bool {
+pub(crate) fn leads_to_state(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
         Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
         Verdict::Vacate => now == StateKind::Vacant,
@@ -34,22 +34,22 @@ pub(crate) fn leads_to(verdict: Verdict, now: StateKind) -> bool {
 
 /// Whether there are steps of this run or of one before it, as far as can be told without asking. Without a limit a
 /// deferred run that had steps keeps its attempt, so that the next one knows that it is not the first.
-pub(crate) fn known_steps(lease: &Lease, limit: bool) -> Option<bool> {
+pub(crate) fn known_steps(lease: &Lease, counts_attempts: bool) -> Option<bool> {
     match lease.steps_called() {
-        Some(steps) => Some(steps.is_kept()),
-        None if lease.is_first() && !limit => Some(false),
+        Some(steps) => Some(steps.may_have_records()),
+        None if lease.is_first() && !counts_attempts => Some(false),
         None => None,
     }
 }
 
 /// A release that may delete the record would take the steps along that are to be replayed: it leaves the key vacant
 /// instead. `known` is whether there are any, if that need not be asked.
-pub(crate) async fn sparing_steps(
+pub(crate) async fn keeping_steps(
     store: &dyn Store,
     held: &Held,
     known: Option<bool>,
     release: Release,
-    limit: bool,
+    counts_attempts: bool,
 ) -> Release {
     let deletes = match release.verdict {
         Verdict::Delete => true,
@@ -57,7 +57,7 @@ pub(crate) async fn sparing_steps(
         Verdict::Vacate | Verdict::Fail | Verdict::Bury => false,
     };
     let Some(journal) = store.abilities().journal.filter(|_| deletes && known != Some(false)) else { return release };
-    let spares = match known {
+    let has_steps = match known {
         Some(known) => known,
         None => match journal.steps(held, release.memory).await {
             Ok(Journaled::Steps(steps)) => !steps.is_empty(),
@@ -66,16 +66,16 @@ pub(crate) async fn sparing_steps(
             Err(_) => true,
         },
     };
-    if spares { spared(release, limit) } else { release }
+    if has_steps { keeping_record(release, counts_attempts) } else { release }
 }
 
 /// Returns the release with a verdict that keeps the record and its steps.
-pub(crate) fn spared(release: Release, limit: bool) -> Release {
+pub(crate) fn keeping_record(release: Release, counts_attempts: bool) -> Release {
     match release.verdict {
         Verdict::Vacate | Verdict::Fail | Verdict::Bury => release,
         // The shortest delay keeps the record, and costs no attempt.
         Verdict::Refund if !release.delay.is_zero() => release,
-        Verdict::Refund if limit => Release { delay: Duration::from_millis(1), ..release },
+        Verdict::Refund if counts_attempts => Release { delay: Duration::from_millis(1), ..release },
         _ => Release { verdict: Verdict::Vacate, ..release },
     }
 }

@@ -22,43 +22,43 @@ pub(crate) struct Report<'e> {
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<Fencing>,
-    began: Instant,
+    began_at: Instant,
     /// `None` where nobody wants it.
     span: Option<Span>,
     /// What a drop means from here on; `None` once told.
-    if_dropped: Option<Outcome>,
+    outcome_if_dropped: Option<Outcome>,
 }
 
 impl<'e> Report<'e> {
-    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, frame: &TaskContext) -> Self {
+    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, context: &TaskContext) -> Self {
         engine.counters.began();
-        engine.drain.enter();
+        engine.drain.begin_call();
         Self {
             engine,
-            slot: frame.slot.clone(),
+            slot: context.slot.clone(),
             scene: identity.scene.clone(),
             scope: identity.scope.clone(),
             key: None,
             attempt: None,
             fencing: None,
-            began: engine.clock.now(),
+            began_at: engine.clock.now(),
             span: observe::span(&identity.scene, &identity.scope),
-            if_dropped: Some(Outcome::Cancelled),
+            outcome_if_dropped: Some(Outcome::Cancelled),
         }
     }
 
-    pub(crate) fn names(&self) -> HandlerName {
+    pub(crate) fn handler_name(&self) -> HandlerName {
         HandlerName { scene: self.scene.clone(), scope: self.scope.clone() }
     }
 
-    pub(crate) fn keyed(&mut self, key: &Key) {
+    pub(crate) fn set_key(&mut self, key: &Key) {
         if let Some(span) = &self.span {
             span.record("key", key.as_str());
         }
         self.key = Some(key.clone());
     }
 
-    pub(crate) fn granted(&mut self, grant: &Grant) {
+    pub(crate) fn record_grant(&mut self, grant: &Grant) {
         (self.attempt, self.fencing) = (Some(grant.attempt), Some(grant.fencing));
         if let Some(span) = &self.span {
             span.record("attempt", grant.attempt);
@@ -69,11 +69,11 @@ impl<'e> Report<'e> {
 
     /// From here on a drop leaves an unknown effect.
     pub(crate) fn started(&mut self) {
-        self.if_dropped = Some(Outcome::Abandoned);
+        self.outcome_if_dropped = Some(Outcome::Abandoned);
     }
 
     pub(crate) fn event(&self, event: &Event<'_>) {
-        let on = || self.engine.observer.on(&self.run(), event);
+        let on = || self.engine.observer.on(&self.observed_run(), event);
         match &self.span {
             Some(span) => span.in_scope(on),
             None => on(),
@@ -86,8 +86,8 @@ impl<'e> Report<'e> {
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
-        self.if_dropped = None;
-        self.tell(outcome);
+        self.outcome_if_dropped = None;
+        self.publish(outcome);
     }
 
     /// Reports a rejection, and returns the handler's answer for it.
@@ -101,22 +101,22 @@ impl<'e> Report<'e> {
     }
 
     /// When the call came.
-    pub(crate) fn began(&self) -> Instant {
-        self.began
+    pub(crate) fn began_at(&self) -> Instant {
+        self.began_at
     }
 
-    fn run(&self) -> Run<'_> {
+    fn observed_run(&self) -> Run<'_> {
         let run = Run::new(&self.scene, &self.scope, self.key.as_ref());
         Run { attempt: self.attempt, fencing: self.fencing, ..run }
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn publish(&self, outcome: Outcome) {
         let engine = self.engine;
         engine.counters.ended(&outcome);
         if let Some(span) = &self.span {
             span.record("outcome", outcome.name());
         }
-        let elapsed = engine.clock.now().saturating_duration_since(self.began);
+        let elapsed = engine.clock.now().saturating_duration_since(self.began_at);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {
             slot.tell(Captured { outcome, key: self.key.clone(), attempt: self.attempt });
@@ -126,10 +126,10 @@ impl<'e> Report<'e> {
 
 impl Drop for Report<'_> {
     fn drop(&mut self) {
-        if let Some(outcome) = self.if_dropped.take() {
-            self.tell(outcome);
+        if let Some(outcome) = self.outcome_if_dropped.take() {
+            self.publish(outcome);
         }
-        self.engine.drain.leave();
+        self.engine.drain.end_call();
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::journal::{StepStart, insist};
+use super::journal::{StepStart, retry_until_guard};
 use super::{JournalError, Step, StepRecord, StepState};
 use crate::clock::unless;
 use crate::transaction::{StepTransactionSlot, steps_within};
@@ -51,7 +51,7 @@ impl<F, C, W> Step<'_, F, C, Within<W>>
 where
     W: Send + 'static,
 {
-    async fn go<Fut, T, E>(mut self) -> Result<T, E>
+    async fn execute<Fut, T, E>(mut self) -> Result<T, E>
     where
         F: FnOnce(Lent<W>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -63,37 +63,38 @@ where
             StepStart::Run(place) => place,
             StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
-        let (run, step) = self.parted();
+        let (run, step) = self.into_parts();
         let missing = |why: String| JournalError::NoTransaction { step: step.name.into(), why: why.into() };
-        let within = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
-        let (slot, lent) = StepTransactionSlot::lend(insist(&lease, step.name, || within.begin()).await?);
+        let transactions = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
+        let (slot, lent) =
+            StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
         // With an error it is rolled back as it is dropped.
         let value = run(lent).await?;
-        let kept = step.kept(&lease, &value)?;
+        let kept = step.encode(&lease, &value)?;
         let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: kept };
-        lease.steps().has_room_for(&record)?;
+        lease.steps().check_room(&record)?;
         let failed = |cause| Rejection::from(JournalError::Store { step: step.name.into(), cause });
-        let kept =
+        let not_returned =
             || StoreError::new(StoreErrorKind::RolledBack).because("the step has kept its transaction to itself");
-        let transaction = slot.take().ok_or_else(|| failed(kept()))?;
-        lease.steps().unsure(true);
-        let committed = within.commit(transaction, lease.held(), &record);
+        let transaction = slot.take().ok_or_else(|| failed(not_returned()))?;
+        lease.steps().set_commit_unknown(true);
+        let committed = transactions.commit(transaction, lease.held(), &record);
         let settled = match unless(committed, || lease.clock().sleep_until(lease.guard())).await {
             Ok(settled) => settled,
             Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("its commit has not been answered")),
         };
         // What is known to be there counts as kept, and what is known not to be needs nothing.
-        let unsure = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);
-        lease.steps().unsure(unsure);
+        let is_unknown = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);
+        lease.steps().set_commit_unknown(is_unknown);
         let settled = match settled {
             Ok(settled) => settled,
             Err(cause) => {
-                lease.steps().doubt(place, step.name, step.undo.filter(|_| unsure));
+                lease.steps().add_unconfirmed_compensation(place, step.name, step.undo.filter(|_| is_unknown));
                 return Err(failed(cause).into());
             }
         };
-        lease.steps().noted(&record, settled)?;
-        lease.steps().undo_by(place, step.name, step.undo);
+        lease.steps().apply_recorded(&record, settled)?;
+        lease.steps().add_compensation(place, step.name, step.undo);
         Ok(value)
     }
 }
@@ -111,6 +112,6 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
+        Box::pin(self.execute())
     }
 }

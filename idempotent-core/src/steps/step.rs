@@ -79,10 +79,10 @@ pub struct Step<'a, F, C = Json, W = Beside> {
     lease: Option<Lease>,
     pub(super) name: &'a str,
     run: F,
-    once: bool,
+    at_most_once: bool,
     pub(super) undo: Option<Compensation>,
     /// Its effect is in the transaction of its run.
-    inside: bool,
+    in_run_transaction: bool,
     codec: PhantomData<fn() -> (C, W)>,
 }
 
@@ -92,13 +92,16 @@ pub enum Beside {}
 
 impl<F, C, W> fmt::Debug for Step<'_, F, C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step").field("name", &self.name).field("at_most_once", &self.once).finish_non_exhaustive()
+        f.debug_struct("Step")
+            .field("name", &self.name)
+            .field("at_most_once", &self.at_most_once)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a, F, W> Step<'a, F, Json, W> {
     pub(crate) fn new(lease: Option<Lease>, name: &'a str, run: F) -> Self {
-        Self { lease, name, run, once: false, undo: None, inside: false, codec: PhantomData }
+        Self { lease, name, run, at_most_once: false, undo: None, in_run_transaction: false, codec: PhantomData }
     }
 }
 
@@ -107,7 +110,7 @@ impl<F, C> Step<'_, F, C> {
     /// parked ([`JournalError::Uncertain`]), and so is one in which the step fails: after an error, too, nobody knows
     /// whether the effect happened. For what must not happen twice and cannot recognise a repetition.
     pub fn at_most_once(mut self) -> Self {
-        self.once = true;
+        self.at_most_once = true;
         self
     }
 
@@ -118,7 +121,7 @@ impl<F, C> Step<'_, F, C> {
     ///
     /// In a run without a transaction: [`step_in`](crate::step_in()), which has one of its own.
     pub fn in_transaction(mut self) -> Self {
-        self.inside = true;
+        self.in_run_transaction = true;
         self
     }
 }
@@ -141,8 +144,8 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
 
     /// Keeps the result by another codec.
     pub fn codec<D>(self) -> Step<'a, F, D, W> {
-        let Self { lease, name, run, once, undo, inside, .. } = self;
-        Step { lease, name, run, once, undo, inside, codec: PhantomData }
+        let Self { lease, name, run, at_most_once, undo, in_run_transaction, .. } = self;
+        Step { lease, name, run, at_most_once, undo, in_run_transaction, codec: PhantomData }
     }
 
     /// The result of an earlier run.
@@ -151,37 +154,37 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, name) = (lease.steps(), self.name);
-        let value = C::decode(value).map_err(|cause| steps.refuse(JournalError::Codec { step: name.into(), cause }))?;
-        steps.undo_by(place, name, self.undo.take());
+        let value = C::decode(value).map_err(|cause| steps.reject(JournalError::Codec { step: name.into(), cause }))?;
+        steps.add_compensation(place, name, self.undo.take());
         Ok(value)
     }
 
     /// What is kept of a result.
-    pub(super) fn kept<T>(&self, lease: &Lease, value: &T) -> Result<Option<Arc<[u8]>>, Rejection>
+    pub(super) fn encode<T>(&self, lease: &Lease, value: &T) -> Result<Option<Arc<[u8]>>, Rejection>
     where
         C: Codec<T>,
     {
         let (steps, step) = (lease.steps(), || self.name.into());
-        let kept = C::encode(value).map_err(|cause| steps.refuse(JournalError::Codec { step: step(), cause }))?;
+        let kept = C::encode(value).map_err(|cause| steps.reject(JournalError::Codec { step: step(), cause }))?;
         let bytes = kept.as_ref().map_or(0, Vec::len);
         if bytes > MAX_STEP_BYTES {
             let of = "one step";
-            return Err(steps.refuse(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
+            return Err(steps.reject(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
         }
         Ok(kept.map(Into::into))
     }
 }
 
 impl<F, C> Step<'_, F, C> {
-    async fn go<Fut, T, E>(mut self) -> Result<T, E>
+    async fn execute<Fut, T, E>(mut self) -> Result<T, E>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
         C: Codec<T>,
         E: From<Rejection>,
     {
-        if self.inside {
-            self.begin_inside()?;
+        if self.in_run_transaction {
+            self.begin_in_transaction()?;
             return (self.run)().await;
         }
         let (lease, begin) = self.begin().await?;
@@ -190,56 +193,56 @@ impl<F, C> Step<'_, F, C> {
             StepStart::Run(place) => place,
             StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
-        if self.once {
-            steps.note(&lease, self.name, place, StepState::Intended, None).await?;
+        if self.at_most_once {
+            steps.record(&lease, self.name, place, StepState::Intended, None).await?;
         }
         let unknown = || JournalError::Uncertain { step: self.name.into() };
-        let (run, step) = self.parted();
+        let (run, step) = self.into_parts();
         let value = run().await.inspect_err(|_| {
-            if step.once {
-                steps.refuse(unknown());
+            if step.at_most_once {
+                steps.reject(unknown());
             }
         })?;
-        let kept = step.kept(&lease, &value)?;
+        let kept = step.encode(&lease, &value)?;
         // It is done, whatever becomes of the note.
-        steps.undo_by(place, step.name, step.undo);
-        steps.note(&lease, step.name, place, StepState::Done, kept).await?;
+        steps.add_compensation(place, step.name, step.undo);
+        steps.record(&lease, step.name, place, StepState::Done, kept).await?;
         Ok(value)
     }
 
     /// Nothing is read, and nothing noted.
-    fn begin_inside(&mut self) -> Result<(), Rejection> {
-        let lease = self.checked()?;
+    fn begin_in_transaction(&mut self) -> Result<(), Rejection> {
+        let lease = self.take_lease()?;
         if !lease.is_in_transaction() {
             let why = "its run has none; `step_in` gives it one of its own".into();
             return Err(JournalError::NoTransaction { step: self.name.into(), why }.into());
         }
-        lease.steps().begin_inside(self.name)
+        lease.steps().begin_in_transaction(self.name)
     }
 }
 
 impl<'a, F, C, W> Step<'a, F, C, W> {
     /// What runs, and the rest of it.
-    pub(super) fn parted(self) -> (F, Step<'a, (), C, W>) {
-        let Self { lease, name, run, once, undo, inside, codec } = self;
-        (run, Step { lease, name, run: (), once, undo, inside, codec })
+    pub(super) fn into_parts(self) -> (F, Step<'a, (), C, W>) {
+        let Self { lease, name, run, at_most_once, undo, in_run_transaction, codec } = self;
+        (run, Step { lease, name, run: (), at_most_once, undo, in_run_transaction, codec })
     }
 
     /// Its lease, where its name is one.
-    fn checked(&mut self) -> Result<Lease, Rejection> {
+    fn take_lease(&mut self) -> Result<Lease, Rejection> {
         let name = self.name;
         let lease = self.lease.take().ok_or_else(|| JournalError::NotInRun { step: name.into() })?;
         if name.is_empty() || name.len() > MAX_STEP_NAME {
             let steps = lease.steps();
-            return Err(steps.refuse(JournalError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
+            return Err(steps.reject(JournalError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
         }
         Ok(lease)
     }
 
     /// What is to be done for it.
     pub(super) async fn begin(&mut self) -> Result<(Lease, StepStart), Rejection> {
-        let lease = self.checked()?;
-        let begin = lease.steps().begin(&lease, self.name, self.once, &mut self.undo).await?;
+        let lease = self.take_lease()?;
+        let begin = lease.steps().begin(&lease, self.name, self.at_most_once, &mut self.undo).await?;
         match begin {
             StepStart::Run(_) if lease.is_lost() => Err(Rejection::LeaseLost),
             begin => Ok((lease, begin)),
@@ -259,6 +262,6 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
+        Box::pin(self.execute())
     }
 }

@@ -40,7 +40,7 @@ impl World {
     }
 
     fn is_empty(&self) -> bool {
-        self.waiters.waiting() == 0 && self.waiters.bells().is_empty()
+        self.waiters.waiting() == 0 && self.waiters.by_key().is_empty()
     }
 }
 
