@@ -1,11 +1,11 @@
-//! Delays that grow and are spread.
+//! Exponential backoff with jitter.
 use std::time::Duration;
 
-/// `first` doubled `times` times, at most `most`, spread by `jitter` percent up and down. `bits` are random.
+/// Returns `first`, doubled `doublings` times up to `max`, with a jitter of ±`jitter` percent from the random `bits`.
 #[must_use]
 pub fn delay(first: Duration, max: Duration, doublings: u32, jitter: u8, bits: u128) -> Duration {
     let grown = first.saturating_mul(2u32.saturating_pow(doublings.min(31))).min(max);
-    // -100 % … +100 % of the jitter, in steps of 0.1 %.
+    // -100 % to +100 % of the jitter, in steps of 0.1 %.
     let step = u32::try_from(bits % 2001).unwrap_or_default();
     let spread = grown / 100 * u32::from(jitter.min(100));
     let lowest = grown.saturating_sub(spread);

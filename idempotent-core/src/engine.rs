@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) namespace: Box<str>,
     pub(crate) policies: HashMap<Scene, Policy>,
-    /// The policy in force for each built-in scene, so that a run does not compute it.
+    /// The merged policy of each built-in scene, computed once.
     mq: Policy,
     remaining: Policy,
     pub(crate) clock: Arc<dyn Clock>,
@@ -92,15 +92,17 @@ impl Engine {
         }
     }
 
-    /// Returns `policy` over the policy of its scene, checked.
+    /// Merges `policy` over the policy of the scene and checks the result.
     pub(crate) fn resolve_policy(&self, scene: &Scene, policy: Policy) -> Result<ResolvedPolicy, PolicyError> {
         let policy = ResolvedPolicy::from(policy.or(self.policy(scene)));
         policy.check()?;
         Ok(policy)
     }
 
-    /// Returns true in a tokio runtime with a timer. tokio reports a missing timer only by a panic of the code that creates
-    /// one, so the first call creates one here, before its claim.
+    /// Returns true if the caller runs in a tokio runtime with a timer.
+    ///
+    /// tokio reports a missing timer only by a panic when one is created, so the first call creates one before its
+    /// claim.
     pub(crate) fn has_runtime(&self) -> bool {
         if tokio::runtime::Handle::try_current().is_err() {
             return false;
@@ -114,10 +116,10 @@ impl Engine {
         true
     }
 
-    /// Waits for an answer of the store for at most `patience`.
+    /// Waits for a store request for at most `timeout`.
     ///
     /// # Errors
-    /// The store's error, or an ambiguous one if the store does not answer in time.
+    /// The store's error, or an ambiguous error if the store does not answer in time.
     pub(crate) async fn with_timeout<T>(
         &self,
         timeout: Duration,
@@ -127,8 +129,9 @@ impl Engine {
         answer.unwrap_or_else(|| Err(no_answer_in_time()))
     }
 
-    /// Waits for `future`. Returns `None` at `until`, or one second after the grace of a drain: a step that is almost done is
-    /// not cut off, and a store that hangs does not keep the process alive.
+    /// Waits for `future`. Returns `None` at `deadline`, or one second after the grace of a drain has ended.
+    ///
+    /// The extra second lets an almost finished step complete, and keeps a hanging store from blocking the shutdown.
     pub(crate) async fn before<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
         let over = || async {
             let drained = async {
@@ -144,7 +147,7 @@ impl Engine {
         unless(future, over).await.ok()
     }
 
-    /// Waits until running handlers are to be dropped.
+    /// Waits until the grace of a drain has ended, after which running handlers are dropped.
     pub(crate) async fn grace_ended(&self) {
         self.drain.wait_for(DrainPhase::GraceEnded).await;
     }
@@ -154,19 +157,21 @@ impl Engine {
         self.drain.is_draining()
     }
 
-    /// Wakes this process's calls that wait for the key, after its record has changed.
+    /// Wakes this process's calls that wait for the key, after a change of its record.
     pub(crate) fn wake_waiters(&self, key: &Key) {
         self.deferrals.forget(key);
         self.waiters.wake(key.hash());
     }
 
-    /// Returns the delay before the next attempt of a run that failed.
+    /// Returns the delay before the next attempt of a failed run.
     pub(crate) fn retry_delay(&self, policy: &ResolvedPolicy, attempt: u32) -> Duration {
         delay(policy.retry_delay, policy.retry_delay_max, attempt.saturating_sub(1), policy.jitter, self.jitter_bits())
     }
 
-    /// Returns the delay for a duplicate of a key in flight. The delay grows with each deferral of the key. It does not exceed
-    /// the rest of the lease, so that a duplicate of a short run does not wait for a long lease.
+    /// Returns the delay for a duplicate of a key in flight, which grows with each deferral of the key.
+    ///
+    /// The delay never exceeds the rest of the lease, so that a duplicate of a short run does not wait for a long
+    /// lease.
     pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, policy: &ResolvedPolicy) -> Duration {
         let remaining = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
@@ -175,14 +180,14 @@ impl Engine {
         self.deferral_delay(key, remaining, policy).min(remaining)
     }
 
-    /// Counts one more deferral of the key, and returns the delay that grows with the count. `remember` is the time for which
-    /// the count is kept.
+    /// Counts one more deferral of the key and returns the delay that grows with the count. The count is kept for
+    /// `remember_for`.
     pub(crate) fn deferral_delay(&self, key: &Key, remember_for: Duration, policy: &ResolvedPolicy) -> Duration {
         let times = self.deferrals.count(key, remember_for, self.clock.now());
         delay(policy.in_flight_delay, policy.in_flight_delay_max, times, policy.jitter, self.jitter_bits())
     }
 
-    /// Returns random bits for jitter. Without randomness there is no jitter.
+    /// Returns random bits for jitter, or zero if no randomness is available.
     fn jitter_bits(&self) -> u128 {
         self.entropy.bits().unwrap_or_default()
     }
@@ -203,7 +208,7 @@ fn no_answer_in_time() -> StoreError {
     no_answer("within a third of the lease")
 }
 
-/// Returns the error for a store that has not answered; `when` says by when.
+/// Creates the ambiguous error for a store that has not answered; `when` names the missed deadline.
 pub(crate) fn no_answer(when: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
 }

@@ -18,9 +18,11 @@ use crate::clock::later;
 use crate::steps::StepJournal;
 use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 
-/// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
-/// is lost can be taken over at any time, so stop when [`lost`](Self::lost) ends, and pass
-/// [`fencing`](Self::fencing) to what can refuse a late writer.
+/// The right to run a handler, held while the handler runs.
+///
+/// [`Lease::current`] returns the lease of the current run. The lease is also the handler's cancellation signal:
+/// another worker can take over a lost lease at any time. Stop when [`lost`](Self::lost) completes, and pass
+/// [`fencing`](Self::fencing) to resources that can reject a late writer.
 #[derive(Clone)]
 pub struct Lease(Arc<LeaseInner>);
 
@@ -31,20 +33,20 @@ struct LeaseInner {
     outer: Option<Lease>,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
-    /// Made with the run's first step.
+    /// The journal, created by the run's first step.
     steps: OnceLock<Box<StepJournal>>,
     step_retention: Duration,
     heartbeat: Duration,
     renews: bool,
     in_transaction: bool,
     margin: Duration,
-    /// When the claim was sent.
+    /// The time at which the claim was sent.
     claim_sent: Instant,
-    /// Up to here, in ns behind `sent` by the local clock, nobody else can have it.
+    /// The local end of the lease, in ns after `claim_sent`. No other owner can hold the key before.
     guard: AtomicU64,
-    /// No renewal after this.
+    /// The latest time of a renewal.
     renewable_until: Instant,
-    /// When the run's task looked after the lease last, in ns after `sent`.
+    /// The last time at which the run's task was polled, in ns after `claim_sent`.
     last_poll: AtomicU64,
     /// True once a blocked runtime was reported.
     reported: AtomicBool,
@@ -53,26 +55,26 @@ struct LeaseInner {
     lost_notify: Notify,
 }
 
-/// Whose lease it is.
+/// The scene and scope of the handler that holds a lease.
 pub(crate) struct HandlerName {
     pub(crate) scene: Scene,
     pub(crate) scope: Cow<'static, str>,
 }
 
-/// How long a lease is to be kept alive.
+/// The durations of a lease, and the way in which it is renewed.
 pub(crate) struct LeaseTiming {
     pub(crate) heartbeat: Duration,
     pub(crate) max_run: Duration,
-    /// How long what a step leaves is needed, at the most.
+    /// The longest time for which the records of steps are needed.
     pub(crate) step_retention: Duration,
-    /// Whether the store has to hear of it.
+    /// True if renewals are sent to the store.
     pub(crate) renews: bool,
-    /// Whether the handler has a transaction that is committed with its record.
+    /// True if the handler has a transaction that is committed with its record.
     pub(crate) in_transaction: bool,
 }
 
 impl Lease {
-    /// `sent` is taken before the claim went out, so the local guard ends before the store's lease.
+    /// Creates a lease. `sent` is taken before the claim is sent, so the local guard ends before the store's lease.
     pub(crate) fn new(
         held: Held,
         grant: Grant,
@@ -111,32 +113,36 @@ impl Lease {
         }))
     }
 
-    /// This grant's number, for a resource that refuses smaller ones (level L2).
+    /// Returns the fencing token of this grant, for a resource that rejects smaller ones (level L2).
     #[must_use]
     pub fn fencing(&self) -> Fencing {
         self.0.grant.fencing
     }
 
-    /// 1 for the first run of the key; more on a retry or takeover, if the scene has a retry limit.
+    /// Returns the attempt: 1 for the first run of the key, and more for a retry or takeover, if the scene has a retry
+    /// limit.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.grant.attempt
     }
 
-    /// The number of the owner that let its lease run out, if this run took over: its effect may have happened.
+    /// Returns the fencing token of the previous owner, if this run took over an expired lease. The effect of the
+    /// previous run may have happened.
     #[must_use]
     pub fn taken_over(&self) -> Option<Fencing> {
         self.0.grant.taken_over
     }
 
-    /// The key, hashed.
+    /// Returns the key, hashed.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.0.held.key
     }
 
-    /// A key for a far side that is itself idempotent (level L4): the same for every attempt of this key and
-    /// step, different for every other key or step. 43 characters, base64url.
+    /// Derives a key for a remote service that is itself idempotent (level L4).
+    ///
+    /// The key is the same for every attempt of this key and step, and different for every other key or step. It has 43
+    /// characters, base64url.
     ///
     /// ```no_run
     /// # fn charge(_: &str) {}
@@ -153,13 +159,13 @@ impl Lease {
         URL_SAFE_NO_PAD.encode(digest)
     }
 
-    /// What is left until the local guard; renewals move it on.
+    /// Returns the time until the local guard of the lease. Renewals move the guard.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard().saturating_duration_since(self.0.clock.now())
     }
 
-    /// Whether another worker may have it by now. Ask before each step that cannot be undone.
+    /// Returns true if another worker may have taken over. Check this before each action that cannot be undone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.is_lost_at(self.0.clock.now())
@@ -169,10 +175,10 @@ impl Lease {
         self.0.lost.load(Ordering::SeqCst) || self.guard() <= now
     }
 
-    /// Ends when the lease is lost.
+    /// Waits until the lease is lost.
     ///
     /// # Cancellation
-    /// Dropping it stops waiting.
+    /// Dropping the future stops the waiting.
     pub async fn lost(&self) {
         let lost_notify = self.0.lost_notify.notified();
         if !self.0.lost.load(Ordering::SeqCst) {
@@ -180,12 +186,12 @@ impl Lease {
         }
     }
 
-    /// The run's journal.
+    /// Returns the run's journal, and creates it on the first call.
     pub(crate) fn steps(&self) -> &StepJournal {
         self.0.steps.get_or_init(Box::default)
     }
 
-    /// The run's journal, if a step was called.
+    /// Returns the run's journal, if a step was called.
     pub(crate) fn steps_called(&self) -> Option<&StepJournal> {
         self.0.steps.get().map(|steps| &**steps)
     }
@@ -202,8 +208,8 @@ impl Lease {
         self.0.step_retention
     }
 
-    /// Whether no run of this key, since its record began, can have left steps: this is the first, and nobody was
-    /// overtaken. A deferred run that had steps keeps its attempt, so that this holds.
+    /// Returns true if no earlier run of this key can have recorded steps: this is the first attempt, and no takeover.
+    /// A deferred run with steps keeps its attempt, so that this holds.
     pub(crate) fn is_first(&self) -> bool {
         self.attempt() <= 1 && self.taken_over().is_none()
     }
@@ -236,7 +242,7 @@ impl Lease {
         self.0.in_transaction
     }
 
-    /// Whether the store is asked for renewals. An open transaction needs none: while it lasts nobody takes over.
+    /// Returns true if renewals are sent to the store. An open transaction needs none, since it excludes takeovers.
     pub(crate) fn renews_in_store(&self) -> bool {
         self.0.renews
     }
@@ -247,12 +253,12 @@ impl Lease {
         self.0.guard.fetch_max(nanos(guard_offset), Ordering::SeqCst);
     }
 
-    /// Notes that the run's task got its turn.
+    /// Records that the run's task was polled.
     pub(crate) fn record_poll(&self, now: Instant) {
         self.0.last_poll.store(nanos(now.saturating_duration_since(self.0.claim_sent)), Ordering::Relaxed);
     }
 
-    /// Returns for how long the run's task has had no turn, once, if that is longer than a task can sleep.
+    /// Returns for how long the run's task was not polled, once per run, if that is longer than a task can sleep.
     pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
         let last_poll = self.0.claim_sent + Duration::from_nanos(self.0.last_poll.load(Ordering::Relaxed));
         let blocked = now.saturating_duration_since(last_poll);
@@ -260,14 +266,14 @@ impl Lease {
         is_new.then_some(blocked)
     }
 
-    /// Says whether this is news: not lost before, and its run not ended.
+    /// Marks the lease as lost. Returns true if the lease was not lost before and its run has not ended.
     pub(crate) fn mark_lost(&self) -> bool {
         let is_new = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
         self.0.lost_notify.notify_waiters();
         is_new
     }
 
-    /// The handler has ended: what becomes of the lease from here on is the executor's business.
+    /// Marks the handler as ended. A later loss of the lease is not reported any more.
     pub(crate) fn mark_ended(&self) {
         self.0.ended.store(true, Ordering::SeqCst);
     }
@@ -276,7 +282,7 @@ impl Lease {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether this lease or one it runs inside is for `key`; whose.
+    /// Returns the scope of this lease, or of one that it is nested in, if that lease is for `key`.
     pub(crate) fn scope_of_run(&self, key: &Key) -> Option<&str> {
         let mut at = Some(self);
         while let Some(lease) = at {
@@ -289,7 +295,7 @@ impl Lease {
     }
 }
 
-/// No lease lasts longer than 500 years.
+/// Converts a duration to nanoseconds. A lease never exceeds 500 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! One delivery, from its call to its answer: claim the key, run the handler, settle the run, or answer a duplicate.
+//! One delivery from its call to its answer: claim the key, run the handler, and settle the run, or answer a duplicate.
 mod attempt;
 mod batch;
 mod claim;
@@ -38,17 +38,17 @@ use crate::{Codec, Outcome, Rejection, Replies};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
-/// The future is boxed, so that the caller's future stays small, however deep its handlers nest.
+/// The future is boxed so that the caller's future stays small, however deep its handlers nest.
 type CheckedRun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
 
 impl Executor {
-    /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its end.
-    /// Pass a `Box<Call>` to make the future smaller.
+    /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its
+    /// end. Pass a `Box<Call>` to make the future smaller.
     ///
     /// # Cancellation
-    /// Dropping the returned future drops the handler and stops the renewal of the lease. If the handler had not started, the
-    /// key is released. Otherwise the effect is unknown, and the key is held until the lease expires, unless the policy sets
-    /// `release_on_cancel`.
+    /// Dropping the returned future drops the handler and stops the renewal of the lease. If the handler had not
+    /// started, the key is released. Otherwise the effect is unknown, and the key is held until the lease expires,
+    /// unless the policy sets `release_on_cancel`.
     ///
     /// # Panics
     /// A panic of the handler releases the key and resumes.
@@ -61,20 +61,21 @@ impl Executor {
         finish(begin(&self.0, call.into(), handler)).await
     }
 
-    /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
-    /// the batch collapse: the first is handled, the others get its result, or are told that they are duplicates where
-    /// the policy says so. If no item is free the handler is not
-    /// called. Policies that wait for a run in flight do not wait here, and none runs unprotected.
+    /// Runs `handler` once with all items whose keys are free, and returns one answer per item, in order.
     ///
-    /// Settle each delivery by its own [`Answer::outcome`]. A handler that answers for another number of items than
-    /// it was given frees all of them. It is dropped once every item has lost its lease; while one is left it goes
-    /// on, and those that lost theirs do not count.
+    /// Duplicates inside the batch are collapsed: only the first is handled. The others get its result, or are rejected
+    /// as duplicates if the policy says so. If no key is free, the handler is not called. Policies that wait for a run
+    /// in flight do not wait here, and no item runs unprotected.
+    ///
+    /// Settle each delivery by its own [`Answer::outcome`]. If the handler returns a different number of answers than
+    /// it was given items, all of the items are released. The handler is dropped once every item has lost its lease.
+    /// While at least one lease is valid, the handler continues, and the answers for lost items are ignored.
     ///
     /// # Cancellation
-    /// As [`run`](Self::run), for each item.
+    /// Like [`run`](Self::run), for each item.
     ///
     /// # Panics
-    /// A panic of the handler frees the keys it was given, then goes on.
+    /// A panic of the handler releases the keys of its items and resumes.
     pub async fn run_batch<P, C, R, T, F, Fut>(
         &self,
         items: Vec<(Call, T)>,
@@ -153,7 +154,7 @@ where
 {
     // Boxed, so that the claim's memory is freed before the handler runs.
     match Box::pin(claim(engine, prepared, &context, &mut report)).await {
-        // Boxed like the settlement: three small allocations cost less than one that the allocator takes for large.
+        // Boxed like the settlement: three small allocations cost less than one large allocation.
         Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
         Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
             Ok(value) => {
@@ -162,7 +163,7 @@ where
             }
             Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
         },
-        // Boxed, since so rare a path must not make the future of each run larger.
+        // Boxed so that a rare path does not enlarge the future of each run.
         Err(NotAcquired::Unprotected(_, policy)) => {
             Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
         }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::store::Watching;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
-/// Costs a settled key nothing but one load while nobody waits.
+/// The waiting tasks of each key. Without any, settling a key costs only one atomic load.
 #[derive(Default)]
 pub struct Waiters {
     waiting: AtomicUsize,
@@ -31,14 +31,14 @@ impl fmt::Debug for Waiters {
 }
 
 impl Waiters {
-    /// How many wait.
+    /// Returns the number of waiting tasks.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits from now on, polled or not.
+    /// Starts to watch a key, even before the returned future is polled.
     pub fn watch(self: &Arc<Self>, key: u128) -> Watching {
-        // Counted before the store is asked again: whoever settles the key after that sees the count.
+        // Counted before the store is asked again, so that a later settlement sees the count.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut by_key = self.by_key();
         let key_waiters = by_key.entry(key).or_insert_with(|| KeyWaiters { notify: Arc::default(), waiters: 0 });
@@ -52,19 +52,19 @@ impl Waiters {
         })
     }
 
-    /// Wakes all who wait for `key`: one of them will get it if it is free, the rest wait again.
+    /// Wakes all tasks that wait for `key`. One of them gets the key if it is free, and the others wait again.
     pub fn wake(&self, key: u128) {
         if self.waiting() == 0 {
             return;
         }
         let key_waiters = self.by_key().remove(&key);
-        // Rung with the lock let go: a waker may drop a waiter.
+        // Notified after the lock is released, since a waker may drop a waiter.
         if let Some(key_waiters) = key_waiters {
             key_waiters.notify.notify_waiters();
         }
     }
 
-    /// Wakes all who wait, for whichever key.
+    /// Wakes all tasks, whatever key they wait for.
     pub fn wake_all(&self) {
         let by_key = std::mem::take(&mut *self.by_key());
         for key_waiters in by_key.into_values() {
@@ -87,7 +87,7 @@ impl Drop for WaiterGuard {
     fn drop(&mut self) {
         self.waiters.waiting.fetch_sub(1, Ordering::SeqCst);
         let mut by_key = self.waiters.by_key();
-        // After a wake the bell under this key, if any, is a later one.
+        // After a wake, an entry under this key belongs to later waiters.
         if let Some(key_waiters) = by_key.get_mut(&self.key)
             && Arc::ptr_eq(&key_waiters.notify, &self.notify)
         {

@@ -1,4 +1,4 @@
-//! How often a key in flight was put off: each time it is told to wait longer.
+//! Counts of how often duplicates of each key in flight were deferred, so that the delay can grow.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::Key;
 
-/// Bounded, and only a hint: what is forgotten starts again with the shortest delay.
+/// The number of recent deferrals of each key.
+///
+/// The map is bounded and only a hint: a forgotten key starts again with the shortest delay.
 #[derive(Debug, Default)]
 pub(crate) struct Deferrals {
-    /// So that a run whose key was never put off need not look.
+    /// False while the map is empty, which spares a settled run the lock.
     has_entries: AtomicBool,
     entries: Mutex<HashMap<u128, Deferral>>,
 }
@@ -23,7 +25,7 @@ struct Deferral {
 impl Deferrals {
     const CAPACITY: usize = 10_000;
 
-    /// Counts one more deferral of `key`, remembered for `rest` of the lease; says how many there were before.
+    /// Counts one more deferral of `key`, kept for `remember_for`, and returns the number of earlier ones.
     pub(crate) fn count(&self, key: &Key, remember_for: Duration, now: Instant) -> u32 {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_entries.store(true, Ordering::Relaxed);
@@ -42,7 +44,7 @@ impl Deferrals {
         deferral.count - 1
     }
 
-    /// The key is settled: the next time it is in flight is another story.
+    /// Removes the count of a settled key.
     pub(crate) fn forget(&self, key: &Key) {
         if !self.has_entries.load(Ordering::Relaxed) {
             return;

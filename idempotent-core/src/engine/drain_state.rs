@@ -1,4 +1,4 @@
-//! The progress of a drain, and the number of runs that it waits for.
+//! The progress of a drain, and the number of calls in progress.
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 /// A phase of a drain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DrainPhase {
-    /// No call starts any more. Before this phase, no drain has begun.
+    /// New calls are rejected. Before this phase, no drain has begun.
     Draining = 1,
     /// Running handlers are dropped.
     GraceEnded = 2,
@@ -14,11 +14,11 @@ pub(crate) enum DrainPhase {
 
 /// The phase of a drain and the number of calls in progress.
 ///
-/// Aligned to cache lines of its own, like the counters.
+/// Aligned to its own cache lines, like the counters.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct DrainState {
-    /// A [`DrainPhase`].
+    /// The current [`DrainPhase`], or 0 before a drain.
     phase: AtomicU8,
     phase_changed: Notify,
     in_progress: AtomicUsize,
@@ -42,7 +42,7 @@ impl DrainState {
         self.has_reached(DrainPhase::Draining)
     }
 
-    /// Waits for a phase. Waiters wake in the order in which they began to wait, so that simulations repeat.
+    /// Waits for a phase. Waiters wake in the order in which they began to wait, so that simulations are reproducible.
     pub(crate) async fn wait_for(&self, phase: DrainPhase) {
         loop {
             let phase_changed = self.phase_changed.notified();
@@ -57,13 +57,13 @@ impl DrainState {
         self.phase.load(Ordering::SeqCst) >= phase as u8
     }
 
-    /// Enters a phase, which is never left for an earlier one.
+    /// Enters a phase. The phase never goes back.
     pub(crate) fn advance(&self, to: DrainPhase) {
         self.phase.fetch_max(to as u8, Ordering::SeqCst);
         self.phase_changed.notify_waiters();
     }
 
-    /// Counts a handler that was dropped at the end of the grace.
+    /// Counts a handler that was dropped after the grace.
     pub(crate) fn count_abandoned(&self) {
         self.abandoned.fetch_add(1, Ordering::SeqCst);
     }

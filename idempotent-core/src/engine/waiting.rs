@@ -1,17 +1,17 @@
-//! Waiting for the end of a run in flight, by notification instead of by polling.
+//! Waiting for the end of a run in flight, by notification instead of polling.
 use std::time::{Duration, Instant};
 
 use super::{DrainPhase, Engine};
 use crate::{InFlight, Key, Watching};
 
-/// The polling interval for stores that do not notify of keys that another process has settled.
+/// The polling interval for stores that do not notify about keys settled by other processes.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The most duplicates of one executor that wait at once. Further ones are deferred.
+/// The maximum number of waiting duplicates per executor. Further duplicates are deferred.
 pub(super) const MAX_WAITERS: usize = 10_000;
 
 impl Engine {
-    /// Starts to wait for the key. The returned future ends when the key is settled from now on.
+    /// Starts to watch the key. The returned future completes at the next settlement of the key.
     pub(crate) fn watch(&self, key: &Key) -> Watching {
         match self.store.abilities().watch {
             Some(watch) => watch.watch(key),
@@ -19,7 +19,8 @@ impl Engine {
         }
     }
 
-    /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached `until`.
+    /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached
+    /// `phase`.
     pub(crate) async fn wait_for_settlement(
         &self,
         settled: Watching,

@@ -1,4 +1,4 @@
-//! Keeps every lease of an executor alive, in one task.
+//! The renewal of all leases of an executor, in one task.
 mod calls;
 mod driver;
 
@@ -13,18 +13,19 @@ use super::renewal_thread;
 use crate::observe::Run;
 use crate::{Clock, Event, Lease, Observer, Store};
 
-/// The leases in force, and when each has its next turn. They live here and not in the task that drives them, so
-/// they survive the runtime that task happens to run on.
+/// The active leases of an executor, and the next renewal of each.
 ///
-/// A flat list: to register a run, and to take it off again, is a push and a pop. The driver looks through all
-/// of it once a turn, which is once in a third of a lease, not once a run.
+/// The entries are independent of the task that drives the renewals, so they survive the end of that task's runtime.
+///
+/// The table is a flat list, so adding and removing a run is a push and a pop. The driver scans the list once per
+/// renewal interval, which is about a third of a lease, and not once per run.
 pub(crate) struct LeaseRenewer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     table: Mutex<RenewalTable>,
     wake_driver: Notify,
-    /// With connections that no runtime of a handler serves; opened when it is needed.
+    /// A store with connections that no handler's runtime serves, opened on demand.
     renewal: AsyncMutex<Option<Arc<dyn Store>>>,
 }
 
@@ -32,28 +33,27 @@ pub(crate) struct LeaseRenewer {
 struct RenewalTable {
     entries: Vec<Option<RenewalEntry>>,
     free_slots: Vec<usize>,
-    /// What the driver sleeps for.
+    /// The time until which the driver sleeps.
     next_due: Option<Instant>,
-    /// Whether a lease has come since the driver last looked.
+    /// True if a lease was added since the driver's last scan.
     has_new_entries: bool,
-    /// Which driver is at it, if one is. A driver that finds another number has been replaced.
+    /// The id of the current driver. A driver that finds another id has been replaced.
     driver: Option<u64>,
     driver_count: u64,
     /// True if the driver runs on the renewal thread.
     on_renewal_thread: bool,
-    /// True once the executor is dropped, so that no lease is added any more.
+    /// True once the executor is dropped. No lease is added any more.
     closed: bool,
 }
 
 struct RenewalEntry {
     lease: Lease,
     due: Instant,
-    /// No renewal before this, whatever wakes the driver: half a heartbeat after the last one, or when one that
-    /// failed is to be tried again.
+    /// The earliest time of the next renewal: half a heartbeat after the last one, or the retry time of a failed one.
     not_before: Instant,
 }
 
-/// While nothing is due: for the last renewals, or for runs to come.
+/// The time for which the driver waits for new runs, and for the last renewals, while nothing is due.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseRenewer {
@@ -68,9 +68,9 @@ impl LeaseRenewer {
         })
     }
 
-    /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
+    /// Renews `lease` at each heartbeat until the returned guard is dropped. The lease is lost at its local guard.
     pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> RenewalGuard<'_> {
-        // A claim that took long has used up some of its lease: it is renewed all the sooner.
+        // A slow claim has used up part of its lease, so the first renewal comes sooner.
         let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
         let mut table = self.table();
         let slot = table.free_slots.pop().unwrap_or_else(|| {
@@ -79,11 +79,11 @@ impl LeaseRenewer {
         });
         table.entries[slot] = Some(RenewalEntry { lease: lease.clone(), due, not_before: now });
         table.has_new_entries = true;
-        // A driver that is late by now may belong to a runtime that stands still.
+        // An overdue driver may belong to a runtime that is blocked.
         let late = table.next_due.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
         let sooner = late || table.next_due.is_none_or(|next| due < next);
         if sooner {
-            // Promised here, so that a driver that never gets to it is found out.
+            // Set here, so that a driver that never scans again is detected.
             table.next_due = Some(due);
         }
         let driven = table.driver.is_some() && !late;
@@ -96,8 +96,8 @@ impl LeaseRenewer {
         RenewalGuard { renewer: self, slot }
     }
 
-    /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
-    /// over from a driver that is late: its runtime has ended, or stands still.
+    /// Waits until `lease` is lost. Each run checks its own lease by a timer of its own runtime, and replaces a driver
+    /// that is late because its runtime has ended or is blocked.
     pub(crate) async fn watch_lease(self: &Arc<Self>, lease: &Lease) {
         let lost = lease.lost();
         let watch = async {
@@ -125,7 +125,7 @@ impl LeaseRenewer {
         table.driver.is_none() || table.next_due.is_some_and(|next| next + slack <= now)
     }
 
-    /// Ends the driver once no renewal is under way. Left alone, the driver would keep the store for another second.
+    /// Ends the driver after the renewals in progress. Otherwise the driver would keep the store for another second.
     pub(crate) fn close(&self) {
         self.table().closed = true;
         self.wake_driver.notify_one();
@@ -136,8 +136,9 @@ impl LeaseRenewer {
         self.table().closed
     }
 
-    /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
-    /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
+    /// Starts a driver, and replaces the current one. If the driver on the renewal thread is late, it may wait for
+    /// something that blocks this thread. The due renewals are then sent from here, and later ones from the renewal
+    /// thread again.
     fn drive(self: &Arc<Self>) {
         let mut table = self.table();
         let rescue = table.driver.is_some() && table.on_renewal_thread;
@@ -158,13 +159,13 @@ impl LeaseRenewer {
         Driver { renewer: self.clone(), id: table.driver_count, on_renewal_thread }
     }
 
-    /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
+    /// Returns the renewal thread's runtime, if this executor's clock and store support it.
     fn renewal_runtime(&self) -> Option<&'static Handle> {
         let fits = self.clock.is_real_time() && self.store.abilities().renewal.is_some();
         if fits { renewal_thread::runtime() } else { None }
     }
 
-    /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
+    /// Processes the due leases. Returns the leases to renew, and the time of the next due lease.
     fn take_due(&self, now: Instant, on_renewal_thread: bool) -> (Vec<Lease>, Option<Instant>) {
         let (mut renew, mut lost, mut next, mut blocked) = (Vec::new(), Vec::new(), None, Vec::new());
         let mut table = self.table();
@@ -175,7 +176,7 @@ impl LeaseRenewer {
                 lost.extend(slot.take().map(|entry| entry.lease));
                 continue;
             }
-            // A little early: leases claimed at about the same time are renewed by one call.
+            // Slightly early, so that leases claimed at about the same time are renewed in one call.
             let renewed = entry.due <= now + heartbeat / 8 && entry.not_before <= now && entry.lease.may_renew(now);
             if renewed {
                 // Any other driver is as late as the runs that it could report.
@@ -188,12 +189,13 @@ impl LeaseRenewer {
                 }
             }
             if renewed || entry.due <= now {
-                // Due again before the answer is in: a renewal that hangs hides neither the guard nor the next one.
+                // Due again before the answer arrives: a hanging renewal delays neither the guard nor the next renewal.
                 entry.due = (now + heartbeat).min(guard);
             }
             next = Some(next.map_or(entry.due, |next: Instant| next.min(entry.due)));
         }
-        // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
+        // Most runs end before their first renewal. A driver that waits for more runs need not be started for each of
+        // them.
         if std::mem::take(&mut table.has_new_entries) && !table.closed && next.is_none() {
             next = Some(now + IDLE_TIMEOUT);
         }
@@ -224,7 +226,7 @@ impl LeaseRenewer {
     }
 }
 
-/// Stops the heartbeat of one run when dropped.
+/// A guard that stops the renewal of one run when dropped.
 pub(crate) struct RenewalGuard<'w> {
     renewer: &'w LeaseRenewer,
     slot: usize,
@@ -236,7 +238,7 @@ impl Drop for RenewalGuard<'_> {
         let entry = table.entries[self.slot].take();
         table.free_slots.push(self.slot);
         drop(table);
-        // A renewal still under way has nothing to say any more. Without a turn it was lost before.
+        // A renewal in progress has no effect any more. Without an entry, the lease was lost before.
         if let Some(entry) = entry {
             entry.lease.mark_ended();
         }

@@ -1,15 +1,18 @@
-//! The observer that comes built in: one span for each run, one event at its end.
+//! The default observer: one span for each run, and one event at its end.
 use tracing::{Span, debug, error, field, info, warn};
 
 use super::{Event, Observer, Run};
 use crate::{Outcome, Scene};
 
-/// Writes runs to `tracing` under the target `idempotent`: what is well at debug, what was put off at info, what
-/// needs a look at warn, what may lose or repeat an effect at error. Keys only as hashes; results never.
+/// An observer that writes to `tracing` under the target `idempotent`.
+///
+/// Successful runs are logged at debug, deferred calls at info, problems that need attention at warn, and errors that
+/// may lose or repeat an effect at error. Keys appear only as hashes, and results never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracing;
 
-/// The run's span, if anybody wants it; its empty fields are filled as they become known.
+/// Creates the span of a run, or returns `None` if the span is disabled. Empty fields are recorded as they become
+/// known.
 pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
     let span = tracing::debug_span!(
         target: "idempotent",
@@ -24,7 +27,7 @@ pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
     (!span.is_disabled()).then_some(span)
 }
 
-/// For the benchmark: what a run that goes well asks of `tracing`.
+/// Reports a successful run to `tracing`, for the benchmark.
 pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
     let span = span(scene, scope);
     assert!(span.is_none(), "a span that is wanted costs more");

@@ -4,27 +4,27 @@ use std::time::Duration;
 use super::{BrokenOrder, OnBrokenOrder};
 use crate::StateKind;
 
-/// What is to become of a call.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Admission {
-    /// Its turn has come.
+    /// Run the call.
     Run,
-    /// The predecessor may yet be consumed.
+    /// Defer the call: the predecessor may still be consumed.
     Wait,
-    /// Put off until a person looks, or its time is over.
+    /// Defer the call until an operator intervenes or its time has passed.
     Hold(BrokenOrder),
-    /// Its turn, the predecessor notwithstanding.
+    /// Run the call although its predecessor was not consumed.
     Skip(BrokenOrder),
-    /// It is buried.
+    /// Mark the call as dead.
     Halt(BrokenOrder),
 }
 
-/// Whose turn it is, by what the predecessor's key is in and how long the call has waited.
+/// Decides by the state of the predecessor's key and the time for which the call has waited.
 pub(crate) fn decide_admission(predecessor: StateKind, waited: Duration, policy: OnBrokenOrder) -> Admission {
     let is_over = waited >= policy.patience();
     let broken = match predecessor {
         StateKind::Consumed => return Admission::Run,
-        // Somebody runs it, or is to: it failed and will be tried again, or waits for its own turn.
+        // The predecessor is running, will be retried, or waits itself.
         StateKind::Consuming | StateKind::Vacant => return Admission::Wait,
         StateKind::Absent if !is_over => return Admission::Wait,
         StateKind::Absent => BrokenOrder::Missing,

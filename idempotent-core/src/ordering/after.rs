@@ -1,12 +1,12 @@
-//! Whose turn it is: a call that comes after another looks whether that one is consumed before it claims its own key.
+//! Calls after another call: the predecessor's record is read before the call claims its own key.
 //!
-//! Nothing is held while it waits, so a crash leaves nothing behind: wherever it happens, the broker delivers again and the
-//! next look decides anew. What a call has waited is counted from a note in the store, a record of its own beside the
-//! call's ([`WaitMarker`]), so that it is the same for every process and survives all of them:
-//! - killed before the note: the next delivery writes it, and its time begins there;
-//! - killed after it: the next one finds it;
-//! - killed between the predecessor's flip and the claim: the predecessor stays consumed;
-//! - killed while a call is buried: its key is free once the lease ends, and the next delivery looks and buries again.
+//! A waiting call holds nothing, so a crash leaves nothing to clean up: the broker redelivers the message, and the next
+//! check decides again. The waiting time is counted from a record of its own in the store ([`WaitMarker`]), so all
+//! processes agree on it and it survives each of them:
+//! - killed before the marker is written: the next delivery writes the marker, and the time counts from there;
+//! - killed after the marker is written: the next delivery reads the marker;
+//! - killed between the predecessor's completion and the claim: the predecessor stays consumed;
+//! - killed while a call is halted: the lease expires, and the next delivery checks and halts the call again.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::policy::OnInFlight;
 use crate::run::{NotAcquired, Prepared, Report, store_failure};
 use crate::{Event, InFlight, Key, Micros, Record, State, StateKind, StoreError};
 
-/// What was found, and how long the call has waited where that counts.
+/// The result of a check, and how long the call has waited if that matters.
 struct PredecessorCheck {
     admission: Admission,
     waited: Duration,
 }
 
-/// Ends well once it is the call's turn, or where its key is settled and the claim has an answer. `waits`: in place,
-/// where the policy says so.
+/// Returns `Ok` once the call may run, or if its own key is settled and the claim will be answered from the record.
+/// With `may_wait`, waits in place if the policy says so.
 pub(crate) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -39,11 +39,11 @@ pub(crate) async fn await_turn(
         _ => Duration::ZERO,
     };
     let deadline = later(engine.clock.now(), max_wait);
-    // Too many wait already: this one is told to come back.
+    // Too many calls wait already, so this one is deferred.
     let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
-        // Watching begins before the store is asked: nothing can be settled unseen in between.
+        // Watching starts before the request, so that no settlement in between is missed.
         let settled = permit.as_ref().map(|_| engine.watch(after));
         let checked = check_predecessor(engine, prepared, after).await.map_err(|error| {
             report.event(&Event::StoreFailed { step: "peek", error: &error });
@@ -71,7 +71,7 @@ async fn check_predecessor(
     let (found, now) = read_record(engine, prepared, after).await?;
     let is_unknown = found.is_none();
     let (state, since) = match found {
-        // A run whose lease is over was killed. Nobody runs it, and perhaps nobody will: it is missing since then.
+        // The run was killed if its lease has expired. It may never be retried, so it is missing from then on.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, until),
         Some(record) => (record.state.kind(), record.updated_at),
         None => (StateKind::Absent, Micros(0)),
@@ -79,8 +79,8 @@ async fn check_predecessor(
     if state == StateKind::Consumed {
         return Ok(run_now);
     }
-    // A duplicate of what is settled gets its answer, whatever has become of the predecessor. One in flight may be a
-    // call that is being buried, which is no sign that its turn had come.
+    // A duplicate of a settled call is answered whatever its predecessor's state. A call in flight may be in the
+    // process of being halted, which does not mean that it was admitted.
     let own = read_record(engine, prepared, &prepared.request.key).await?.0.map(|record| record.state.kind());
     if matches!(own, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)) {
         return Ok(run_now);
@@ -98,7 +98,7 @@ async fn check_predecessor(
     Ok(PredecessorCheck { admission, waited })
 }
 
-/// For how long the call has waited for one that nobody runs, and whether that is to be counted anew.
+/// Returns how long the call has waited for a missing predecessor, and whether that time starts again now.
 async fn missing_for(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -110,7 +110,7 @@ async fn missing_for(
     let patience = prepared.policy.on_broken_order.patience();
     let so_far = waited(marker, killed);
     let Some(own) = marker.filter(|_| so_far >= patience) else { return Ok((so_far, false)) };
-    // One that waits itself is not missing, as long as it is delivered.
+    // A predecessor that waits itself is not missing while it is redelivered.
     let last_sign = match is_unknown {
         true => read_marker(engine, prepared, after).await?.map(|other| other.present_until(patience)),
         false => Some(killed),

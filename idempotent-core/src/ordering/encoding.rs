@@ -1,9 +1,9 @@
-//! The stored form of a [`OrderTable`].
+//! The stored form of an [`OrderTable`].
 //!
 //! ```text
-//! version 0x81 | 'L' | entries u64 | 1 if there is a last: number u64, done u8, its key | 1 if there is one inside:
-//!     until u64, its key | stretches u32 | of each: from u64, to u64, 1 if it was seen: first u64, last u64
-//! a key: length of its name u8 | name | hash u128
+//! version 0x81 | 'L' | admissions u64 | 1 if a number was admitted: number u64, consumed u8, key | 1 if one may run:
+//!     until u64, key | ranges u32 | each range: from u64, to u64, 1 if delivered: first u64, last u64
+//! key: length of the name u8 | name | hash u128
 //! ```
 use super::order_table::{Admitted, LastAdmitted, MAX_LINE, NumberRange, OrderTable, WaitTimes};
 use crate::{Key, Micros, StoreError, StoreErrorKind};
@@ -25,7 +25,7 @@ pub(crate) fn encode(table: &OrderTable) -> Vec<u8> {
         out.extend(until.0.to_be_bytes());
         encode_key(key, &mut out);
     }
-    // There are no more than `MAX_LINE`.
+    // A table has at most `MAX_LINE` ranges.
     out.extend((table.waiting.len() as u32).to_be_bytes());
     for NumberRange { from, to, wait_times } in &table.waiting {
         out.extend(from.to_be_bytes());
@@ -40,13 +40,13 @@ pub(crate) fn encode(table: &OrderTable) -> Vec<u8> {
 }
 
 fn encode_key(key: &Key, out: &mut Vec<u8>) {
-    // Names end after 120 bytes.
+    // Key names are limited to 120 bytes.
     out.push(key.name().len() as u8);
     out.extend(key.name().as_bytes());
     out.extend(key.hash().to_be_bytes());
 }
 
-/// Read strictly, as a record is: what cannot be read is left as it is.
+/// Decodes a table strictly, like a record. Unreadable bytes are left unchanged in the store.
 pub(crate) fn decode(bytes: &[u8]) -> Result<OrderTable, StoreError> {
     match bytes {
         [VERSION, KIND, ..] => {}

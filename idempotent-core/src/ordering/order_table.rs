@@ -1,79 +1,80 @@
-//! The order table of one stream: its numbers that are expected, and the largest one that was let in.
+//! The order table of one stream: its expected numbers and the largest admitted one.
 //!
-//! A line is one value, read and replaced as a whole, so that every step on it is a pure function here and the same in each
-//! store. It stays short: what was let in leaves nothing behind but the largest number, and numbers that stand side by
-//! side and were not seen yet are one stretch.
+//! A table is one value that is read and replaced as a whole, so each operation is a pure function, and the same in
+//! each store. The table stays short: admitted numbers leave only the largest one, and consecutive numbers that were
+//! not delivered yet share one range.
 use std::time::Duration;
 
 use crate::{Key, Micros, StateKind};
 
-/// The most stretches of numbers that a stream may have waiting: numbers that were seen are one each, those that are
-/// expected are one where they stand side by side.
+/// The maximum number of waiting ranges of a stream. Each delivered number is a range of its own. Consecutive numbers
+/// that are only expected share one range.
 pub const MAX_LINE: usize = 4_096;
 
-/// The numbers of a stream.
+/// The order table of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OrderTable {
-    /// How many were let in. Grows with each, so that a line is never again what it was.
+    /// The number of admissions. Grows with each one, so that no two versions of a table are equal.
     pub(crate) admissions: u64,
-    /// The largest number that was let in: all those below are over.
+    /// The largest admitted number. All smaller numbers are over.
     pub(crate) last: Option<LastAdmitted>,
-    /// Whoever was let in last, unless that is known to be over.
+    /// The last admitted call, unless its run is known to have ended.
     pub(crate) admitted: Option<Admitted>,
-    /// Those above the last, ascending.
+    /// The numbers above the last admitted one, ascending.
     pub(crate) waiting: Vec<NumberRange>,
 }
 
-/// The largest number that was let in.
+/// The largest admitted number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LastAdmitted {
     pub(crate) number: u64,
     pub(crate) key: Key,
-    /// It is consumed, whatever has become of its record since.
+    /// True once the call is consumed, even if its record expires later.
     pub(crate) is_consumed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Admitted {
     pub(crate) key: Key,
-    /// Until then it may run though its record does not say so: it is about to claim, or does so in a transaction.
+    /// The time until which the call may run without a sign in its record: it is about to claim, or claims in a
+    /// transaction.
     pub(crate) until: Micros,
 }
 
-/// Numbers from one to another, both of them in it.
+/// An inclusive range of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NumberRange {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Only of a single number.
+    /// The deliveries so far; only for a single number.
     pub(crate) wait_times: Option<WaitTimes>,
 }
 
-/// When a number's message was delivered.
+/// The first and the last delivery of a number's message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WaitTimes {
     pub(crate) first: Micros,
     pub(crate) last: Micros,
 }
 
-/// What a number comes after.
+/// The predecessor of a number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Precedence {
-    /// Nothing that is not over.
+    /// No open predecessor.
     Nothing,
-    /// The last that was let in, which is not known to be over.
+    /// The last admitted call, which is not known to have ended.
     LastAdmitted(Key),
-    /// Some that were not let in yet, and when a message of any of them was delivered last: whoever is let in before them
-    /// makes all of them late.
+    /// Numbers that were not admitted yet, with the last delivery of any of them. Admitting a larger number makes all
+    /// of them late.
     Expected(Option<Micros>),
 }
 
-/// There is no room for more.
+/// The error of a table without room for more ranges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TableFull;
 
 impl OrderTable {
-    /// Notes a number that will come. Says whether that can still be: a larger one may have been let in.
+    /// Registers an expected number. Returns false if the number is too late, since a larger one was admitted.
     pub(crate) fn expect_number(&mut self, number: u64) -> Result<bool, TableFull> {
         if self.is_passed(number) {
             return Ok(false);
@@ -103,7 +104,7 @@ impl OrderTable {
         Ok(true)
     }
 
-    /// Notes that a number's message was delivered and has to wait; `anew`: its time counts from now on.
+    /// Records a delivery of a number that has to wait. With `restart`, its waiting time starts again now.
     pub(crate) fn record_wait(&mut self, number: u64, now: Micros, restart: bool) -> Result<(), TableFull> {
         if self.is_passed(number) {
             return Ok(());
@@ -131,7 +132,7 @@ impl OrderTable {
         Ok(())
     }
 
-    /// Lets a number in. From here on all smaller ones are over, also those that never came.
+    /// Admits a number. All smaller numbers are over from here on, including those that never arrived.
     pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Micros) {
         if !self.is_late(number, key) {
             self.last = Some(LastAdmitted { number, key: key.clone(), is_consumed: false });
@@ -145,7 +146,7 @@ impl OrderTable {
         self.admitted = Some(Admitted { key: key.clone(), until });
     }
 
-    /// Notes that a number is consumed. Says whether that changes anything.
+    /// Marks a number as consumed. Returns true if that changes the table.
     pub(crate) fn mark_consumed(&mut self, number: u64, key: &Key) -> bool {
         let before = (self.last.as_ref().map(|last| last.is_consumed), self.admitted.is_some());
         if let Some(last) = self.last.as_mut().filter(|last| last.number == number && last.key == *key) {
@@ -155,12 +156,12 @@ impl OrderTable {
         before != (self.last.as_ref().map(|last| last.is_consumed), self.admitted.is_some())
     }
 
-    /// Whether a larger number was let in, or this one under another key.
+    /// Returns true if a larger number was admitted, or this number under another key.
     pub(crate) fn is_late(&self, number: u64, key: &Key) -> bool {
         self.last.as_ref().is_some_and(|last| last.number > number || last.number == number && last.key != *key)
     }
 
-    /// What this number comes after.
+    /// Returns the predecessor of this number.
     pub(crate) fn precedence(&self, number: u64) -> Precedence {
         if self.is_passed(number) {
             return Precedence::Nothing;
@@ -176,13 +177,13 @@ impl OrderTable {
         }
     }
 
-    /// When this number's message was delivered, if it had to wait.
+    /// Returns the deliveries of this number, if it had to wait.
     pub(crate) fn wait_times(&self, number: u64) -> Option<WaitTimes> {
         let at = self.waiting.partition_point(|range| range.to < number);
         self.waiting.get(at).filter(|range| range.from == number)?.wait_times
     }
 
-    /// Whether it was let in, or a larger one was.
+    /// Returns true if this number or a larger one was admitted.
     fn is_passed(&self, number: u64) -> bool {
         self.last.as_ref().is_some_and(|last| last.number >= number)
     }
@@ -193,7 +194,7 @@ impl OrderTable {
 }
 
 impl Admitted {
-    /// Whether it may be running, by what its record says.
+    /// Returns true if the call may be running, according to its record.
     pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Micros) -> bool {
         match found {
             Some(crate::State::Consuming { until, .. }) => (*until).max(self.until) > now,
@@ -203,7 +204,7 @@ impl Admitted {
     }
 }
 
-/// How long a stream is remembered after its last step: as long as its calls are, and while one of them waits.
+/// Returns how long a table is kept after its last change: as long as the records of its calls, and while a call waits.
 pub(crate) fn table_retention(retain: Duration, memory: Duration, patience: Duration) -> Duration {
     retain.max(memory).max(patience.saturating_mul(2))
 }

@@ -1,4 +1,4 @@
-//! Each step on a line against the plain telling of it, over every short history.
+//! Compares each table operation with a plain model, over every short history.
 #![allow(clippy::unwrap_used)]
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ fn key(number: u64) -> Key {
     Key::from_parts("points", number.into())
 }
 
-/// The same, number by number.
+/// A model of the table that keeps each number separately.
 #[derive(Clone, Default)]
 struct Plain {
     last: Option<(u64, bool)>,
@@ -153,12 +153,12 @@ fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise()
     let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
     let vacant = State::Vacant { not_before: Micros(0), error: "".into(), taken_over: None };
     let dead = State::Dead { error: "".into() };
-    // About to claim.
+    // The call is about to claim.
     assert!(admitted.may_run(None, Micros(9)) && !admitted.may_run(None, Micros(10)));
     assert!(admitted.may_run(Some(&vacant), Micros(9)) && !admitted.may_run(Some(&vacant), Micros(10)));
-    // It runs, and renews.
+    // The call runs, and its lease is renewed.
     assert!(admitted.may_run(Some(&running(20)), Micros(19)) && !admitted.may_run(Some(&running(20)), Micros(20)));
-    // A run of before whose lease is over, and the next one about to claim.
+    // The lease of an earlier run has expired, and the next run is about to claim.
     assert!(admitted.may_run(Some(&running(5)), Micros(9)));
     assert!(!admitted.may_run(Some(&consumed), Micros(0)) && !admitted.may_run(Some(&dead), Micros(0)));
 }
@@ -171,7 +171,7 @@ fn each_letting_in_makes_another_line_also_of_the_same_number() {
     table.admit(1, &key(1), Micros(5));
     assert_ne!(table, once);
     assert!(table.mark_consumed(1, &key(1)) && !table.mark_consumed(1, &key(1)));
-    // The same number under another key is no other first.
+    // The same number under another key is late.
     assert!(table.is_late(1, &key(2)) && !table.is_late(1, &key(1)));
 }
 

@@ -6,12 +6,12 @@ use sha2::{Digest, Sha256};
 
 use crate::Key;
 
-/// A number of a stream.
+/// The position of a call in a stream.
 pub(crate) struct SequencePosition {
-    /// Where its line lies.
+    /// The key of the stream's order table.
     pub(super) table_key: Key,
     pub(super) number: u64,
-    /// The line as this call left it when it was let in.
+    /// The encoded table after the admission of this call.
     pub(super) admitted_table: OnceLock<Box<[u8]>>,
 }
 
@@ -27,7 +27,8 @@ impl fmt::Display for SequencePosition {
     }
 }
 
-/// A key of the same name that no identity has, for `what` is kept beside the key's own record.
+/// Derives the key of a record that accompanies the record of `key`. The derived key has the same name, and no identity
+/// produces it.
 pub(crate) fn derived_key(key: &Key, purpose: &[u8]) -> Key {
     let mut hash = Sha256::new();
     hash.update(purpose);
@@ -37,7 +38,7 @@ pub(crate) fn derived_key(key: &Key, purpose: &[u8]) -> Key {
     Key::from_parts(key.name(), u128::from_be_bytes(prefix))
 }
 
-/// Where the line of a stream lies: a place that no identity can name.
+/// Returns the key of a stream's order table, which no identity produces.
 pub(crate) fn table_key(stream: &Key) -> Key {
     derived_key(stream, b"idempotent: the line of a stream")
 }

@@ -1,4 +1,4 @@
-//! Operations that both forms of ordering share: reading another call's record, deferring a call, and burying it.
+//! Operations of both forms of ordering: reading another call's record, deferring a call, and halting it.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,17 @@ use crate::engine::{Engine, draining_rejection};
 use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, not_granted, release, store_failure};
 use crate::{Claim, Event, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
 
-/// The shortest hint, and the shortest wait in place.
+/// The shortest retry delay, and the shortest wait in place.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// Until when a call may wait in place without a look: those behind it take one that is not noted for missing.
+/// Returns the latest time of the next check of a call that waits in place. Each check renews the call's wait marker,
+/// so that the calls after it do not take it for missing.
 pub(super) fn recheck_deadline(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
     let again = marker_interval(prepared.policy.on_broken_order.patience()).max(MIN_DELAY);
     deadline.min(later(engine.clock.now(), again))
 }
 
-/// Carries out an admission: lets the call run, defers it, or buries it. `waited` is the time for which the call has waited.
+/// Carries out an admission: runs, defers or halts the call. `waited` is the time for which the call has waited.
 pub(super) async fn apply_admission(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -53,7 +54,7 @@ pub(super) async fn apply_admission(
     }
 }
 
-/// A record with the store's own time, as far as it tells.
+/// Reads a record with the store's current time, or the local time if the store does not report it.
 pub(super) async fn read_record(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -71,8 +72,8 @@ pub(super) async fn read_record(
     engine.with_timeout(prepared.policy.lease / 3, asked).await
 }
 
-/// Buries the call without a run, so that those after it are told the same. By the executor's own store: the
-/// transaction of a run that never begins could only be rolled back, and the record with it.
+/// Marks the call as dead without a run, so that the calls after it are halted too. Uses the executor's own store,
+/// since the call's transaction would be rolled back together with the record.
 async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
     let patience = prepared.policy.lease / 3;
     let mut guard = ReleaseOnDrop::new(engine, prepared).with_executor_store();
@@ -100,13 +101,14 @@ async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) 
     }))
 }
 
-/// Grows with each time the call is put off, and is no later than the end of its patience, nor than half of it.
+/// Returns the delay until the next check. The delay grows with each deferral, up to half of the patience and to the
+/// end of the patience.
 fn next_check_delay(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
     let (policy, key) = (&prepared.policy, &prepared.request.key);
     let remembered = policy.in_flight_delay_max.saturating_mul(4);
     let grown = engine.deferral_delay(key, remembered, policy);
     let patience = policy.on_broken_order.patience();
-    // Who is not delivered for so long counts as missing.
+    // A call without deliveries for longer than that counts as missing.
     let grown = grown.min((patience / 2).max(MIN_DELAY));
     match patience.saturating_sub(waited) {
         Duration::ZERO => grown,

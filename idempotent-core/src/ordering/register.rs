@@ -1,4 +1,4 @@
-//! The producer's side of a sequence: numbers are registered before their messages are sent.
+//! The producer's side of a sequence: registering numbers before their messages are sent.
 use super::encoding::{decode, encode};
 use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
@@ -6,12 +6,13 @@ use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
 
 impl Executor {
-    /// Says which numbers of a stream will come: larger ones wait for them. To be called before their messages are sent; a
-    /// number that was registered and whose message then is not sent is dealt with by
-    /// [`on_broken_order`](crate::Policy::on_broken_order). Said twice it is meant once.
+    /// Registers numbers of a stream, so that larger numbers wait for them. Call this before the messages are sent.
     ///
-    /// The stream is that of [`Call::sequence`](crate::Call::sequence) there, as an identity: scene and scope of the handler
-    /// (and its prefix and tenant, if it has any), and what the stream is called.
+    /// Registering a number again has no effect. If the message of a registered number is never sent,
+    /// [`on_broken_order`](crate::Policy::on_broken_order) applies.
+    ///
+    /// `stream` identifies the stream of [`Call::sequence`](crate::Call::sequence): the scene and scope of the handler,
+    /// its prefix and tenant if it has any, and the name of the stream.
     ///
     /// ```
     /// use idempotent_core::{Executor, Identity, MemoryStore, Scene};
@@ -28,12 +29,12 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// [`Rejection::Key`] if the identity names nothing, [`Rejection::Policy`] if the store keeps no order tables,
-    /// [`Rejection::Store`] if it fails, or if the stream has more than [`MAX_LINE`] stretches of numbers waiting. Then
-    /// none of the numbers is registered.
+    /// [`Rejection::Key`] if the identity is not valid, [`Rejection::Policy`] if the store keeps no order tables, and
+    /// [`Rejection::Store`] if the store fails or the stream would have more than [`MAX_LINE`] waiting ranges of
+    /// numbers. In each case, none of the numbers is registered.
     ///
     /// # Cancellation
-    /// They are registered or not: say it again.
+    /// The numbers may or may not be registered. Registering them again is safe.
     pub async fn register(
         &self,
         stream: &Identity,
@@ -49,7 +50,7 @@ impl Executor {
             let stored = self.0.with_timeout(timeout, order.line(&key)).await?.line;
             let table = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
             let (next, registered) = expect_all(table.clone(), &numbers).map_err(|TableFull| table_full_error())?;
-            // As it is it may be near its end.
+            // Writes an unchanged table too, since its retention may end soon.
             if self.0.with_timeout(timeout, order.redraw(&key, stored.as_deref(), &encode(&next), retention)).await? {
                 return Ok(registered);
             }

@@ -1,15 +1,16 @@
-//! Whose turn it is in a stream: a call that is a number of one looks at the stream's order table, and is let in.
+//! Numbered calls of a stream: a call reads the stream's order table, and is admitted by a change of the table.
 //!
-//! The table ([`OrderTable`]) is replaced as a whole by whoever saw it as it is, so each step is one step. That a number is
-//! consumed is said by its key's record: the flip itself lets the next one run. Before its claim a call is *let in*: from
-//! there on all smaller numbers are over, and nobody else is let in while it may run, which is said by its key's record,
-//! and until that is there by a time in the table. Wherever a process is killed, the broker delivers again:
-//! - before it is let in: what the table says of it, that it waits and since when, is as true as before;
-//! - let in, and not claimed: the next delivery is let in again, others wait for it, and a late one or one that skips it no
-//!   longer than a lease;
-//! - while it runs: its lease ends, and it is missing from there on, until the next delivery takes over;
-//! - between the flip and the note that it is over: the next number looks at its record, as long as that is retained;
-//! - buried, and not let in: the next delivery finds it dead, and lets it in.
+//! The table ([`OrderTable`]) is replaced as a whole by compare-and-swap, so each change is atomic. The record of a key
+//! shows that its number is consumed, so the completion itself lets the next number run. A call is *admitted* before
+//! its claim. From then on all smaller numbers are over, and no other call is admitted while this one may run. Its
+//! record shows that it runs; until the record exists, a time in the table does. After a crash the broker redelivers:
+//! - before the admission: the waiting times in the table are still valid;
+//! - after the admission, before the claim: the next delivery is admitted again. Other calls wait, and a late or
+//! skipping
+//!   call waits no longer than a lease;
+//! - during the run: the lease expires, and the call is missing from then on, until the next delivery takes over;
+//! - between completion and the update of the table: the next number reads the record, as long as that is retained;
+//! - halted, and not yet admitted: the next delivery finds a dead record, and is admitted.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,32 +30,32 @@ use crate::{
     StoreErrorKind, Watching,
 };
 
-/// So many times in a row others may be faster.
+/// The maximum number of consecutive conflicts with other writers of the table.
 pub(super) const MAX_CONTENTION: usize = 64;
 
-/// What a look has shown.
+/// The order table as read, and the decision that follows for the call.
 struct TableSnapshot {
     table: OrderTable,
     bytes: Option<Arc<[u8]>>,
     now: Micros,
     admission: Admission,
     waited: Duration,
-    /// When it was delivered before.
+    /// The earlier deliveries of this call.
     marker: Option<WaitMarker>,
-    /// What it has waited counts from now on.
+    /// True if the waiting time of the call starts again now.
     restart: bool,
-    /// Whose end lets it go on, where that has a name.
+    /// The key whose settlement lets the call continue, if it is known.
     blocker: Option<Key>,
-    /// Its own key is settled: the claim has an answer.
+    /// True if the call's own key is settled, so that its claim is answered from the record.
     is_settled: bool,
 }
 
-/// What a number waits for.
+/// The state of a number's predecessor.
 struct PredecessorStatus {
     state: StateKind,
     waited: Duration,
     restart: bool,
-    /// Whose end lets it go on, where that has a name.
+    /// The key whose settlement lets the call continue, if it is known.
     blocker: Option<Key>,
 }
 
@@ -71,7 +72,7 @@ pub(crate) async fn await_turn(
         _ => Duration::ZERO,
     };
     let deadline = later(engine.clock.now(), max_wait);
-    // Too many wait already: this one is told to come back.
+    // Too many calls wait already, so this one is deferred.
     let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     let failed = |error| {
@@ -81,7 +82,7 @@ pub(crate) async fn await_turn(
     let mut watched: Option<(Key, Watching)> = None;
     let mut conflicts = 0;
     while conflicts < MAX_CONTENTION {
-        // What is let in now has its lease from here on.
+        // The lease of a call that is admitted now counts from here.
         let began = engine.clock.now();
         let snapshot = load_snapshot(engine, prepared, position, order).await.map_err(failed)?;
         let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
@@ -102,7 +103,7 @@ pub(crate) async fn await_turn(
         }
         if matches!(snapshot.admission, Admission::Wait | Admission::Hold(_)) && permit.is_some() && !is_over {
             let blocker = snapshot.blocker.as_ref().unwrap_or(&prepared.request.key);
-            // Watching began before the look that found it waiting: nothing was settled unseen in between.
+            // Watching started before the check, so that no settlement in between was missed.
             if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocker) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
                 let named = snapshot.blocker.is_some();
@@ -119,7 +120,7 @@ pub(crate) async fn await_turn(
                     (snapshot.admission, &turned)
                     && why != BrokenOrder::Late
                 {
-                    // If it is not noted now, the next delivery does.
+                    // If this write fails, the next delivery repeats it.
                     let _ = admit(engine, prepared, position, order, &snapshot).await;
                 }
                 Err(turned)
@@ -159,13 +160,13 @@ async fn load_snapshot(
     Ok(TableSnapshot { table, bytes, now, admission, waited, marker, restart, blocker, is_settled })
 }
 
-/// A duplicate of what is settled gets its answer, whatever has become of its predecessor.
+/// Returns true if the call's own key is settled. Such a duplicate is answered whatever its predecessor's state.
 async fn has_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
     let found = read_record(engine, prepared, own).await?.0.map(|record| record.state.kind());
     Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
 }
 
-/// What a number waits for, and for how long it has missed that.
+/// Determines the predecessor of a number, and for how long it has been missing.
 async fn predecessor_status(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -191,7 +192,7 @@ async fn predecessor_status(
     };
     let there = wait_times.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
     let all = status((StateKind::Absent, there), None);
-    // Those are missing. But the one that was let in before them may come again.
+    // The waiting numbers are missing, but the last admitted call may be redelivered.
     let last = table.last.as_ref().filter(|last| all.waited >= patience && !last.is_consumed);
     let Some(last) = last else { return Ok(all) };
     let (state, last_sign) = last_activity(engine, prepared, table, &last.key).await?;
@@ -201,7 +202,7 @@ async fn predecessor_status(
     })
 }
 
-/// What has become of the one that was let in last, and when there was a sign of it.
+/// Returns the state of the last admitted call and the time of its last sign of activity.
 async fn last_activity(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -210,10 +211,10 @@ async fn last_activity(
 ) -> Result<(StateKind, Option<Micros>), StoreError> {
     let (found, now) = read_record(engine, prepared, key).await?;
     Ok(match found {
-        // A run whose lease is over was killed: it is missing since then.
+        // The run was killed if its lease has expired, and is missing from then on.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, Some(until)),
         Some(record) => (record.state.kind(), Some(record.updated_at)),
-        // It was about to claim.
+        // The call was about to claim.
         None => {
             let admitted = table.admitted.as_ref().filter(|admitted| admitted.key == *key);
             (StateKind::Absent, admitted.map(|admitted| admitted.until))
@@ -221,7 +222,8 @@ async fn last_activity(
     })
 }
 
-/// `lined`: when the line was read, by the store's clock, which a record that is not there does not tell.
+/// Returns true if the admitted call may be running. `lined` is the store's time at which the table was read, for a
+/// record that does not exist.
 async fn may_run(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -233,7 +235,9 @@ async fn may_run(
     Ok(admitted.may_run(found.as_ref().map(|record| &record.state), now))
 }
 
-/// Whether nobody was faster. What has its own store claims where nobody sees it, as long as it runs.
+/// Admits the call. Returns false if another writer was faster.
+///
+/// A call in a transaction claims invisibly to others, so its admission lasts for as long as the call may run.
 async fn admit(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -257,7 +261,8 @@ async fn admit(
     Ok(swapped)
 }
 
-/// Likewise. In a line that is full it waits without a note: it is in order behind what is there.
+/// Records the delivery of a waiting call. Returns false if another writer was faster. If the table is full, the call
+/// waits without a record, in order with the recorded numbers.
 async fn note_waiting(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -290,8 +295,8 @@ async fn swap_table(
     engine.with_timeout(policy.lease / 3, order.redraw(&position.table_key, expected, next_table, retention)).await
 }
 
-/// Notes in the stream's table that the number of this run is consumed, so that the next call need not look at its record.
-/// The record says the same, so a failed note costs nothing before the record expires.
+/// Marks the number of this run as consumed in the stream's table, so that the next call need not read its record. A
+/// failed update is harmless until the record expires, since the record shows the same.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
     let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared.ordering.as_deref() else { return };
     let engine = attempt.engine;

@@ -1,12 +1,13 @@
-//! What is noted of a call that waits for its turn: since when, and when it was delivered last.
+//! The wait marker of a call: when it was first deferred, and when it was last delivered.
 //!
-//! One record beside the call's has both: it is first seen when the call is first put off, or says since when it counts, and
-//! is updated by deliveries after that. It is claimed and let go at once, so a process that is killed in between leaves a
-//! claim that ends by itself, and the next delivery notes anew.
+//! The marker is a separate record next to the call's own. The record is created when the call is first deferred, and
+//! later deliveries update it. Each write claims the record and releases it at once. If a process is killed in between,
+//! the claim expires, and the next delivery writes the marker again.
 //!
-//! By it those behind a call know that it waits itself. Else all of a chain would be past their patience once the first
-//! of them has waited for that long, and whichever is delivered first would run. And a call that was away itself, as all of
-//! them are while a broker is down, knows that it cannot tell who else was.
+//! The marker shows the calls after this one that it waits itself. Otherwise a whole chain would run out of patience
+//! with its first call, and the calls would run in the order of their deliveries. The marker also shows whether the
+//! call itself was not delivered for long, for example while a broker was down. Such a call cannot judge whether others
+//! are missing.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use crate::engine::Engine;
 use crate::run::{Prepared, release};
 use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
 
-/// A claim of a note that ends no sooner than a store answers.
+/// The shortest lease of a marker claim, long enough for the store to answer.
 const MIN_LEASE: Duration = Duration::from_millis(100);
 
-/// Since when a call waits, and when it was delivered last; as of `now`.
+/// The first and the last delivery of a waiting call, as of `now`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WaitMarker {
     pub(super) first: Micros,
@@ -28,21 +29,22 @@ pub(super) struct WaitMarker {
 }
 
 impl WaitMarker {
-    /// Whether a delivery is worth a note.
+    /// Returns true if a new delivery should update the marker.
     pub(super) fn is_stale(self, patience: Duration) -> bool {
         self.now - self.last >= marker_interval(patience)
     }
 
-    /// Until when its call was there at the latest, as far as the note tells.
+    /// Returns the time until which the call was certainly present.
     pub(super) fn present_until(self, patience: Duration) -> Micros {
         self.last + marker_interval(patience)
     }
 
-    /// For how long its call has missed the one it waits for, of which there was a sign at `sign`, and whether that is to
-    /// be counted anew.
+    /// Returns for how long the call has missed its predecessor, whose last sign of activity was at `sign`, and whether
+    /// that time starts again now.
     ///
-    /// A call that was away itself for long cannot tell for how long the other one was. Only once after each sign: who is
-    /// delivered too seldom waits twice as long, not for ever.
+    /// A call that was not delivered for long itself cannot tell how long its predecessor was missing, so its time
+    /// starts again. That happens only once after each sign, so a rarely delivered call waits twice as long, but not
+    /// forever.
     pub(super) fn overdue(self, sign: Micros, patience: Duration) -> (Duration, bool) {
         let waited_so_far = waited(Some(self), sign);
         let was_absent = self.now - self.last >= patience / 2;
@@ -53,17 +55,17 @@ impl WaitMarker {
     }
 }
 
-/// How long a call has waited since it was first put off, and since `since`.
+/// Returns how long a call has waited since its first deferral, but not before `since`.
 pub(super) fn waited(marker: Option<WaitMarker>, since: Micros) -> Duration {
     marker.map_or(Duration::ZERO, |marker| marker.now - marker.first.max(since))
 }
 
-/// A call that is delivered again and again, or waits in place, is noted no more often than this.
+/// Returns the shortest interval between updates of a marker.
 pub(super) fn marker_interval(patience: Duration) -> Duration {
     patience / 4
 }
 
-/// What is noted of the call of this key.
+/// Reads the wait marker of the call with this key.
 pub(super) async fn read_marker(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -73,14 +75,15 @@ pub(super) async fn read_marker(
     Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
         let first = match state {
             State::Vacant { error, .. } => parse_start(&error).map_or(first_seen, |since| since.max(first_seen)),
-            // It is being noted, or who did that was killed: nobody knows whether it was counted anew.
+            // Another process is writing the marker, or was killed meanwhile, so the restart time is unknown.
             _ => updated_at,
         };
         WaitMarker { first, last: updated_at, now }
     }))
 }
 
-/// Notes that the call was delivered and waits, unless that was noted just now; `anew`: from now on.
+/// Records that the call was delivered and waits, unless the marker is recent. With `restart`, the waiting time starts
+/// again now.
 pub(super) async fn write_marker(
     engine: &Arc<Engine>,
     prepared: &Prepared,
@@ -111,10 +114,10 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<M
         ..prepared.request.clone()
     };
     let timeout = policy.lease / 3;
-    // Whoever else notes it at this moment notes the same.
+    // A concurrent writer writes the same marker.
     if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
         let held = Held { key, owner: request.owner, fencing: Some(grant.fencing) };
-        // Never deleted, not even to begin anew: without a note it would be taken for missing in between.
+        // The marker is never deleted, not even for a restart: without it, the call would be taken for missing.
         let left = release(Verdict::Vacate, memory, &marker_text(since));
         engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;
     }
@@ -124,7 +127,7 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<M
 const WAITS: &str = "no run: waits for its turn";
 const SINCE: &str = " since ";
 
-/// What stands in a note: since when, in µs of the store's clock, where that is not when it was first seen.
+/// Builds the text of a marker: its start in µs of the store's clock, if that is not the record's creation.
 fn marker_text(since: Option<Micros>) -> String {
     since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
 }
@@ -133,7 +136,7 @@ fn parse_start(text: &str) -> Option<Micros> {
     text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
 }
 
-/// Where it is noted: a record that no identity can name.
+/// Returns the key of the marker, which no identity produces.
 fn marker_key(key: &Key) -> Key {
     derived_key(key, b"idempotent: is there, and waits for its turn")
 }
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(waited(Some(marker(10, 50, 70)), at(0)), T);
         assert_eq!(marker(0, 99, 100).overdue(at(40), T), (T, false));
         assert_eq!(marker(0, 99, 100).overdue(at(41), T), (T - Duration::from_secs(1), false));
-        // It was noted up to a quarter of the time before it was delivered last.
+        // The marker was updated up to a quarter of the patience before the last delivery.
         assert_eq!((marker(0, 40, 54).is_stale(T), marker(0, 40, 55).is_stale(T)), (false, true));
         assert_eq!(marker(0, 40, 54).present_until(T), at(55));
     }
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(marker(0, 5, 300).overdue(at(15), T), restart);
         assert!(!marker(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");
         assert_eq!(marker(0, 270, 300).overdue(at(15), T), restart);
-        // Counted anew from 75 on, when that was missing already; or a sign has come since.
+        // The time restarted at 75, when the predecessor was already missing; then without a new sign, and with one.
         assert_eq!(marker(75, 75, 300).overdue(at(15), T), (Duration::from_secs(225), false));
         assert_eq!(marker(75, 75, 300).overdue(at(16), T), restart);
         assert!(!marker(0, 0, 59).overdue(at(0), T).1, "its time is not over");

@@ -24,7 +24,7 @@ pub(crate) struct Attempt<'e> {
     settlement_start: Option<Instant>,
 }
 
-/// Why a handler is dropped.
+/// The reason for which a handler is dropped.
 #[derive(Clone, Copy)]
 pub(crate) enum AbortReason {
     LeaseLost,
@@ -47,12 +47,12 @@ impl<'e> Attempt<'e> {
         &self.prepared.policy
     }
 
-    /// Where this run is settled.
+    /// Returns the store that settles this run.
     pub(crate) fn store(&self) -> &dyn Store {
         self.prepared.store(self.engine)
     }
 
-    /// A grant that came too late to be used is to be given back.
+    /// Returns the rejection if the grant came too late to start the handler.
     pub(crate) fn late_rejection(&self, now: Instant) -> Option<Rejection> {
         match () {
             () if self.engine.is_draining() && !self.prepared.is_nested => Some(draining_rejection()),
@@ -61,11 +61,11 @@ impl<'e> Attempt<'e> {
         }
     }
 
-    /// Nothing ran: the attempt is not counted.
+    /// Releases the key of a run that has not started; the attempt is not counted.
     pub(crate) async fn refund(&mut self) {
         self.stop_renewal();
         let release = self.prepare_release(Verdict::Refund, "not started").await;
-        // Whether or not it is confirmed, and not for long: the lease ends by itself.
+        // A missing confirmation only delays the next run: the lease expires.
         let until = self.engine.clock.now() + self.lease.length() / 10;
         let _ = self.engine.before(until, self.store().release(self.lease.held(), &release)).await;
         self.guard.disarm();
@@ -86,7 +86,7 @@ impl<'e> Attempt<'e> {
         self.renewal = None;
     }
 
-    /// Stops the heartbeat and starts the settlement. A second step of the same settlement continues with the time that is left.
+    /// Stops the renewal and starts the settlement. A second step of the same settlement uses the remaining time.
     pub(crate) fn begin_settlement(&mut self) {
         self.stop_renewal();
         self.settlement_start.get_or_insert_with(|| self.engine.clock.now());
@@ -97,7 +97,7 @@ impl<'e> Attempt<'e> {
         self.settlement_start.unwrap_or(now)
     }
 
-    /// Ends when the lease is lost and the handler is not to go on without it; looks after the lease meanwhile.
+    /// Waits until the lease is lost and the policy aborts the handler for that. Watches over the lease meanwhile.
     pub(crate) async fn lease_lost(&self) {
         self.engine.renewer.watch_lease(&self.lease).await;
         match self.policy().on_lease_lost {
@@ -106,7 +106,7 @@ impl<'e> Attempt<'e> {
         }
     }
 
-    /// The handler was dropped midway: its effect is unknown, the key is left to its lease.
+    /// Reports a handler that was dropped: its effect is unknown, and the key is held until the lease expires.
     pub(crate) fn abandon(&mut self, why: AbortReason, report: &mut Report<'_>) -> Rejection {
         self.stop_renewal();
         match why {
@@ -122,8 +122,8 @@ impl<'e> Attempt<'e> {
         }
     }
 
-    /// Returns the deadline of a first try that starts at `now`: at most half the time that the call has left, so that there is
-    /// time for another try.
+    /// Returns the deadline of a first try that starts at `now`: at most half of the time that the call has left, so
+    /// that there is time for another try.
     pub(crate) fn first_try_deadline(&self, now: Instant) -> Instant {
         let half = self.return_deadline(now).saturating_duration_since(now) / 2;
         try_deadline(now, self.retry_deadline(now)).min(now + half.max(Duration::from_millis(1)))
@@ -139,18 +139,18 @@ impl<'e> Attempt<'e> {
         if timeout.is_zero() { until } else { until.min(self.settlement_start(now) + timeout.min(self.lease.length())) }
     }
 
-    /// The release of a verdict, so that no steps are lost that another run is to replay.
+    /// Builds the release for a verdict, and keeps the record if a later run replays its steps.
     pub(crate) async fn prepare_release(&self, verdict: Verdict, error: &str) -> Release {
         let (release, counts_attempts) = (self.policy().release(verdict, error), self.policy().max_attempts() > 0);
         let (lease, store) = (&self.lease, &*self.engine.store);
         match known_steps(lease, counts_attempts) {
-            // What costs nothing is not boxed.
+            // The common case needs no box.
             Some(false) => release,
             known => {
                 let sparing = Box::pin(keeping_steps(store, lease.held(), known, release.clone(), counts_attempts));
                 let now = self.engine.clock.now();
                 let until = self.first_try_deadline(now).min(now + lease.length() / 10);
-                // A store that does not answer may hold steps, like one that answers with an error.
+                // The store may hold steps if it does not answer, as if it answers with an error.
                 self.engine.before(until, sparing).await.unwrap_or_else(|| keeping_record(release, counts_attempts))
             }
         }
@@ -170,8 +170,8 @@ impl<'e> Attempt<'e> {
     }
 }
 
-/// Returns the deadline of one try: a third of the remaining time, at least 1 ms. A try that hangs on one connection leaves time
-/// for another connection.
+/// Returns the deadline of one try: a third of the remaining time, at least 1 ms. A try that hangs on one connection
+/// leaves time for another connection.
 pub(crate) fn try_deadline(now: Instant, until: Instant) -> Instant {
     now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
 }

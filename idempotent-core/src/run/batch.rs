@@ -1,4 +1,4 @@
-//! Many deliveries, one handler: each item is claimed and settled on its own.
+//! Batches: many deliveries for one handler call, each claimed and settled on its own.
 mod answers;
 mod completions;
 
@@ -25,34 +25,34 @@ use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
 use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
-/// What an item of a batch came to.
+/// The answer to one item of a batch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Answer<O> {
-    /// What the caller of a single run would have got.
+    /// The output that a single run would have returned.
     pub output: O,
-    /// How its delivery is to be settled.
+    /// The outcome by which to settle the delivery.
     pub outcome: Outcome,
 }
 
-/// An item on its way.
+/// An item of a batch after the claims.
 enum BatchEntry<'e, T> {
-    /// To be handled.
+    /// The key was granted, so the handler gets the item.
     Claimed(T, Attempt<'e>, Report<'e>),
-    /// Consumed before.
+    /// The key was consumed by an earlier run.
     Consumed(Option<Arc<[u8]>>, Report<'e>),
-    /// Not to be handled.
+    /// The item is rejected.
     Rejected(Rejection, Report<'e>),
-    /// The same call stands at an earlier place.
+    /// An earlier item of this batch, at this index, is the same call.
     Duplicate(usize, Box<Prepared>, Report<'e>),
-    /// An earlier place has the same key with another payload: the record is asked once that one is settled.
+    /// An earlier item has the same key with another payload. The store is asked again once that item is settled.
     PayloadDiffers(Box<Prepared>, Report<'e>),
 }
 
-/// A handled item, and its place.
+/// A claimed item with its index.
 type ClaimedItem<'e> = (usize, Attempt<'e>, Report<'e>);
 
-/// Claims each item, runs the handler once with the items that were granted, and settles each of them.
+/// Claims each item, runs the handler once with the granted items, and settles each of them.
 pub(super) async fn run<P, C, R, T, F, Fut>(
     engine: &Arc<Engine>,
     mut items: Vec<(Call, T)>,
@@ -75,7 +75,7 @@ where
     let (mut items_given, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) = (Vec::new(), Vec::new());
     for (index, entry) in claim_batch(engine, items, &context).await {
         match entry {
-            // The last claim may have come long after the first.
+            // The last claim may have been granted long after the first.
             BatchEntry::Claimed(item, mut attempt, mut report) => match attempt.late_rejection(engine.clock.now()) {
                 Some(rejection) => {
                     attempt.refund().await;
@@ -107,7 +107,7 @@ where
             BatchEntry::PayloadDiffers(prepared, report) => {
                 claim_late(engine, index, prepared, report, &context, &mut answers).await
             }
-            // Taken above.
+            // Handled in the loop above.
             BatchEntry::Claimed(_, _, report) => answers.reject(index, Rejection::LeaseLost, report),
         }
     }
@@ -158,14 +158,14 @@ async fn claim_batch<'e, T>(
         }
     }
     entries.extend(send_claims(engine, reply, began, context).await);
-    // Duplicates behind what they refer to, wherever it stood.
+    // Duplicates are answered after the item that they refer to.
     entries.sort_by_key(|(index, entry)| {
         (matches!(entry, BatchEntry::Duplicate(..) | BatchEntry::PayloadDiffers(..)), *index)
     });
     entries
 }
 
-/// One call of the store for all where it can, else side by side.
+/// Sends the claims in one call if the store can, or concurrently otherwise.
 async fn send_claims<'e, T>(
     engine: &'e Arc<Engine>,
     reply: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
@@ -196,7 +196,7 @@ async fn send_claims<'e, T>(
                     if let Some(Err(error)) = &by_index {
                         report.event(&Event::StoreFailed { step: "claim", error });
                     }
-                    // Its lease may have begun with the asking for all, or when it was let in.
+                    // The lease may have begun with the batch request, or when the call was admitted.
                     let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
                     send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
                 }
@@ -211,8 +211,8 @@ async fn send_claims<'e, T>(
     join_all(claims).await
 }
 
-/// The same key as an earlier place, another payload: judged by the record, as if it had come alone. If the key
-/// is free by now it is not handled in this batch any more.
+/// Claims an item whose key occurred earlier in the batch, as if it had come alone. A key that is free by now is not
+/// handled in this batch any more.
 async fn claim_late<'e, P, C, R>(
     engine: &'e Arc<Engine>,
     index: usize,

@@ -1,4 +1,4 @@
-//! The claim: ask the store for the key, and ask again if the answer may be lost.
+//! The claim: requests the key from the store, and retries if the answer may be lost.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ use crate::{Claim, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreEr
 
 /// A store's answer to a claim.
 pub(super) struct ClaimReply {
-    /// No later than the grant's lease began, if one was granted.
+    /// An instant no later than the start of the grant's lease, if the key was granted.
     pub(super) sent: Instant,
-    /// Whether a copy of the claim was sent whose fate is unknown.
+    /// True if a copy of the claim was sent whose result is unknown.
     pub(super) is_ambiguous: bool,
     pub(super) answer: Result<Claim, StoreError>,
 }
 
-/// Re-asked this often at the least where the store does not answer; by the same token, so no second grant can
-/// come of it.
+/// The pauses between retries of a claim without an answer. All copies carry the same owner token, so the store grants
+/// the key at most once.
 const RETRY_PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
 pub(super) async fn claim<'e>(
@@ -42,10 +42,10 @@ pub(super) async fn claim<'e>(
     if prepared.ordering.is_some() {
         began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
     }
-    // On guard before the claim is sent: a drop while the answer is under way takes it back.
+    // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
     let guard = ReleaseOnDrop::new(engine, &prepared);
     let mut ambiguous_since = None;
-    // Nothing but pure steps lies between `began` and this.
+    // Only pure steps run between `began` and this request.
     let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
     if let (OnInFlight::Wait(max_wait), Ok(Claim::InFlight(in_flight))) = (prepared.policy.on_in_flight, &reply.answer)
     {
@@ -56,8 +56,8 @@ pub(super) async fn claim<'e>(
     handle_reply(engine, prepared, guard, reply, context, report)
 }
 
-/// Looks whether the token is known before it is claimed: a guess must leave no record behind. One that runs out
-/// between the two was good when it came.
+/// Checks that the token is known before it is claimed, so that a guessed token leaves no record. A token that expires
+/// between the two requests counts as valid.
 pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
     let deadline = engine.clock.now() + prepared.policy.lease / 3;
     let found = engine.before(deadline, engine.store.peek(&prepared.request.key)).await;
@@ -71,7 +71,7 @@ pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &R
     }
 }
 
-/// What follows from the store's answer.
+/// Turns the store's answer into an attempt, or into the answer to the call.
 pub(super) fn handle_reply<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
@@ -86,14 +86,15 @@ pub(super) fn handle_reply<'e>(
             grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
             grant.attempt = grant.attempt.max(prepared.delivery_attempt.unwrap_or_default());
             guard.granted(grant.fencing);
-            // An observer is told, and may take its time: the clock is read when it has.
+            // The observer may take its time, so the clock is read after the event.
             report.record_grant(&grant);
             let now = engine.clock.now();
             let lease = new_lease(engine, &prepared, grant, context, report, (reply.sent, now));
             Ok(Attempt::new(engine, prepared, lease, guard, now))
         }
         answer => {
-            // A copy that may yet be applied is taken back as the guard goes; else there is nothing to free.
+            // The guard releases a copy of the claim that may still be applied. Without such a copy, there is nothing
+            // to release.
             if !reply.is_ambiguous {
                 guard.disarm();
             }
@@ -106,7 +107,7 @@ pub(super) fn handle_reply<'e>(
     }
 }
 
-/// Makes the grant a lease: only here it is known when the claim was sent.
+/// Creates the lease of a grant, counted from the instant at which the claim was sent.
 fn new_lease(
     engine: &Engine,
     prepared: &Prepared,
@@ -130,11 +131,10 @@ fn new_lease(
     Lease::new(held, grant, report.handler_name(), context.lease.clone(), services, timestamps, &timing)
 }
 
-/// Asks, and asks again by the same token where the answer may have got lost.
+/// Sends a claim, and retries with the same owner token if the answer may be lost.
 ///
-/// `unheard` is when the first copy of this claim went out whose fate is unknown; it is remembered over all
-/// askings. That copy may be the one that was granted, whichever is answered, and then its lease began no
-/// later: a grant counts from there.
+/// `ambiguous_since` is the time at which the first copy with an unknown result was sent, over all calls for this
+/// delivery. Whichever copy is answered, that first copy may be the granted one, so the lease counts from its time.
 pub(super) async fn send_claim(
     engine: &Engine,
     prepared: &Prepared,
@@ -165,7 +165,7 @@ async fn try_claim(
     answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")))
 }
 
-/// What follows from a first answer that is none.
+/// Retries a claim whose first try had no usable answer.
 async fn retry_claim(
     engine: &Engine,
     prepared: &Prepared,
@@ -185,11 +185,11 @@ async fn retry_claim(
                 }
                 error.is_worth_a_retry()
             }
-            // It may have met its own first copy, or a claim that is over in a moment.
+            // The claim may have met its own first copy, or another short-lived claim.
             Ok(Claim::InFlight(InFlight::Busy)) => true,
             Ok(_) => false,
         };
-        // Past two thirds of the lease a grant would be of no use.
+        // After two thirds of the lease, a grant would be useless.
         let now = engine.clock.now();
         let late = now.saturating_duration_since(began) >= patience * 2 || deadline.is_some_and(|end| end <= now);
         match pauses.next() {
@@ -207,7 +207,7 @@ async fn retry_claim(
     }
 }
 
-/// Waits for the run in flight to end, and asks again, until `deadline`.
+/// Waits until `deadline` for the run in flight to end, and sends the claim again after each notification.
 async fn wait_for_run(
     engine: &Engine,
     prepared: &Prepared,
@@ -216,18 +216,18 @@ async fn wait_for_run(
     (mut reply, mut in_flight): (ClaimReply, InFlight),
     deadline: Instant,
 ) -> ClaimReply {
-    // Too many wait already: this one is told to come back.
+    // Too many calls wait already, so this one is deferred.
     let Ok(_place) = engine.wait_permits.try_acquire() else { return reply };
-    // A run inside another may go on for as long as that one may.
+    // A nested run may continue for as long as its outer run.
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
-        // Watching begins before the store is asked again: nothing can be settled unseen in between.
+        // Watching starts before the next claim, so that no settlement in between is missed.
         let settled = engine.watch(&prepared.request.key);
         reply = send_claim(engine, prepared, report, ambiguous_since, Some(deadline), engine.clock.now()).await;
         let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
         match &reply.answer {
             Ok(Claim::InFlight(still)) => in_flight = *still,
-            // No answer in the time that was left: it was in flight when last heard of.
+            // No answer in the remaining time: the last known state is "in flight".
             Err(error) if is_over && error.is_worth_a_retry() => reply.answer = Ok(Claim::InFlight(in_flight)),
             _ => return reply,
         }
@@ -238,7 +238,7 @@ async fn wait_for_run(
     }
 }
 
-/// Waits for the call's turn. Returns the instant from which its lease counts.
+/// Waits until the ordering admits the call. Returns the instant from which its lease counts.
 pub(super) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,

@@ -9,13 +9,13 @@ use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Replies, Split};
 
-/// An answer, by the handler's rules.
+/// An answer, classified by the handler's rules.
 pub(crate) enum Classified<V, F> {
-    /// Done, and what is kept of it.
+    /// A successful result, with its encoded form if it is stored.
     Done(V, Option<Arc<[u8]>>),
     /// A value that means "not done".
     NotDone(V),
-    /// An error, whether it is worth another run, and what is recorded of it.
+    /// An error, with the retry decision and the text to record.
     Failed(F, RetryDecision, Cow<'static, str>),
 }
 
@@ -23,11 +23,11 @@ pub(crate) enum Classified<V, F> {
 pub(crate) enum RetryDecision {
     Retry,
     GiveUp,
-    /// Nobody can tell what another run would do: left as it is, for a person.
+    /// The effect of another run is unknown, so the key is left to an operator.
     Park,
 }
 
-/// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
+/// Classifies an answer. The rules are user code, so a panic in a rule is returned like a panic of the handler.
 pub(crate) fn classify<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
@@ -56,8 +56,8 @@ where
     }))
 }
 
-/// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
-/// would repeat an effect that has happened.
+/// Encodes the value for storage. The run counts as done even if that fails or the codec panics: another run would
+/// repeat an effect that has happened.
 fn encode_result<P, C, R>(value: &P::Value, policy: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
 where
     P: Replies<R>,

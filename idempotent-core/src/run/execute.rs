@@ -13,7 +13,7 @@ use crate::outcome::OutcomeSlot;
 use crate::{Codec, Replies};
 
 impl Attempt<'_> {
-    /// Runs the handler under the lease and puts the run down by what it answers.
+    /// Runs the handler under the lease and settles the run by its answer.
     pub(crate) async fn run_handler<P, C, R, F>(
         mut self,
         context: TaskContext,
@@ -26,7 +26,7 @@ impl Attempt<'_> {
         F: HandlerFn<R>,
     {
         let (run, handler) = handler.take();
-        // Only pure steps lie between the reading of the clock and this.
+        // Only pure steps run between the reading of the clock and this check.
         if let Some(rejection) = self.late_rejection(self.granted_at) {
             Box::pin(self.refund()).await;
             return report.reject(&handler, rejection);
@@ -34,8 +34,8 @@ impl Attempt<'_> {
         self.start(report);
         let nested_slot = OutcomeSlot::default();
         let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot.clone()), ..context };
-        // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
-        // under the lease too, since it may be a stream.
+        // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
+        // it may be a stream.
         let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
         let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
             Ok(ended) => ended,
@@ -52,7 +52,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Ends when the handler must be dropped.
+    /// Waits until the handler must be dropped, and returns the reason.
     async fn abort_reason(&self) -> AbortReason {
         tokio::select! {
             biased;

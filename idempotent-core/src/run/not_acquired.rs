@@ -1,4 +1,4 @@
-//! The ways on from a claim that was not granted.
+//! The results of a claim that was not granted.
 use std::sync::Arc;
 
 use super::prepared::Prepared;
@@ -6,13 +6,13 @@ use crate::engine::{Engine, draining_rejection};
 use crate::policy::{OnStoreError, ResolvedPolicy};
 use crate::{Claim, Rejection, StoreError};
 
-/// What a claim that was not won leads to.
+/// The next step after a claim that was not granted.
 pub(crate) enum NotAcquired {
     Replay(Option<Arc<[u8]>>),
     Rejected(Rejection),
-    /// Consumed, and not to be replayed.
+    /// The key is consumed, and the policy rejects duplicates.
     Duplicate(Box<Prepared>),
-    /// The store is down, and the policy says to run all the same.
+    /// The store is unavailable, and the policy runs the handler without protection.
     Unprotected(StoreError, Box<ResolvedPolicy>),
 }
 
@@ -33,12 +33,12 @@ pub(crate) fn not_granted(engine: &Engine, claim: Claim, prepared: &Prepared) ->
         Claim::Failed { error } => Rejection::Failed { error },
         Claim::Dead(dead) => Rejection::Dead { attempts: dead.attempts, fencing: dead.fencing, error: dead.error },
         Claim::Mismatch => Rejection::Mismatch,
-        // The caller took these; a grant nobody runs is left to its lease.
+        // The caller has handled grants. A grant without a run is left to its lease.
         Claim::Acquired(_) => Rejection::LeaseLost,
     })
 }
 
-/// What a duplicate is told that gets no result: with the rest of the window, where the store can tell it.
+/// Rejects a duplicate without a result. Includes the rest of the deduplication window, if the store reports it.
 pub(crate) async fn duplicate_rejection(engine: &Engine, prepared: &Prepared) -> Rejection {
     let window = prepared.policy.window;
     let mut rest = window;
@@ -51,7 +51,7 @@ pub(crate) async fn duplicate_rejection(engine: &Engine, prepared: &Prepared) ->
     prepared.duplicate_rejection(rest)
 }
 pub(crate) fn store_failure(engine: &Engine, error: StoreError, prepared: &Prepared) -> NotAcquired {
-    // Only what says that the store is down: a record that cannot be read may well be a consumed one.
+    // Only errors that mean that the store is unavailable: an unreadable record may be a consumed one.
     match prepared.policy.on_store_error {
         _ if engine.is_draining() && !prepared.is_nested => draining_rejection().into(),
         OnStoreError::RunUnprotected if error.is_worth_a_retry() => {

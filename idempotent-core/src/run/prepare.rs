@@ -1,4 +1,4 @@
-//! The steps before the claim: everything that can be refused without asking the store.
+//! The checks before the claim, which need no store.
 use std::time::Duration;
 
 use super::prepared::{Prepared, ResolvedOrdering};
@@ -11,7 +11,7 @@ use crate::policy::ResolvedPolicy;
 use crate::transaction::CallStore;
 use crate::{ClaimRequest, Identity, Key, KeyError, OnStoreError, OwnerToken, PolicyError, Rejection, Scene};
 
-/// Everything that can be refused without asking the store.
+/// Checks and resolves a call before its claim.
 pub(super) fn prepare(
     engine: &Engine,
     call: Call,
@@ -27,7 +27,7 @@ pub(super) fn prepare(
     }
     let key = identity.key(&engine.namespace)?;
     report.set_key(&key);
-    // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.
+    // A window distinguishes calls by their payload, and would replace the retention of a spent token.
     let policy = if token_ttl.is_some() { policy.window(Duration::ZERO) } else { policy };
     let mut policy = engine.resolve_policy(&identity.scene, policy)?;
     if let Some(ttl) = token_ttl {
@@ -46,7 +46,7 @@ pub(super) fn prepare(
     if let Some(scope) = context.scope_of_run(&key) {
         return Err(Rejection::Nested { scope: scope.into() });
     }
-    // What runs may finish, with the runs inside it.
+    // Runs in progress may finish during a drain, including the runs nested inside them.
     let is_nested = context.is_nested();
     if let Some(redelivery) = context.redelivery.as_ref().filter(|_| !is_nested && identity.scene == Scene::Mq) {
         policy.fits(redelivery)?;
@@ -55,11 +55,11 @@ pub(super) fn prepare(
         return Err(draining_rejection());
     }
     let fingerprint = fingerprint?;
-    // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
+    // The value zero marks a token that was not kept, so no owner gets it.
     let owner = OwnerToken(engine.entropy.bits()?.max(1));
     let mut request = claim_request(&identity, key, owner, fingerprint, &policy);
     if token_ttl.is_some() {
-        // Its issue is on record as an attempt.
+        // The issue of the token is recorded as an attempt.
         request.max_attempts = request.max_attempts.saturating_add(1);
     }
     Ok(Box::new(Prepared {
@@ -97,7 +97,7 @@ fn resolve_ordering(
     }))
 }
 
-/// A call cannot come after itself, nor inside a run of what it comes after: it would wait for ever.
+/// Rejects a call that would wait forever: one that comes after itself, or after a run that it is nested in.
 fn check_predecessor(after: &Key, own: &Key, context: &TaskContext) -> Result<(), Rejection> {
     if after == own {
         return Err(KeyError::AfterItself.into());

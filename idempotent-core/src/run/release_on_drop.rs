@@ -1,4 +1,4 @@
-//! What a dropped run leaves behind.
+//! The release of a key when its run is dropped.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use crate::policy::ResolvedPolicy;
 use crate::transaction::OneRun;
 use crate::{Fencing, Held, Store, Verdict};
 
-/// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
-/// drop while the answer is under way takes the claim back.
+/// A guard that releases the key of a run that is dropped midway, as far as that is safe. It is created before the
+/// claim is sent: if the call is dropped before the answer arrives, the guard releases a key that may have been
+/// granted.
 pub(crate) struct ReleaseOnDrop<'e> {
     engine: &'e Arc<Engine>,
     pending: Option<PendingRelease>,
-    /// A release that takes longer than the lease is of no use.
+    /// The time limit of the release, after which the lease has expired.
     lease: Duration,
     memory: Duration,
-    /// Whether attempts are counted.
+    /// True if the policy limits attempts.
     counts_attempts: bool,
     transaction_store: Option<Arc<dyn OneRun>>,
 }
@@ -30,10 +31,10 @@ struct PendingRelease {
 }
 
 impl<'e> ReleaseOnDrop<'e> {
-    /// Nothing has run yet: the attempt is not counted.
+    /// Creates an armed guard. Until the handler starts, the release does not count the attempt.
     pub(crate) fn new(engine: &'e Arc<Engine>, prepared: &Prepared) -> Self {
         let policy = &prepared.policy;
-        // Whether there is something to remember the store knows: the claim may have taken over unheard.
+        // Only the store knows whether there is a count to keep: the claim may have taken over without an answer.
         let pending = Some(PendingRelease {
             held: prepared.held(None),
             verdict: Verdict::Refund,
@@ -43,20 +44,21 @@ impl<'e> ReleaseOnDrop<'e> {
         Self { engine, pending, lease, memory, counts_attempts, transaction_store: prepared.transaction_store.clone() }
     }
 
-    /// For a claim by the executor's own store, beside the transaction the call would run in.
+    /// Releases by the executor's store instead of the store of the call's transaction.
     pub(crate) fn with_executor_store(mut self) -> Self {
         self.transaction_store = None;
         self
     }
 
-    /// From here on it is this grant that is given back, and no other of the same token.
+    /// Restricts the release to this grant, and excludes later grants of the same owner token.
     pub(crate) fn granted(&mut self, fencing: Fencing) {
         if let Some(pending) = &mut self.pending {
             pending.held.fencing = Some(fencing);
         }
     }
 
-    /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
+    /// Marks the handler as started. Its effect is unknown from here on, so the key is held until the lease expires,
+    /// unless the policy sets `release_on_cancel`.
     pub(crate) fn started(&mut self, policy: &ResolvedPolicy) {
         match &mut self.pending {
             Some(pending) if policy.release_on_cancel => {
@@ -77,14 +79,14 @@ impl Drop for ReleaseOnDrop<'_> {
         let (engine, lease, counts_attempts, transaction_store) =
             (self.engine.clone(), self.lease, self.counts_attempts, self.transaction_store.take());
         let release = release(verdict, self.memory, error);
-        // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
+        // A drop cannot wait, so a task sends the release. Without a runtime, the lease expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // Whether it worked or not, there is nobody left to tell; the lease ends in any case.
+                // The result is ignored: the lease expires in any case.
                 let clock = &*engine.clock;
                 let store = transaction_store.as_deref().map_or(&*engine.store, |own| own as &dyn Store);
                 let freed = async {
-                    // Without a limit no run that never began deletes what another has left.
+                    // If attempts are unlimited, a run that never began must not delete the steps of an earlier run.
                     let known = (verdict == Verdict::Refund && !counts_attempts).then_some(false);
                     let release = keeping_steps(store, &held, known, release, counts_attempts).await;
                     store.release(&held, &release).await

@@ -1,4 +1,4 @@
-//! The one terminal outcome of each delivery, whatever way it ends.
+//! The report of each delivery's terminal outcome, however the delivery ends.
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use crate::observe::{self, Run};
 use crate::outcome::{Captured, OutcomeSlot};
 use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Replies, Scene, Tracing};
 
-/// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
-/// that is dropped without a word was a run that was dropped.
+/// A reporter that publishes the outcome exactly once, to the outcome slot, the counters and the observer. A report
+/// that is dropped without an outcome reports a dropped run.
 pub(crate) struct Report<'e> {
     engine: &'e Engine,
     slot: Option<OutcomeSlot>,
@@ -23,9 +23,9 @@ pub(crate) struct Report<'e> {
     attempt: Option<u32>,
     fencing: Option<Fencing>,
     began_at: Instant,
-    /// `None` where nobody wants it.
+    /// `None` if the span is disabled.
     span: Option<Span>,
-    /// What a drop means from here on; `None` once told.
+    /// The outcome to report on a drop; `None` after the outcome was published.
     outcome_if_dropped: Option<Outcome>,
 }
 
@@ -67,7 +67,7 @@ impl<'e> Report<'e> {
         self.event(&Event::Claimed { taken_over: grant.taken_over });
     }
 
-    /// From here on a drop leaves an unknown effect.
+    /// Marks the handler as started, so that a drop reports an unknown effect.
     pub(crate) fn started(&mut self) {
         self.outcome_if_dropped = Some(Outcome::Abandoned);
     }
@@ -80,7 +80,7 @@ impl<'e> Report<'e> {
         }
     }
 
-    /// The run's span. A batch has one for each item.
+    /// Returns the span of the run. A batch has one span per item.
     pub(crate) fn span(&self) -> Option<&Span> {
         self.span.as_ref()
     }
@@ -100,7 +100,7 @@ impl<'e> Report<'e> {
         rules.reject(rejection)
     }
 
-    /// When the call came.
+    /// Returns the instant at which the call arrived.
     pub(crate) fn began_at(&self) -> Instant {
         self.began_at
     }
@@ -133,7 +133,7 @@ impl Drop for Report<'_> {
     }
 }
 
-/// A call that found no executor has nobody to count it; the slot and the log are told.
+/// Reports a call without an executor to the outcome slot and the log. No executor exists to count it.
 pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let outcome = Outcome::of(rejection);
     let run = Run::new(&identity.scene, &identity.scope, None);

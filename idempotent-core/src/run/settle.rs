@@ -15,24 +15,24 @@ use crate::ordering::sequence;
 use crate::outcome::OutcomeSlot;
 use crate::{Completion, Event, Outcome, Rejection, Replies, Settled, StoreError, StoreErrorKind, Verdict};
 
-/// What a run came to.
+/// A settled run.
 pub(crate) struct SettledRun<O> {
     pub(crate) output: O,
     pub(crate) outcome: Outcome,
-    /// The bytes a duplicate gets.
+    /// The encoded result for duplicates.
     pub(crate) stored_value: Option<Arc<[u8]>>,
 }
 
-/// What the store said to a completion that went with others.
+/// The store's reply to a completion that was sent as part of a batch.
 pub(crate) struct StoreReply {
     pub(crate) answer: Result<Settled, StoreError>,
-    /// There is no time for another try.
+    /// True if there is no time for another try.
     pub(crate) is_last: bool,
 }
 
 impl Attempt<'_> {
-    /// Settles the run by what its handler's answer came to. `told`: what the store said to its completion, where that
-    /// went with others. `inner` is what the runs inside it came to.
+    /// Settles the run by its handler's classified answer. `batch_reply` is the store's reply if the completion was
+    /// sent in a batch. `nested` is the outcome of the runs inside this one.
     pub(crate) async fn settle<P: Replies<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
@@ -53,7 +53,7 @@ impl Attempt<'_> {
                         (P::value(value), Outcome::Ran)
                     }
                     Err(Rejection::RolledBack { cause, .. }) => {
-                        // Nothing of the run is there: it failed, whatever it answered.
+                        // The rollback removed every effect, so the run failed whatever its answer.
                         let decision = RetryDecision::Retry;
                         let outcome = Box::pin(self.release_failed(
                             report,
@@ -80,7 +80,7 @@ impl Attempt<'_> {
                 )
             }
             Classified::Failed(failure, decision, error) => {
-                // Boxed: a run that went well should not carry its failure along.
+                // Boxed so that a successful run does not carry the failure path.
                 (P::failure(failure), Box::pin(self.release_failed(report, decision, error, nested)).await)
             }
         };
@@ -88,23 +88,25 @@ impl Attempt<'_> {
         SettledRun { output, outcome, stored_value: replayable }
     }
 
-    /// A handler that panicked: its key is free again.
+    /// Releases the key after a panic of the handler.
     pub(crate) async fn settle_panic(&mut self, report: &mut Report<'_>) -> Outcome {
         let outcome = self.release_failed(report, RetryDecision::Retry, "the handler panicked".into(), None).await;
         self.end(report, outcome.clone());
         outcome
     }
 
-    /// What completes the run. From here on a drop leaves the key to its lease: it is done, recorded or not. The heartbeat
-    /// stops here, so that refused completions cannot prolong the lease for ever.
+    /// Builds the completion. If the call is dropped from here on, the key is held until its lease expires. Stops the
+    /// renewal, so that refused completions cannot prolong the lease.
     pub(crate) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
         self.guard.disarm();
         self.begin_settlement();
         Completion { value, retain: self.policy().retain }
     }
 
-    /// Consuming → consumed, by the same token until the guard as it stood when the handler ended. A handler that
-    /// finished late still gets a try: the token guards it, and nobody may have taken over.
+    /// Marks the key as consumed. Retries with the same owner token until the local guard of the lease.
+    ///
+    /// A handler that finished late still gets one try: the token protects the record, and the lease may not have been
+    /// taken over.
     async fn complete(
         &mut self,
         report: &Report<'_>,
@@ -117,7 +119,7 @@ impl Attempt<'_> {
         }
         let settled = match batch_reply {
             Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
-            // What failed for all may go well for one, whatever it was.
+            // A completion that failed in the batch may succeed alone.
             _ => self.apply_step(report, SettlingStep::Complete(done)).await.0,
         };
         self.wake_waiters();
@@ -131,8 +133,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Takes the marker back, as far as the attempts allow. A store that does not confirm only delays the retry:
-    /// the lease ends by itself.
+    /// Releases the key of a failed run, as far as the attempts allow. An unconfirmed release only delays the retry
+    /// until the lease expires.
     pub(crate) async fn release_failed(
         &mut self,
         report: &Report<'_>,
@@ -158,15 +160,15 @@ impl Attempt<'_> {
         self.wake_waiters();
         match settled {
             Ok(Settled::Done) => outcome,
-            // An earlier copy whose answer got lost was applied.
+            // An earlier copy with a lost answer was applied.
             Ok(Settled::Lost { now }) if is_ambiguous && leads_to_state(verdict, now) => outcome,
             Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
             Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }
     }
 
-    /// What a failed run is worth, with a look at its steps. Those of a run that fails for good are taken back; the lease
-    /// is kept alive meanwhile.
+    /// Adjusts the decision by the run's steps. Compensates them if the run fails for good; the lease is renewed
+    /// meanwhile.
     pub(crate) async fn check_steps(
         &self,
         decision: RetryDecision,
@@ -182,7 +184,7 @@ impl Attempt<'_> {
         if !ends {
             return (decision, error);
         }
-        // What compensations run is not what this delivery came to.
+        // The outcomes of runs inside compensations are not outcomes of this delivery.
         let context = TaskContext {
             lease: Some(self.lease.clone()),
             slot: Some(OutcomeSlot::default()),
@@ -191,7 +193,7 @@ impl Attempt<'_> {
         match context.enter(steps.compensate_all(&self.lease)).await {
             Ok(()) if steps.is_compensated() => (RetryDecision::GiveUp, error),
             Ok(()) => (decision, error),
-            // Tried again by the next run, or left to a person where this was the last one.
+            // The next run retries the compensation. After the last run, it is left to an operator.
             Err(why) => (RetryDecision::Retry, format!("{why}; before that: {error}").into()),
         }
     }

@@ -1,4 +1,4 @@
-//! A settling step, tried until the store answers: in the background once the call has waited long enough.
+//! A settling step: a completion or release, retried until the store answers, if necessary in the background.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use crate::observe::Run;
 use crate::transaction::OneRun;
 use crate::{Completion, Event, Held, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
 
-/// The end of a run, for its record.
+/// The store request that ends a run.
 pub(crate) enum SettlingStep {
     Complete(Completion),
     Release(Release),
 }
 
-/// A settling step with all that it needs once its call has ended.
+/// A settling step with all data that it needs after its call has returned.
 struct StepRetry {
     engine: Arc<Engine>,
     lease: Lease,
@@ -30,7 +30,7 @@ struct StepRetry {
     retry_deadline: Instant,
 }
 
-/// The answer, and whether a copy of the step was sent whose fate is unknown.
+/// The answer, and whether a copy of the request was sent whose result is unknown.
 type StepReply = (Result<Settled, StoreError>, bool);
 
 impl SettlingStep {
@@ -50,20 +50,21 @@ impl SettlingStep {
 }
 
 impl Attempt<'_> {
-    /// Retries a settling step until the store answers or a drain ends. The retries stop at the lease's guard, but not before a
-    /// tenth of the lease has passed. The call waits for `settle_timeout`; after that time, the retries continue in the
-    /// background.
+    /// Retries a settling step until the store answers or a drain ends.
+    ///
+    /// The retries stop at the lease's guard, but not before a tenth of the lease has passed. The call waits for
+    /// `settle_timeout`; after that time, the retries continue in the background.
     pub(crate) async fn apply_step(&self, report: &Report<'_>, step: SettlingStep) -> StepReply {
         let clock = &self.engine.clock;
         let now = clock.now();
         if self.return_deadline(now) <= now {
-            // Used up by an earlier step of this settlement.
+            // An earlier step of this settlement has used up the time.
             return Box::pin(self.retry_step(report, step, now, None)).await;
         }
         let first = self.first_try_deadline(now);
         match self.engine.before(first, step.send(self.store(), self.lease.held())).await {
             Some(Ok(settled)) => (Ok(settled), false),
-            // Cut off by the end of a drain: there is no time for another.
+            // The drain has ended the try: there is no time for another.
             None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
                 (Err(no_answer("before the drain's end")), true)
             }
@@ -105,8 +106,8 @@ impl Attempt<'_> {
     }
 }
 
-/// A guard that hands the call's entry in the gate over to the background step, if the call returns or is dropped first. A drain
-/// then waits for the step and counts the run once.
+/// A guard that transfers the call's entry in the drain state to the background step, if the call returns or is dropped
+/// first. A drain then waits for the step and counts the run once.
 struct DrainHandover {
     engine: Arc<Engine>,
     guard_sender: Option<oneshot::Sender<DrainGuard>>,
@@ -116,13 +117,13 @@ impl Drop for DrainHandover {
     fn drop(&mut self) {
         if let Some(guard_sender) = self.guard_sender.take().filter(|guard_sender| !guard_sender.is_closed()) {
             self.engine.drain.begin_call();
-            // If the step has ended meanwhile, `send` returns the guard, which leaves the gate here.
+            // If the step has ended meanwhile, `send` returns the guard, and dropping the guard here ends the entry.
             drop(guard_sender.send(DrainGuard(self.engine.clone())));
         }
     }
 }
 
-/// A guard of the gate: the background step counts among the runs until the guard is dropped.
+/// An entry in the drain state: the background step counts as a call in progress until the guard is dropped.
 struct DrainGuard(Arc<Engine>);
 
 impl Drop for DrainGuard {
@@ -182,7 +183,7 @@ impl StepRetry {
             StoreError::new(StoreErrorKind::NotApplied).because(format!("the lease was lost; the key is {now:?}"))
         };
         let lost = match (settled, &self.step) {
-            // An earlier copy whose answer got lost was applied.
+            // An earlier copy with a lost answer was applied.
             (Ok(Settled::Lost { now }), SettlingStep::Release(release))
                 if *is_ambiguous && leads_to_state(release.verdict, *now) =>
             {

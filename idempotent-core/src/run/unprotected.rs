@@ -1,4 +1,4 @@
-//! The store is down, and the policy says to run all the same.
+//! Runs without a lease, for policies that run the handler although the store is down.
 use std::panic::resume_unwind;
 
 use super::classify::{Classified, RetryDecision, classify};
@@ -9,8 +9,8 @@ use crate::executor::{Handler, HandlerFn};
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Outcome, Replies};
 
-/// Runs the handler without a lease; duplicates run too. What it answers settles the delivery as it would under a
-/// lease, but that nothing is recorded.
+/// Runs the handler without a lease, so duplicates run too. The answer settles the delivery as under a lease, but
+/// nothing is recorded.
 pub(crate) async fn run_unprotected<P, C, R, F>(
     engine: &Engine,
     policy: &ResolvedPolicy,
@@ -29,7 +29,7 @@ where
     }
     report.started();
     report.event(&Event::RunsUnprotected);
-    // No lease of its own, and none of another key to be taken for it; a run around this one is still one.
+    // The context has no lease of its own, and keeps the leases of the runs around it.
     let nested = TaskContext { lease: None, slot: None, ..context.with_outer_leases() };
     let running = nested.enter(Box::pin(async { P::split(run().await).await }));
     let reply = tokio::select! {

@@ -1,4 +1,4 @@
-//! The journal of one run, as this process knows it.
+//! The journal of one run in this process.
 use std::collections::HashSet;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -15,7 +15,7 @@ use crate::clock::{pause, unless};
 use crate::store::Journal;
 use crate::{Lease, Rejection, Settled, StoreError, StoreErrorKind, protocol};
 
-/// Made at a run's first step.
+/// The journal of one run, created at its first step.
 #[derive(Default)]
 pub(crate) struct StepJournal {
     next_place: AtomicU32,
@@ -25,26 +25,26 @@ pub(crate) struct StepJournal {
 
 #[derive(Default)]
 struct StepTable {
-    /// What the store has.
+    /// The records in the store.
     stored: Vec<StepRecord>,
-    /// Whether it may have more: nobody has said what became of a commit.
+    /// True while the result of a commit is unknown, so that the store may have more records.
     commit_unknown: bool,
     called: HashSet<Box<str>>,
     undo: Vec<(u32, Box<str>, Compensation)>,
-    /// Of steps that may be done.
+    /// The compensations of steps that may be completed.
     unconfirmed: Vec<(u32, Box<str>, Compensation)>,
-    /// Why the run is not to be repeated.
+    /// The reason why the run must not be repeated.
     parked: Option<String>,
-    /// Whether an earlier run began to take steps back.
+    /// True if an earlier run started to compensate its steps.
     is_compensated: bool,
 }
 
-/// What a step leaves to be done if its run fails for good.
+/// The action that undoes a step if its run fails permanently.
 pub(super) type Compensation = Box<dyn FnOnce() -> CompensationResult + Send>;
-/// An error is told by its type: its text may be anything.
+/// The result of a compensation. An error is reported by its type name only, since its text may contain anything.
 type CompensationResult = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
 
-/// What is to be done for a step that is called.
+/// The decision about a called step.
 pub(super) enum StepStart {
     Run(u32),
     Replay(u32, Option<Arc<[u8]>>),
@@ -52,12 +52,12 @@ pub(super) enum StepStart {
 
 impl StepJournal {
     fn table(&self) -> MutexGuard<'_, StepTable> {
-        // Nothing under this lock panics halfway.
+        // No code under this lock panics halfway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks the step up. Its place is taken before anything is waited for, so that steps side by side stand in the order
-    /// in which they were called.
+    /// Looks up a step. The step's position is assigned before the first await, so that concurrent steps are ordered by
+    /// their calls.
     pub(super) async fn begin(
         &self,
         lease: &Lease,
@@ -81,7 +81,7 @@ impl StepJournal {
         }
     }
 
-    /// A step in the transaction of its run, which stands and falls with it: nothing is kept, nothing is there to be read.
+    /// Begins a step in its run's transaction. The step commits with the run, so nothing is recorded or read.
     pub(super) fn begin_in_transaction(&self, name: &str) -> Result<(), Rejection> {
         let place = self.next_place.fetch_add(1, Ordering::SeqCst);
         let _ = self.loaded.set(());
@@ -89,7 +89,7 @@ impl StepJournal {
         begun.map(drop).map_err(|error| self.reject(error))
     }
 
-    /// The run's own journal, or that of the runs before it.
+    /// Loads the records of this run and of earlier runs.
     async fn load(&self, lease: &Lease, name: &str) -> Result<(), Rejection> {
         let journal = journal(lease, name)?;
         match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
@@ -120,7 +120,8 @@ impl StepJournal {
         room.map_err(|error| self.reject(error))
     }
 
-    /// Until this is told otherwise the record is not deleted: without it the next run would not find what there may be.
+    /// Sets whether a commit has an unknown result. While it has, the record is not deleted, so that the next run can
+    /// read it.
     pub(super) fn set_commit_unknown(&self, commit_unknown: bool) {
         self.table().commit_unknown = commit_unknown;
     }
@@ -133,17 +134,17 @@ impl StepJournal {
         Ok(())
     }
 
-    /// What takes a step back that is done, if there is something.
+    /// Adds the compensation of a completed step, if there is one.
     pub(super) fn add_compensation(&self, place: u32, name: &str, undo: Option<Compensation>) {
         self.table().undo.extend(undo.map(|undo| (place, name.into(), undo)));
     }
 
-    /// What takes a step back of whose commit nobody has told.
+    /// Adds the compensation of a step with an unknown commit.
     pub(super) fn add_unconfirmed_compensation(&self, place: u32, name: &str, undo: Option<Compensation>) {
         self.table().unconfirmed.extend(undo.map(|undo| (place, name.into(), undo)));
     }
 
-    /// Remembers what ends the run for good, and tells the handler.
+    /// Remembers an error that ends the run permanently, and converts it for the handler.
     pub(super) fn reject(&self, error: JournalError) -> Rejection {
         let mut table = self.table();
         if error.parks() {
@@ -154,26 +155,26 @@ impl StepJournal {
         error.into()
     }
 
-    /// Why this run is not to be repeated, if it is not.
+    /// Returns the reason why this run must not be repeated, if there is one.
     pub(crate) fn parked_reason(&self) -> Option<String> {
         self.table().parked.clone()
     }
 
-    /// Whether an earlier run failed for good and was cut off while it took its steps back.
+    /// Returns true if an earlier run failed permanently and was interrupted while it compensated its steps.
     pub(crate) fn is_compensated(&self) -> bool {
         self.table().is_compensated
     }
 
-    /// Whether the store has steps of this run, or may have.
+    /// Returns true if the store has records of steps, or may have.
     pub(crate) fn may_have_records(&self) -> bool {
         !self.loaded.initialized() || self.table().commit_unknown || !self.table().stored.is_empty()
     }
 
-    /// Takes the steps back, the last one first. That it is about to is noted before each: whatever becomes of this
-    /// process, no later run takes such a step for done.
+    /// Compensates the completed steps in reverse order. Each compensation is recorded before it starts, so that no
+    /// later run takes its step for completed if the process is killed.
     ///
     /// # Errors
-    /// What went wrong, as a text for the record.
+    /// A text for the record that describes the failure.
     pub(crate) async fn compensate_all(&self, lease: &Lease) -> Result<(), String> {
         let unconfirmed = std::mem::take(&mut self.table().unconfirmed);
         for (place, name, undo) in unconfirmed {
@@ -199,8 +200,8 @@ impl StepJournal {
         }
     }
 
-    /// Whether a step was committed. A note of it waits for the transaction that it is written in, so that it is over behind
-    /// that, one way or the other.
+    /// Returns true if a step was committed. Writing a record for the step waits for the step's own transaction, so its
+    /// result is final afterwards.
     async fn is_committed(&self, lease: &Lease, place: u32, name: &str) -> Result<bool, Rejection> {
         self.record(lease, name, place, StepState::Intended, None).await?;
         let journal = journal(lease, name)?;
@@ -226,7 +227,7 @@ impl StepTable {
                 StepState::Done => Ok(StepStart::Replay(place, known.value.clone())),
                 StepState::Undoing => Err(JournalError::TakenBack { step: step() }),
                 StepState::Intended if once => Err(JournalError::Uncertain { step: step() }),
-                // The handler does not mind any more.
+                // The step is not at-most-once any more, so it may run again.
                 StepState::Intended => Ok(StepStart::Run(place)),
             },
             (None, None) if place as usize >= MAX_STEPS => Err(JournalError::TooMany { step: step(), max: MAX_STEPS }),
@@ -260,7 +261,7 @@ fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn Journal, Rejectio
     journal.ok_or_else(|| JournalError::NoJournal { step: name.into() }.into())
 }
 
-/// Asks until it is answered, or until the guard of the lease: what an owner reads and notes may be asked twice.
+/// Repeats a request until the store answers or the lease reaches its guard. Requests of a journal are idempotent.
 pub(super) async fn retry_until_guard<T, Fut>(lease: &Lease, name: &str, ask: impl Fn() -> Fut) -> Result<T, Rejection>
 where
     Fut: Future<Output = Result<T, StoreError>>,
@@ -268,7 +269,7 @@ where
     let clock = &**lease.clock();
     let mut pause_for = Duration::from_millis(10);
     loop {
-        // One try may not use up all of the time.
+        // One try must not use up the remaining time.
         let left = lease.guard().saturating_duration_since(clock.now());
         let deadline = clock.now() + (left / 3).max(Duration::from_millis(1));
         let answer = unless(ask(), || clock.sleep_until(deadline)).await;

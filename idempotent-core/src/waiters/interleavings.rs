@@ -1,4 +1,4 @@
-//! How threads that wait and threads that settle may take turns.
+//! Interleavings of threads that wait for a key and threads that settle it.
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Waiters;
 const KEY: u128 = 7;
 const RANDOM: usize = 2_000;
 
-/// What is waited for, and who waits.
+/// The state that all threads of a test share.
 #[derive(Default)]
 struct World {
     waiters: Arc<Waiters>,
@@ -23,7 +23,7 @@ impl World {
         *self.settled.lock().unwrap()
     }
 
-    /// Watches first, then looks: as the executor does.
+    /// Watches the key before checking its state, like the executor.
     fn wait(&self) {
         loop {
             let watching = self.waiters.watch(KEY);
@@ -44,8 +44,8 @@ impl World {
     }
 }
 
-/// Threads that each do one thing, side by side; the world when all are done. One that is never woken is a deadlock,
-/// which shuttle tells.
+/// Runs each function in a thread and returns the shared state after all of them. shuttle reports a thread that is
+/// never woken as a deadlock.
 fn side_by_side<const N: usize>(parts: [fn(&World); N]) -> Arc<World> {
     let world = Arc::new(World::default());
     let threads = parts.map(|part| {
@@ -88,7 +88,7 @@ fn all_are_woken_whatever_they_wait_for() {
     check_random(move || assert!(side_by_side([World::wait, World::wait, settle_unheard]).is_empty()), RANDOM);
 }
 
-/// That these can go red: who looks first and watches then misses what happens in between.
+/// Shows that these tests can fail: a thread that checks before it watches misses a settlement in between.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn whoever_looks_before_watching_is_found_asleep() {

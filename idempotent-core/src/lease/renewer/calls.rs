@@ -9,8 +9,10 @@ use crate::clock::before;
 use crate::{Event, Lease, Renewal, Settled, Store, StoreError, StoreErrorKind};
 
 impl LeaseRenewer {
-    /// Asks the executor's store. A driver on the renewal thread also asks one with connections of its own, where the
-    /// first fails or takes longer than half a heartbeat: its connections may belong to a runtime that is blocked.
+    /// Renews leases in the executor's store.
+    ///
+    /// A driver on the renewal thread also uses a dedicated store, if the first one fails or takes longer than half a
+    /// heartbeat: the connections of the first one may belong to a blocked runtime.
     pub(super) async fn renew(&self, leases: Vec<Lease>, on_renewal_thread: bool) {
         let renewal = self.store.abilities().renewal.filter(|_| on_renewal_thread);
         let mut shared = pin!(self.renew_in(&*self.store, &leases));
@@ -28,7 +30,7 @@ impl LeaseRenewer {
             own.await;
             return;
         }
-        // The first that is done; and the other one, where that failed.
+        // Waits for the first answer, and for the second one if the first call failed.
         match select(shared, own).await {
             Either::Left((false, own)) => {
                 own.await;
@@ -40,7 +42,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Asks the store with connections of its own, which is kept as long as it answers. Returns whether it did.
+    /// Renews leases in the dedicated store, which stays open as long as it answers. Returns true if it answered.
     async fn renew_in_dedicated_store(&self, renewal: &dyn Renewal, leases: &[Lease]) -> bool {
         let last = leases.iter().map(Lease::guard).max().unwrap_or_else(|| self.clock.now());
         let opened = async {
@@ -66,7 +68,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Asks a store. Returns whether another one would not know better: each lease was renewed, lost or refused for good.
+    /// Renews leases in a store. Returns true if all of them were renewed, lost or refused, so that no other store
+    /// needs to be tried.
     async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
         let sent = self.clock.now();
         let mut answered = 0;
@@ -91,7 +94,7 @@ impl LeaseRenewer {
         answered == leases.len()
     }
 
-    /// Returns whether this is the last word on this renewal.
+    /// Applies a reply. Returns true if the reply is final.
     fn handle_reply(&self, lease: &Lease, sent: Instant, answer: Result<Settled, StoreError>) -> bool {
         match answer {
             Ok(Settled::Done) => lease.extend(sent),
@@ -109,8 +112,8 @@ impl LeaseRenewer {
         self.schedule_retry(lease);
     }
 
-    /// There is another turn before the guard; where the next heartbeat would come too late for that, it is brought
-    /// forward to half of what is left.
+    /// Schedules a retry before the guard. If the next heartbeat would come too late, the retry happens after half of
+    /// the remaining time.
     fn schedule_retry(&self, lease: &Lease) {
         let (now, guard) = (self.clock.now(), lease.guard());
         let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);

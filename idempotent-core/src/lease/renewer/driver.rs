@@ -1,4 +1,4 @@
-//! The task that turns the wheel.
+//! The task that drives the renewals.
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use super::{IDLE_TIMEOUT, LeaseRenewer};
 use crate::Lease;
 
-/// The task that turns the wheel; it ends when there was nothing to turn for a while, or another took over.
+/// The task that drives the renewals. It ends after an idle time, or when another driver has replaced it.
 pub(super) struct Driver {
     pub(super) renewer: Arc<LeaseRenewer>,
     pub(super) id: u64,
@@ -16,7 +16,7 @@ pub(super) struct Driver {
     pub(super) on_renewal_thread: bool,
 }
 
-/// Renewals that one call of a store may carry.
+/// The maximum number of renewals per store call.
 const MAX_BATCH: usize = 256;
 
 impl Driver {
@@ -35,7 +35,7 @@ impl Driver {
             loop {
                 tokio::select! {
                     biased;
-                    // Answers are taken in as they come; none of them needs another look through all leases.
+                    // An answer does not change the due times, so it needs no new scan.
                     Some(()) = renewals.next(), if !renewals.is_empty() => {}
                     () = &mut rest => break,
                     () = renewer.wake_driver.notified() => break,
@@ -44,7 +44,7 @@ impl Driver {
         }
     }
 
-    /// Makes the renewals that are due, and hands the wheel back to the renewal thread.
+    /// Sends the due renewals, and hands over to a new driver on the renewal thread.
     pub(super) async fn rescue(self) {
         let (due, _) = self.renewer.take_due(self.renewer.clock.now(), false);
         join_all(self.calls(&due)).await;
@@ -63,7 +63,7 @@ impl Driver {
         calls.map(|call| Box::pin(self.renewer.renew(call, self.on_renewal_thread)) as _).collect()
     }
 
-    /// Unless a lease has come meanwhile.
+    /// Retires the driver if no lease is left. Returns true if no lease is left.
     fn retire(&self) -> bool {
         let mut table = self.renewer.table();
         let empty = table.entries.iter().all(Option::is_none);

@@ -1,4 +1,4 @@
-//! What the items of a batch are answered.
+//! The answers of a batch.
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::resume_unwind;
@@ -17,18 +17,18 @@ use crate::run::report::Report;
 use crate::run::settle::SettledRun;
 use crate::{Codec, Disposition, Outcome, Rejection, Replies, Split};
 
-/// How the handler ended.
+/// The end of the handler of a batch.
 pub(super) enum HandlerEnd<V, F> {
     Replies(Vec<Split<V, F>>),
     Aborted(AbortReason),
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The answers so far, by place.
+/// The answers so far, by index.
 pub(super) struct Answers<'a, P: Replies<R>, C, R> {
     rules: &'a Handler<P, C, R, ()>,
     by_index: BTreeMap<usize, Answer<P::Output<R>>>,
-    /// The bytes of places that are done, for duplicates that refer to them.
+    /// The encoded results of the items that are done, for duplicates in the batch.
     stored_values: HashMap<usize, Option<Arc<[u8]>>>,
 }
 
@@ -45,8 +45,8 @@ where
         self.by_index.into_values().collect()
     }
 
-    /// Puts down each item that was handled. `inner` is what the runs inside the handler came to: nobody can tell
-    /// which item they belong to, so a deferral puts off every item that failed.
+    /// Settles each handled item. `nested` is the outcome of the runs inside the handler. It cannot be attributed to
+    /// one item, so a deferral defers every failed item.
     pub(super) async fn settle(
         &mut self,
         ended: HandlerEnd<P::Value, P::Failure>,
@@ -91,8 +91,8 @@ where
         }
     }
 
-    /// All are judged before the first is put down. A panic in a rule is its own item's: the others are put down, and
-    /// then it goes on.
+    /// Classifies all answers before it settles the first. A panic in a classification rule affects only its own item:
+    /// the other items are settled, and then the panic resumes.
     async fn settle_each(
         &mut self,
         replies: Vec<Split<P::Value, P::Failure>>,
@@ -148,22 +148,22 @@ where
         self.stored_values.insert(index, value);
     }
 
-    /// Whether the place was a duplicate itself: when it was done, only the store knows.
+    /// Returns true if the item was answered as a duplicate. Only the store knows when its key was consumed.
     pub(super) fn is_duplicate(&self, index: usize) -> bool {
         self.by_index.get(&index).is_some_and(|answer| answer.outcome == Outcome::Duplicate)
     }
 
-    /// A duplicate of an earlier place.
+    /// Answers a duplicate of an earlier item.
     pub(super) fn answer_duplicate(&mut self, index: usize, first: usize, prepared: &Prepared, report: Report<'_>) {
         if let Some(stored_value) = self.stored_values.get(&first) {
             if prepared.refuses_duplicates() {
-                // Done just now: all of the window is left.
+                // The first item is done just now, so all of the window is left.
                 return self.reject(index, prepared.duplicate_rejection(prepared.policy.window), report);
             }
             let stored_value = stored_value.clone();
             return self.replay(index, stored_value, report);
         }
-        // The first is not done: its next delivery and this one's meet at the store.
+        // The first item is not done: both will be redelivered, and the store decides between them.
         let retry_after = match self.by_index.get(&first).map(|answer| answer.outcome.disposition()) {
             Some(Disposition::Retry { after }) => after,
             _ => Duration::from_secs(1),

@@ -1,14 +1,15 @@
-//! The completions of a batch, in one trip.
+//! The completions of a batch in one store call.
 use crate::engine::{DrainPhase, no_answer};
 use crate::run::attempt::Attempt;
 use crate::run::classify::Classified;
 use crate::run::report::Report;
 use crate::run::settle::StoreReply;
 
-/// An item that was handled, and what its answer came to.
+/// A handled item with its classified answer.
 type Handled<'e, V, F> = (usize, Attempt<'e>, Report<'e>, Classified<V, F>);
 
-/// Completes those that are done with one call of the store, where it can: what it said to each. None: it was not asked.
+/// Completes the items that are done in one store call, if the store can. Returns the reply for each item, or `None`
+/// for items that were not sent.
 pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Option<StoreReply>> {
     let mut by_index: Vec<_> = handled.iter().map(|_| None).collect();
     let stored_values = (0..handled.len()).filter(|index| matches!(handled[*index].3, Classified::Done(..)));
