@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_doubles_up_to_its_most_and_is_spread_by_its_jitter() {
+    fn a_delay_doubles_up_to_its_maximum_and_is_spread_by_its_jitter() {
         let (first, max) = (Duration::from_secs(1), Duration::from_secs(10));
         let grown = |doublings| delay(first, max, doublings, 0, 0).as_secs();
         assert_eq!([0, 1, 2, 3, 4, 100].map(grown), [1, 2, 4, 8, 10, 10]);
@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn no_delay_is_too_long_to_reckon_with() {
+    fn extreme_delays_do_not_overflow() {
         let longest = delay(Duration::MAX, Duration::MAX, u32::MAX, 100, u128::MAX);
         assert!(longest > Duration::from_secs(u64::from(u32::MAX)));
         assert_eq!(delay(Duration::ZERO, Duration::ZERO, 0, 100, 0), Duration::from_millis(1));

@@ -64,7 +64,7 @@ impl Executor {
     /// Runs `handler` once with all items whose keys are free, and returns one answer per item, in order.
     ///
     /// Duplicates inside the batch are collapsed: only the first is handled. The others get its result, or are rejected
-    /// as duplicates if the policy says so. If no key is free, the handler is not called. Policies that wait for a run
+    /// as duplicates if the policy refuses them. If no key is free, the handler is not called. Policies that wait for a run
     /// in flight do not wait here, and no item runs unprotected.
     ///
     /// Settle each delivery by its own [`Answer::outcome`]. If the handler returns a different number of answers than

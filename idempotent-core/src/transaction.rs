@@ -86,9 +86,9 @@ impl<T: 'static> Lender<T> {
     #[must_use]
     #[allow(clippy::expect_used, reason = "a handler runs only when its claim, which begins it, was granted")]
     pub fn lend(self) -> Lent<T> {
-        let of = self.0.expect("the call was refused: its handler does not run");
+        let of = self.0.expect("the call was rejected, so its handler does not run");
         let transaction = of.lend();
-        assert!(transaction.is_some(), "the transaction of a run is lent to its handler, once");
+        assert!(transaction.is_some(), "the transaction of a run can be borrowed once, by its handler");
         Lent { back: ReturnTo::Run(of), transaction }
     }
 }
@@ -155,12 +155,12 @@ impl<T: 'static> StepTransactionSlot<T> {
     }
 }
 
-/// Returns the step transactions of type `T` of this store, or a text that says why there are none.
+/// Returns the step transactions of type `T` of this store, or a text with the reason why there are none.
 pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<Arc<dyn StepsWithin<T>>, String> {
     let transact = store.abilities().transact;
     let own = transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepsWithin<T>>>().ok());
     own.map(|own| *own)
-        .ok_or_else(|| format!("it wants `{}`, and the store is {}", type_name::<T>(), describe_store(store)))
+        .ok_or_else(|| format!("requires `{}`, but the store is {}", type_name::<T>(), describe_store(store)))
 }
 
 /// The store for a call in a transaction, or the reason why there is none.

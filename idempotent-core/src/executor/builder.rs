@@ -98,7 +98,7 @@ impl ExecutorBuilder {
         for scene in executor.0.policies.keys() {
             if executor.policy(scene).keeps_for_ever() {
                 tracing::warn!(target: "idempotent", scene = scene.as_str(),
-                    "retain = forever: the store grows with every key");
+                    "`retain = forever`: the store grows with every key; set a finite retention");
             }
         }
         Ok(executor)

@@ -85,7 +85,7 @@ impl Executor {
 /// The error of [`Executor::install`] if the process has an executor already. Contains the executor that was not
 /// installed.
 #[derive(Debug, thiserror::Error)]
-#[error("an executor is installed already, the first one stays; pass this one by `with = …` or `executor.scope(…)`")]
+#[error("an executor is already installed; pass this one with `with = …` or `executor.scope(…)`")]
 pub struct AlreadyInstalled(pub Executor);
 
 /// A value that contains an executor, for `with = …`.

@@ -37,7 +37,7 @@ pub struct Served<T> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// The number of runs that ended by themselves within the grace. Calls rejected meanwhile do not count.
+    /// The number of runs that ended by themselves within the grace. Calls rejected during the drain do not count.
     pub finished: usize,
     /// The number of handlers dropped after the grace. Their effects are unknown and their keys are held until the
     /// leases expire. Their deliveries end as `abandoned` and must be redelivered.

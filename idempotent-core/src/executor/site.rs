@@ -34,8 +34,8 @@ impl Site {
         match sites.get(&name) {
             Some(first) if !std::ptr::eq(*first, self) => {
                 let (scene, one, other) = (identity.scene.as_str(), first.place, self.place);
-                tracing::warn!(target: "idempotent", scene, scope, one, other, "two handlers have one scope, so a key of one passes \
-                    for a duplicate of the other's: give each handler a `scope` of its own");
+                tracing::warn!(target: "idempotent", scene, scope, one, other, "two handlers share one scope, so the keys of one \
+                    are duplicates of the other's; give each handler a `scope` of its own");
             }
             Some(_) => {}
             None if sites.len() < MAX_SITES => drop(sites.insert(name, self)),

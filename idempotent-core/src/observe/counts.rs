@@ -120,7 +120,7 @@ impl Counts {
         match self.iter().find(|(known, _)| *known == name) {
             Some((_, count)) => count,
             #[allow(clippy::panic, reason = "documented: the name is wrong at the call")]
-            None => panic!("no outcome is called `{name}`; there are {}", NAMES.join(", ")),
+            None => panic!("unknown outcome `{name}`; expected one of {}", NAMES.join(", ")),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
 /// Reports a successful run to `tracing`, for the benchmark.
 pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
     let span = span(scene, scope);
-    assert!(span.is_none(), "a span that is wanted costs more");
+    assert!(span.is_none(), "the benchmark measures disabled spans only");
     std::hint::black_box(key);
     let run = Run::new(scene, scope, Some(key));
     let ended = Event::Ended { outcome: &Outcome::Ran, elapsed: std::time::Duration::ZERO };
@@ -46,36 +46,37 @@ impl Observer for Tracing {
             Event::Claimed { taken_over } => {
                 if let Some(previous) = taken_over {
                     warn!(target: "idempotent", scope = run.scope, key, %previous,
-                        "taken over: the last run let its lease run out, its effect may have happened");
+                        "took over an expired lease: the effect of the previous run may have happened");
                 }
             }
             Event::StoreFailed { step, error } => {
                 warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
-                    "the store failed");
+                    "store request failed");
             }
             Event::SettledLate { step, error: None } => {
-                info!(target: "idempotent", scope = run.scope, key, step, "settled in the background");
+                info!(target: "idempotent", scope = run.scope, key, step, "settlement completed in the background");
             }
             Event::SettledLate { step, error: Some(error) } => {
                 warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
-                    "the settlement in the background failed");
+                    "settlement in the background failed; the key is held until its lease expires");
             }
             Event::LeaseLost => {
-                warn!(target: "idempotent", scope = run.scope, key, "the lease was lost while the handler ran");
+                warn!(target: "idempotent", scope = run.scope, key, "lease lost while the handler was running");
             }
             Event::RuntimeBlocked { blocked } => {
                 warn!(target: "idempotent", scope = run.scope, key, ?blocked,
-                    "the runtime is blocked: run blocking code in tokio::task::spawn_blocking");
+                    "runtime blocked by a handler; move blocking code to `tokio::task::spawn_blocking`");
             }
             Event::OrderBroken { why, skipped } => {
-                let what = if *skipped { "run out of order" } else { "not run: the order is broken" };
+                let what =
+                    if *skipped { "order broken: running the call out of order" } else { "order broken: call not run" };
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
             }
             Event::RunsUnprotected => {
-                error!(target: "idempotent", scope = run.scope, key, "the store is down: running without protection");
+                error!(target: "idempotent", scope = run.scope, key, "store unavailable: running without protection, duplicates run too");
             }
             Event::ResultNotKept { reason } => {
-                warn!(target: "idempotent", scope = run.scope, key, reason, "the result is not kept for replay");
+                warn!(target: "idempotent", scope = run.scope, key, reason, "result not stored for replay");
             }
             Event::Ended { outcome, elapsed } => ended(run, outcome, *elapsed),
         }

@@ -46,7 +46,7 @@ mod tests {
     const POLICIES: [OnBrokenOrder; 3] = [OnBrokenOrder::Hold(T), OnBrokenOrder::Skip(T), OnBrokenOrder::Halt(T)];
 
     #[test]
-    fn s0_28_a_consumed_predecessor_lets_run_and_one_that_lives_makes_wait_whatever_the_policy_and_time() {
+    fn a_consumed_predecessor_admits_and_a_live_one_defers_under_every_policy() {
         for policy in POLICIES {
             for waited in [Duration::ZERO, T, Duration::MAX] {
                 assert_eq!(decide_admission(StateKind::Consumed, waited, policy), Admission::Run);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_31_a_broken_predecessor_is_dealt_with_as_the_policy_says() {
+    fn the_policy_decides_after_a_broken_predecessor() {
         let early = T - Duration::from_nanos(1);
         let [hold, skip, halt] = POLICIES;
         for (state, broken) in [(StateKind::Failed, BrokenOrder::Failed), (StateKind::Dead, BrokenOrder::Dead)] {

@@ -26,7 +26,7 @@ struct PredecessorCheck {
 }
 
 /// Returns `Ok` once the call may run, or if its own key is settled and the claim will be answered from the record.
-/// With `may_wait`, waits in place if the policy says so.
+/// With `may_wait`, waits in place if the policy allows that.
 pub(crate) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,

@@ -52,15 +52,15 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<OrderTable, StoreError> {
         [VERSION, KIND, ..] => {}
         [version, KIND, ..] if *version > VERSION => {
             return Err(StoreError::new(StoreErrorKind::UnknownVersion)
-                .because("the order table of this stream was written by a newer version: update this program"));
+                .because("the order table of the stream has a newer format version; upgrade this service"));
         }
-        _ => return Err(StoreError::new(StoreErrorKind::Foreign).because("it is not the order table of a stream")),
+        _ => return Err(StoreError::new(StoreErrorKind::Foreign).because("the stored value is not an order table")),
     }
     let mut reader = TableReader(&bytes[2..]);
     let table = reader.read_table().filter(|_| reader.0.is_empty());
     table.ok_or_else(|| {
         StoreError::new(StoreErrorKind::Corrupt)
-            .because("the order table of this stream cannot be read: restore it, or remove it to begin the stream anew")
+            .because("the order table of the stream is corrupt; restore it, or delete it to restart the stream")
     })
 }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_back_as_it_was_and_no_part_of_it_does() {
+    fn an_encoded_table_decodes_and_truncated_bytes_do_not() {
         for table in [
             OrderTable::default(),
             full(),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_not_taken_for_one() {
+    fn foreign_and_newer_and_inconsistent_bytes_are_rejected() {
         assert_eq!(decode(b"").unwrap_err().kind(), StoreErrorKind::Foreign);
         assert_eq!(decode(b"\x81Jabc").unwrap_err().kind(), StoreErrorKind::Foreign);
         assert_eq!(decode(b"\x82Labc").unwrap_err().kind(), StoreErrorKind::UnknownVersion);

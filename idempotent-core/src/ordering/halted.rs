@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_ran_is_given_no_number_of_runs_and_the_remedy() {
+    fn a_halted_call_shows_the_remedy_and_no_number_of_runs() {
         for (why, remedy) in [
             (BrokenOrder::Failed, "then likewise this one"),
             (BrokenOrder::Dead, "then likewise this one"),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_in_plain_words() {
+    fn a_dead_call_shows_the_number_of_its_runs() {
         let told = [0, 1, 17].map(|runs| given_up(runs, "no stock"));
         assert_eq!(told, ["0 runs", "1 run", "17 runs"].map(|runs| format!("given up after {runs}: no stock")));
     }

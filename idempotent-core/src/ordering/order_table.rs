@@ -132,7 +132,7 @@ impl OrderTable {
         Ok(())
     }
 
-    /// Admits a number. All smaller numbers are over from here on, including those that never arrived.
+    /// Admits a number. All smaller numbers are over from here on, including numbers that never arrived.
     pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Micros) {
         if !self.is_late(number, key) {
             self.last = Some(LastAdmitted { number, key: key.clone(), is_consumed: false });

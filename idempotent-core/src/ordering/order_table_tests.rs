@@ -93,7 +93,7 @@ fn compare(table: &OrderTable, plain: &Plain, steps: &[Step]) {
 }
 
 #[test]
-fn s0_27_every_short_history_leaves_what_it_should() {
+fn every_short_history_matches_the_model() {
     let all: Vec<_> = (0..4).flat_map(|n| [Step::Expect(n), Step::See(n), Step::Enter(n), Step::Done(n)]).collect();
     let mut histories = 0;
     let mut open = vec![(OrderTable::default(), Plain::default(), Vec::new())];
@@ -115,7 +115,7 @@ fn s0_27_every_short_history_leaves_what_it_should() {
 }
 
 #[test]
-fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
+fn consecutive_numbers_share_one_range_up_to_the_largest_u64() {
     let mut table = OrderTable::default();
     for number in (1..=1_000_000).chain([u64::MAX - 1, 0, u64::MAX]) {
         assert_eq!(table.expect_number(number), Ok(true));
@@ -129,7 +129,7 @@ fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
 }
 
 #[test]
-fn a_full_line_takes_no_more_and_what_is_there_stays() {
+fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
     let mut table = OrderTable::default();
     for number in 0..MAX_LINE as u64 {
         table.expect_number(2 * number + 1).unwrap();
@@ -147,7 +147,7 @@ fn a_full_line_takes_no_more_and_what_is_there_stays() {
 }
 
 #[test]
-fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise() {
+fn an_admitted_call_may_run_until_its_record_or_its_time_ends_that() {
     let admitted = Admitted { key: key(1), until: Micros(10) };
     let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Micros(until), taken_over: None };
     let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
@@ -164,7 +164,7 @@ fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise()
 }
 
 #[test]
-fn each_letting_in_makes_another_line_also_of_the_same_number() {
+fn each_admission_changes_the_table_even_of_the_same_number() {
     let mut table = OrderTable::default();
     table.admit(1, &key(1), Micros(5));
     let once = table.clone();
@@ -176,7 +176,7 @@ fn each_letting_in_makes_another_line_also_of_the_same_number() {
 }
 
 #[test]
-fn a_number_that_is_seen_anew_waits_from_then_on() {
+fn a_restarted_wait_counts_from_the_restart() {
     let mut table = OrderTable::default();
     for (now, restart, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
         table.record_wait(3, Micros(now), restart).unwrap();
@@ -185,7 +185,7 @@ fn a_number_that_is_seen_anew_waits_from_then_on() {
 }
 
 #[test]
-fn a_number_is_done_by_its_own_key_only() {
+fn only_its_own_key_marks_a_number_as_consumed() {
     let mut table = OrderTable::default();
     table.admit(5, &key(5), Micros(100));
     assert!(!table.mark_consumed(5, &key(6)), "another key with this number");
@@ -196,7 +196,7 @@ fn a_number_is_done_by_its_own_key_only() {
 }
 
 #[test]
-fn a_table_is_kept_as_long_as_its_calls_and_twice_as_long_as_one_waits() {
+fn a_table_is_kept_as_long_as_its_records_and_twice_the_patience() {
     let kept_for = |retain, memory, patience| table_retention(secs(retain), secs(memory), secs(patience));
     assert_eq!([kept_for(9, 5, 1), kept_for(5, 9, 1), kept_for(5, 5, 9)], [secs(9), secs(9), secs(18)]);
     assert_eq!(kept_for(1, 1, u64::MAX), Duration::MAX);

@@ -72,7 +72,7 @@ fn expect_all(mut table: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Reg
 
 fn table_full_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because(format!(
-        "the stream has {MAX_LINE} stretches of numbers waiting, and takes no more: none of these was registered; wait \
-         until some have run, or number without gaps, or make more streams"
+        "no number was registered: the stream has {MAX_LINE} waiting ranges of numbers, the maximum; wait until some have \
+         run, use consecutive numbers, or split the stream"
     ))
 }

@@ -5,9 +5,8 @@
 //! its claim. From then on all smaller numbers are over, and no other call is admitted while this one may run. Its
 //! record shows that it runs; until the record exists, a time in the table does. After a crash the broker redelivers:
 //! - before the admission: the waiting times in the table are still valid;
-//! - after the admission, before the claim: the next delivery is admitted again. Other calls wait, and a late or
-//! skipping
-//!   call waits no longer than a lease;
+//! - after the admission, before the claim: the next delivery is admitted again. Other calls wait, and a
+//!   late or skipping call waits no longer than a lease;
 //! - during the run: the lease expires, and the call is missing from then on, until the next delivery takes over;
 //! - between completion and the update of the table: the next number reads the record, as long as that is retained;
 //! - halted, and not yet admitted: the next delivery finds a dead record, and is admitted.
@@ -328,6 +327,7 @@ async fn mark_consumed(
 }
 
 pub(super) fn contention_error() -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("{MAX_CONTENTION} times in a row somebody else changed the stream's order table; try again"))
+    StoreError::new(StoreErrorKind::NotApplied).because(format!(
+        "order table contention: other calls changed the stream's table {MAX_CONTENTION} times in a row; retry"
+    ))
 }

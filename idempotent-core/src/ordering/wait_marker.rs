@@ -75,7 +75,7 @@ pub(super) async fn read_marker(
     Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
         let first = match state {
             State::Vacant { error, .. } => parse_start(&error).map_or(first_seen, |since| since.max(first_seen)),
-            // Another process is writing the marker, or was killed meanwhile, so the restart time is unknown.
+            // Another process is writing the marker, or was killed before the end, so the restart time is unknown.
             _ => updated_at,
         };
         WaitMarker { first, last: updated_at, now }
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_note_says_since_when_it_counts() {
+    fn a_marker_text_contains_its_restart_time() {
         assert_eq!(parse_start(&marker_text(Some(at(17)))), Some(at(17)));
         assert_eq!(parse_start(&marker_text(None)), None);
         assert_eq!(parse_start("no stock since 17"), None);
     }
 
     #[test]
-    fn s0_31_one_is_missed_from_its_last_sign_on() {
+    fn a_predecessor_is_missing_from_its_last_sign_of_activity() {
         assert_eq!(waited(None, at(0)), Duration::ZERO);
         assert_eq!(waited(Some(marker(10, 50, 70)), at(0)), T);
         assert_eq!(marker(0, 99, 100).overdue(at(40), T), (T, false));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_31_who_was_away_itself_counts_anew_once_after_each_sign() {
+    fn an_absent_call_restarts_its_wait_once_after_each_sign() {
         let restart = (Duration::ZERO, true);
         assert_eq!(marker(0, 5, 300).overdue(at(15), T), restart);
         assert!(!marker(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");

@@ -97,7 +97,7 @@ impl<'e> Attempt<'e> {
         self.settlement_start.unwrap_or(now)
     }
 
-    /// Waits until the lease is lost and the policy aborts the handler for that. Watches over the lease meanwhile.
+    /// Waits until the lease is lost and the policy aborts the handler for that. Loses the lease at its guard.
     pub(crate) async fn lease_lost(&self) {
         self.engine.renewer.watch_lease(&self.lease).await;
         match self.policy().on_lease_lost {

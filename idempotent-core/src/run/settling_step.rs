@@ -66,7 +66,7 @@ impl Attempt<'_> {
             Some(Ok(settled)) => (Ok(settled), false),
             // The drain has ended the try: there is no time for another.
             None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
-                (Err(no_answer("before the drain's end")), true)
+                (Err(no_answer("before the end of the drain")), true)
             }
             answer => {
                 let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
@@ -117,7 +117,7 @@ impl Drop for DrainHandover {
     fn drop(&mut self) {
         if let Some(guard_sender) = self.guard_sender.take().filter(|guard_sender| !guard_sender.is_closed()) {
             self.engine.drain.begin_call();
-            // If the step has ended meanwhile, `send` returns the guard, and dropping the guard here ends the entry.
+            // If the step has ended, `send` returns the guard, and dropping the guard here ends the entry.
             drop(guard_sender.send(DrainGuard(self.engine.clone())));
         }
     }
@@ -159,7 +159,7 @@ impl StepRetry {
             }
         };
         let ended = self.engine.before(self.retry_deadline, tries).await;
-        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
+        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease expired"))));
         (settled, is_ambiguous)
     }
 

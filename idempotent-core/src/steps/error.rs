@@ -12,8 +12,8 @@ use crate::{CodecError, StoreError};
 pub enum JournalError {
     /// The step was called outside of a run, so there is no journal to record it in.
     #[error(
-        "step `{step}` stands in no run: call it in a handler, not in a task of its own, a batch or an unprotected run; \
-         there, use the `step` of the run's lease"
+        "step `{step}`: no run in scope; call it in the task of a handler. In a separate task or a batch use `Lease::step`; an \
+         unprotected run has no steps"
     )]
     NotInRun {
         /// The name of the step.
@@ -21,7 +21,7 @@ pub enum JournalError {
     },
     /// The executor's store does not keep steps.
     #[error(
-        "step `{step}`: the store keeps no journal; use one that reports the ability `journal`, or no steps in this handler"
+        "step `{step}`: the store keeps no journal; use a store with the `journal` ability, or no steps in this handler"
     )]
     NoJournal {
         /// The name of the step.
@@ -30,8 +30,8 @@ pub enum JournalError {
     /// The run has a transaction (`transaction = tx`). The step would be recorded outside of that transaction, and
     /// replayed as completed even if its writes in the transaction were rolled back.
     #[error(
-        "step `{step}` stands in a run that has a transaction: what it wrote there may be rolled back, and would count as \
-         done; if that transaction is all it writes in, say `.in_transaction()`, else take the steps in a handler without one"
+        "step `{step}`: its run has a transaction, whose rollback would not undo the step's record; use `.in_transaction()` if \
+         the step writes only in that transaction, or a handler without a transaction"
     )]
     InTransaction {
         /// The name of the step.
@@ -39,7 +39,7 @@ pub enum JournalError {
     },
     /// The step has no transaction. Either the run of a step [in its transaction](crate::Step::in_transaction) has
     /// none, or the store of a [`step_in`](crate::step_in()) does not begin transactions of that type.
-    #[error("step `{step}` has no transaction to be written in: {why}")]
+    #[error("step `{step}`: no transaction for the step: {why}")]
     NoTransaction {
         /// The name of the step.
         step: Box<str>,
@@ -82,8 +82,8 @@ pub enum JournalError {
         /// The name of the step.
         step: Box<str>,
     },
-    /// The step was compensated by an earlier run that failed for good.
-    #[error("step `{step}` was taken back: an earlier run of this key failed for good")]
+    /// The step was compensated by an earlier run that failed permanently.
+    #[error("step `{step}` was compensated: an earlier run of this key failed permanently")]
     TakenBack {
         /// The name of the step.
         step: Box<str>,
@@ -120,7 +120,7 @@ pub enum JournalError {
     },
     /// The journal could not be read or written in time. A step that has already run will run again in the next run,
     /// unless it is an at-most-once step.
-    #[error("step `{step}` is not noted: {cause}")]
+    #[error("step `{step}` was not recorded: {cause}")]
     Store {
         /// The name of the step.
         step: Box<str>,

@@ -78,13 +78,13 @@ where
         lease.steps().check_room(&record)?;
         let failed = |cause| Rejection::from(JournalError::Store { step: step.name.into(), cause });
         let not_returned =
-            || StoreError::new(StoreErrorKind::RolledBack).because("the step has kept its transaction to itself");
+            || StoreError::new(StoreErrorKind::RolledBack).because("the step did not return its transaction");
         let transaction = slot.take().ok_or_else(|| failed(not_returned()))?;
         lease.steps().set_commit_unknown(true);
         let committed = transactions.commit(transaction, lease.held(), &record);
         let settled = match unless(committed, || lease.clock().sleep_until(lease.guard())).await {
             Ok(settled) => settled,
-            Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("its commit has not been answered")),
+            Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("no answer to the commit in time")),
         };
         // A known commit counts as recorded, and a known rollback needs no compensation.
         let is_unknown = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);

@@ -220,7 +220,7 @@ impl<F, C> Step<'_, F, C> {
     fn begin_in_transaction(&mut self) -> Result<(), Rejection> {
         let lease = self.take_lease()?;
         if !lease.is_in_transaction() {
-            let why = "its run has none; `step_in` gives it one of its own".into();
+            let why = "its run has none; use `step_in` for a step with its own transaction".into();
             return Err(JournalError::NoTransaction { step: self.name.into(), why }.into());
         }
         lease.steps().begin_in_transaction(self.name)

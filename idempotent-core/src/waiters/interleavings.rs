@@ -57,30 +57,30 @@ fn side_by_side<const N: usize>(parts: [fn(&World); N]) -> Arc<World> {
 }
 
 #[test]
-fn whoever_watches_before_looking_is_woken_in_every_order() {
+fn a_waiter_that_watches_before_it_checks_is_woken_in_every_order() {
     check_dfs(|| assert!(side_by_side([World::wait, World::settle]).is_empty()), None);
 }
 
 #[test]
-fn several_waiters_are_all_woken_and_none_is_left_behind() {
+fn several_waiters_are_all_woken_and_leave_no_entry() {
     let world = || assert!(side_by_side([World::wait, World::wait, World::settle]).is_empty());
     check_random(world, RANDOM);
 }
 
 #[test]
-fn a_waiter_that_gives_up_leaves_the_others_theirs() {
+fn a_cancelled_waiter_does_not_affect_the_others() {
     let give_up = |world: &World| drop(world.waiters.watch(KEY));
     check_random(move || assert!(side_by_side([World::wait, give_up, World::settle]).is_empty()), RANDOM);
 }
 
 #[test]
-fn a_key_settled_twice_wakes_who_came_in_between() {
+fn a_second_settlement_wakes_waiters_that_came_after_the_first() {
     let world = || assert!(side_by_side([World::wait, World::settle, World::wait, World::settle]).is_empty());
     check_random(world, RANDOM);
 }
 
 #[test]
-fn all_are_woken_whatever_they_wait_for() {
+fn wake_all_wakes_waiters_of_every_key() {
     let settle_unheard = |world: &World| {
         *world.settled.lock().unwrap() = true;
         world.waiters.wake_all();
@@ -91,7 +91,7 @@ fn all_are_woken_whatever_they_wait_for() {
 /// Shows that these tests can fail: a thread that checks before it watches misses a settlement in between.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_looks_before_watching_is_found_asleep() {
+fn a_waiter_that_checks_before_it_watches_is_never_woken() {
     let looks_first = |world: &World| {
         if !world.is_settled() {
             block_on(world.waiters.watch(KEY));
