@@ -111,11 +111,11 @@ impl Executor {
         serve: impl FnOnce(Stopped) -> F,
     ) -> Served<F::Output> {
         let clock = &*self.0.clock;
-        let (tell, told) = oneshot::channel();
-        let serving = pin!(serve(Stopped(told)));
+        let (stop_sender, stopped) = oneshot::channel();
+        let serving = pin!(serve(Stopped(stopped)));
         match select(pin!(stop), serving).await {
             Either::Left(((), mut serving)) => {
-                drop(tell);
+                drop(stop_sender);
                 let end = later(clock.now(), grace);
                 if let Some(output) = before(clock, end, serving.as_mut()).await {
                     let drained = self.drain(end.saturating_duration_since(clock.now())).await;

@@ -39,7 +39,7 @@ pub(crate) async fn await_turn(
         _ => Duration::ZERO,
     };
     let deadline = later(engine.clock.now(), max_wait);
-    // Too many calls wait already, so this one is deferred.
+    // The call is deferred if too many calls wait already.
     let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_dead_call_shows_the_number_of_its_runs() {
-        let told = [0, 1, 17].map(|runs| given_up(runs, "no stock"));
-        assert_eq!(told, ["0 runs", "1 run", "17 runs"].map(|runs| format!("given up after {runs}: no stock")));
+        let texts = [0, 1, 17].map(|runs| given_up(runs, "no stock"));
+        assert_eq!(texts, ["0 runs", "1 run", "17 runs"].map(|runs| format!("given up after {runs}: no stock")));
     }
 }

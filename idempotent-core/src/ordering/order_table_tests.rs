@@ -141,9 +141,9 @@ fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
     assert_eq!(
         (table.expect_number(3), table.record_wait(3, Micros(1), false)),
         (Ok(true), Ok(())),
-        "what is known takes no room"
+        "known numbers take no room"
     );
-    assert_eq!(table.expect_number(2), Ok(true), "nor does what joins a stretch");
+    assert_eq!(table.expect_number(2), Ok(true), "a number that extends a range takes no room");
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) async fn read_record(
     prepared: &Prepared,
     key: &Key,
 ) -> Result<(Option<Record>, Micros), StoreError> {
-    let asked = async {
+    let request = async {
         match engine.store.abilities().inspect {
             Some(inspect) => match inspect.inspect(key).await? {
                 Some(seen) => Ok((Some(seen.record), seen.now)),
@@ -69,7 +69,7 @@ pub(super) async fn read_record(
             None => Ok((engine.store.peek(key).await?, engine.clock.wall())),
         }
     };
-    engine.with_timeout(prepared.policy.lease / 3, asked).await
+    engine.with_timeout(prepared.policy.lease / 3, request).await
 }
 
 /// Marks the call as dead without a run, so that the calls after it are halted too. Uses the executor's own store,

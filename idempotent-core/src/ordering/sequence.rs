@@ -71,7 +71,7 @@ pub(crate) async fn await_turn(
         _ => Duration::ZERO,
     };
     let deadline = later(engine.clock.now(), max_wait);
-    // Too many calls wait already, so this one is deferred.
+    // The call is deferred if too many calls wait already.
     let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     let failed = |error| {
@@ -85,7 +85,7 @@ pub(crate) async fn await_turn(
         let began = engine.clock.now();
         let snapshot = load_snapshot(engine, prepared, position, order).await.map_err(failed)?;
         let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
-        let steps = match snapshot.admission {
+        let written = match snapshot.admission {
             _ if snapshot.is_settled => {
                 if matches!(snapshot.admission, Admission::Halt(why) if why != BrokenOrder::Late) {
                     admit(engine, prepared, position, order, &snapshot).await.map_err(failed)?;
@@ -96,7 +96,7 @@ pub(crate) async fn await_turn(
             Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, position, order, &snapshot).await,
             Admission::Halt(_) => Ok(true),
         };
-        if !steps.map_err(failed)? {
+        if !written.map_err(failed)? {
             conflicts += 1;
             continue;
         }
@@ -105,8 +105,8 @@ pub(crate) async fn await_turn(
             // Watching started before the check, so that no settlement in between was missed.
             if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocker) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
-                let named = snapshot.blocker.is_some();
-                let rest = if named { InFlight::Leased { rest } } else { InFlight::Busy };
+                let is_known = snapshot.blocker.is_some();
+                let rest = if is_known { InFlight::Leased { rest } } else { InFlight::Busy };
                 engine.wait_for_settlement(settled, rest, recheck_deadline(engine, prepared, deadline), phase).await;
             }
             watched = Some((blocker.clone(), engine.watch(blocker)));
@@ -114,15 +114,15 @@ pub(crate) async fn await_turn(
         }
         return match apply_admission(engine, prepared, report, snapshot.admission, snapshot.waited).await {
             Ok(()) => Ok(began),
-            Err(turned) => {
+            Err(not_acquired) => {
                 if let (Admission::Halt(why), NotAcquired::Rejected(Rejection::Dead { .. })) =
-                    (snapshot.admission, &turned)
+                    (snapshot.admission, &not_acquired)
                     && why != BrokenOrder::Late
                 {
                     // If this write fails, the next delivery repeats it.
                     let _ = admit(engine, prepared, position, order, &snapshot).await;
                 }
-                Err(turned)
+                Err(not_acquired)
             }
         };
     }

@@ -72,7 +72,7 @@ where
     }
     let (run, rules) = handler.take();
     let mut others = Vec::new();
-    let (mut items_given, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) = (Vec::new(), Vec::new());
+    let (mut batch_items, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) = (Vec::new(), Vec::new());
     for (index, entry) in claim_batch(engine, items, &context).await {
         match entry {
             // The last claim may have been granted long after the first.
@@ -83,7 +83,7 @@ where
                 }
                 None => {
                     attempt.start(&mut report);
-                    items_given.push(BatchItem { item, lease: attempt.lease.clone() });
+                    batch_items.push(BatchItem { item, lease: attempt.lease.clone() });
                     claimed.push((index, attempt, report));
                 }
             },
@@ -91,9 +91,9 @@ where
         }
     }
     let mut answers = Answers::new(&rules);
-    if !items_given.is_empty() {
+    if !batch_items.is_empty() {
         let nested_slot = OutcomeSlot::default();
-        let ended = run_handler::<P, R, T, F, Fut>(engine, &context, &nested_slot, run, items_given, &claimed).await;
+        let ended = run_handler::<P, R, T, F, Fut>(engine, &context, &nested_slot, run, batch_items, &claimed).await;
         answers.settle(ended, claimed, nested_slot.take_outcome()).await;
     }
     for (index, entry) in others {
@@ -120,7 +120,7 @@ async fn claim_batch<'e, T>(
     context: &TaskContext,
 ) -> Vec<(usize, BatchEntry<'e, T>)> {
     let mut first_by_key: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
-    let (mut reply, mut entries) = (Vec::new(), Vec::new());
+    let (mut to_claim, mut entries) = (Vec::new(), Vec::new());
     let mut began = None;
     for (index, (mut call, item)) in items.into_iter().enumerate() {
         call.transaction_store = call.transaction_store.map(CallStore::for_batch);
@@ -147,7 +147,7 @@ async fn claim_batch<'e, T>(
                 match first_by_key.get(&hash) {
                     None => {
                         first_by_key.insert(hash, (index, own));
-                        reply.push((index, item, prepared, report));
+                        to_claim.push((index, item, prepared, report));
                     }
                     Some((_, first)) if *first != own => {
                         entries.push((index, BatchEntry::PayloadDiffers(prepared, report)));
@@ -157,7 +157,7 @@ async fn claim_batch<'e, T>(
             }
         }
     }
-    entries.extend(send_claims(engine, reply, began, context).await);
+    entries.extend(send_claims(engine, to_claim, began, context).await);
     // Duplicates are answered after the item that they refer to.
     entries.sort_by_key(|(index, entry)| {
         (matches!(entry, BatchEntry::Duplicate(..) | BatchEntry::PayloadDiffers(..)), *index)
@@ -168,32 +168,32 @@ async fn claim_batch<'e, T>(
 /// Sends the claims in one call if the store can, or concurrently otherwise.
 async fn send_claims<'e, T>(
     engine: &'e Arc<Engine>,
-    reply: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
+    to_claim: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
     began: Option<Instant>,
     context: &TaskContext,
 ) -> Vec<(usize, BatchEntry<'e, T>)> {
-    let guards: Vec<_> = reply.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
+    let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
-    let at_once = match (engine.store.abilities().batch, &reply[..]) {
+    let batch_replies = match (engine.store.abilities().batch, &to_claim[..]) {
         (Some(batch), [_, _, ..]) => {
-            let requests: Vec<_> = reply.iter().map(|(_, _, own, _)| own.request.clone()).collect();
-            let patience = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-            Some(engine.before(now + patience, batch.claim_all(&requests)).await.unwrap_or_default())
+            let requests: Vec<_> = to_claim.iter().map(|(_, _, own, _)| own.request.clone()).collect();
+            let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
+            Some(engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default())
         }
         _ => None,
     };
-    let batched = at_once.is_some();
-    let mut at_once = at_once.into_iter().flatten();
-    let claims = reply.into_iter().zip(guards).map(|((index, item, prepared, mut report), guard)| {
-        let by_index = at_once.next();
+    let batched = batch_replies.is_some();
+    let mut batch_replies = batch_replies.into_iter().flatten();
+    let claims = to_claim.into_iter().zip(guards).map(|((index, item, prepared, mut report), guard)| {
+        let batch_reply = batch_replies.next();
         async move {
-            let reply = match by_index {
+            let reply = match batch_reply {
                 Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
                     ClaimReply { sent, is_ambiguous: false, answer: Ok(answer) }
                 }
-                by_index => {
-                    if let Some(Err(error)) = &by_index {
+                batch_reply => {
+                    if let Some(Err(error)) = &batch_reply {
                         report.event(&Event::StoreFailed { step: "claim", error });
                     }
                     // The lease may have begun with the batch request, or when the call was admitted.
@@ -255,7 +255,7 @@ async fn run_handler<P, R, T, F, Fut>(
     context: &TaskContext,
     nested_slot: &OutcomeSlot,
     run: F,
-    items_given: Vec<BatchItem<T>>,
+    batch_items: Vec<BatchItem<T>>,
     claimed: &[ClaimedItem<'_>],
 ) -> HandlerEnd<P::Value, P::Failure>
 where
@@ -263,12 +263,12 @@ where
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
     Fut: Future<Output = Vec<R>>,
 {
-    let items = items_given.iter().map(|item| item.lease.clone());
+    let items = batch_items.iter().map(|item| item.lease.clone());
     let leases: Arc<[Lease]> = context.outer_leases.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
     let inner_context = TaskContext { slot: Some(nested_slot.clone()), outer_leases: Some(leases), ..context.clone() };
     let handled = async {
         let mut replies = Vec::new();
-        for reply in run(items_given).await {
+        for reply in run(batch_items).await {
             replies.push(P::split(reply).await);
         }
         replies

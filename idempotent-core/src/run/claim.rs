@@ -216,7 +216,7 @@ async fn wait_for_run(
     (mut reply, mut in_flight): (ClaimReply, InFlight),
     deadline: Instant,
 ) -> ClaimReply {
-    // Too many calls wait already, so this one is deferred.
+    // The call is deferred if too many calls wait already.
     let Ok(_place) = engine.wait_permits.try_acquire() else { return reply };
     // A nested run may continue for as long as its outer run.
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };

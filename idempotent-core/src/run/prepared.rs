@@ -45,7 +45,7 @@ impl Prepared {
     pub(crate) fn waits_for(&self) -> String {
         match self.ordering.as_deref() {
             Some(ResolvedOrdering::After(after)) => format!("it comes after `{after}`"),
-            Some(ResolvedOrdering::Sequence(place)) => place.to_string(),
+            Some(ResolvedOrdering::Sequence(position)) => position.to_string(),
             None => String::new(),
         }
     }

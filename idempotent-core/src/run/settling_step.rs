@@ -140,11 +140,11 @@ impl StepRetry {
         let tries = async {
             let mut pause_for = Duration::from_millis(10);
             loop {
-                let asked = match answer.take() {
+                let reply = match answer.take() {
                     Some(answer) => answer,
                     None => self.send().await,
                 };
-                let error = match asked {
+                let error = match reply {
                     Ok(settled) => return Ok(settled),
                     Err(error) => error,
                 };

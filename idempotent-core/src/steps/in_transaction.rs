@@ -73,8 +73,8 @@ where
             StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
         // An error drops the transaction, which rolls it back.
         let value = run(lent).await?;
-        let kept = step.encode(&lease, &value)?;
-        let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: kept };
+        let encoded = step.encode(&lease, &value)?;
+        let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: encoded };
         lease.steps().check_room(&record)?;
         let failed = |cause| Rejection::from(JournalError::Store { step: step.name.into(), cause });
         let not_returned =
@@ -92,12 +92,12 @@ where
         let settled = match settled {
             Ok(settled) => settled,
             Err(cause) => {
-                lease.steps().add_unconfirmed_compensation(place, step.name, step.undo.filter(|_| is_unknown));
+                lease.steps().add_unconfirmed_compensation(place, step.name, step.compensation.filter(|_| is_unknown));
                 return Err(failed(cause).into());
             }
         };
         lease.steps().apply_recorded(&record, settled)?;
-        lease.steps().add_compensation(place, step.name, step.undo);
+        lease.steps().add_compensation(place, step.name, step.compensation);
         Ok(value)
     }
 }

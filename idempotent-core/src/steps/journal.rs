@@ -30,7 +30,7 @@ struct StepTable {
     /// True while the result of a commit is unknown, so that the store may have more records.
     commit_unknown: bool,
     called: HashSet<Box<str>>,
-    undo: Vec<(u32, Box<str>, Compensation)>,
+    compensations: Vec<(u32, Box<str>, Compensation)>,
     /// The compensations of steps that may be completed.
     unconfirmed: Vec<(u32, Box<str>, Compensation)>,
     /// The reason why the run must not be repeated.
@@ -63,17 +63,19 @@ impl StepJournal {
         lease: &Lease,
         name: &str,
         once: bool,
-        undo: &mut Option<Compensation>,
+        compensation: &mut Option<Compensation>,
     ) -> Result<StepStart, Rejection> {
         let place = self.next_place.fetch_add(1, Ordering::SeqCst);
         self.loaded.get_or_try_init(|| self.load(lease, name)).await?;
         let mut table = self.table();
-        let begun = table.begin(place, name, once);
-        match begun {
-            Ok(begin) => Ok(begin),
+        let start = table.begin(place, name, once);
+        match start {
+            Ok(start) => Ok(start),
             Err(error) => {
                 if matches!(error, JournalError::TakenBack { .. }) {
-                    table.undo.extend(undo.take().map(|undo| (place, name.into(), undo)));
+                    table
+                        .compensations
+                        .extend(compensation.take().map(|compensation| (place, name.into(), compensation)));
                 }
                 drop(table);
                 Err(self.reject(error))
@@ -85,8 +87,8 @@ impl StepJournal {
     pub(super) fn begin_in_transaction(&self, name: &str) -> Result<(), Rejection> {
         let place = self.next_place.fetch_add(1, Ordering::SeqCst);
         let _ = self.loaded.set(());
-        let begun = self.table().begin(place, name, false);
-        begun.map(drop).map_err(|error| self.reject(error))
+        let start = self.table().begin(place, name, false);
+        start.map(drop).map_err(|error| self.reject(error))
     }
 
     /// Loads the records of this run and of earlier runs.
@@ -135,13 +137,13 @@ impl StepJournal {
     }
 
     /// Adds the compensation of a completed step, if there is one.
-    pub(super) fn add_compensation(&self, place: u32, name: &str, undo: Option<Compensation>) {
-        self.table().undo.extend(undo.map(|undo| (place, name.into(), undo)));
+    pub(super) fn add_compensation(&self, place: u32, name: &str, compensation: Option<Compensation>) {
+        self.table().compensations.extend(compensation.map(|compensation| (place, name.into(), compensation)));
     }
 
     /// Adds the compensation of a step with an unknown commit.
-    pub(super) fn add_unconfirmed_compensation(&self, place: u32, name: &str, undo: Option<Compensation>) {
-        self.table().unconfirmed.extend(undo.map(|undo| (place, name.into(), undo)));
+    pub(super) fn add_unconfirmed_compensation(&self, place: u32, name: &str, compensation: Option<Compensation>) {
+        self.table().unconfirmed.extend(compensation.map(|compensation| (place, name.into(), compensation)));
     }
 
     /// Remembers an error that ends the run permanently, and converts it for the handler.
@@ -177,22 +179,22 @@ impl StepJournal {
     /// A text for the record that describes the failure.
     pub(crate) async fn compensate_all(&self, lease: &Lease) -> Result<(), String> {
         let unconfirmed = std::mem::take(&mut self.table().unconfirmed);
-        for (place, name, undo) in unconfirmed {
+        for (place, name, compensation) in unconfirmed {
             let done = self.is_committed(lease, place, &name).await;
             if done.map_err(|why| format!("nobody knows whether step `{name}` is done: {why}"))? {
-                self.add_compensation(place, &name, Some(undo));
+                self.add_compensation(place, &name, Some(compensation));
             }
         }
         loop {
             let last = {
                 let mut table = self.table();
-                let last = (0..table.undo.len()).max_by_key(|at| table.undo[*at].0);
-                last.map(|at| table.undo.swap_remove(at))
+                let last = (0..table.compensations.len()).max_by_key(|index| table.compensations[*index].0);
+                last.map(|index| table.compensations.swap_remove(index))
             };
-            let Some((place, name, undo)) = last else { return Ok(()) };
+            let Some((place, name, compensation)) = last else { return Ok(()) };
             let failed = |why: &dyn std::fmt::Display| format!("step `{name}` could not be taken back: {why}");
             self.record(lease, &name, place, StepState::Undoing, None).await.map_err(|error| failed(&error))?;
-            match AssertUnwindSafe(async { undo().await }).catch_unwind().await {
+            match AssertUnwindSafe(async { compensation().await }).catch_unwind().await {
                 Ok(Ok(())) => {}
                 Ok(Err(of)) => return Err(failed(&format_args!("an error of type `{of}`, its text is not kept"))),
                 Err(_) => return Err(failed(&"its compensation panicked")),

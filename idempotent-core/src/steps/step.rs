@@ -80,7 +80,7 @@ pub struct Step<'a, F, C = Json, W = Beside> {
     pub(super) name: &'a str,
     run: F,
     at_most_once: bool,
-    pub(super) undo: Option<Compensation>,
+    pub(super) compensation: Option<Compensation>,
     /// True if the effect is part of the run's transaction.
     in_run_transaction: bool,
     codec: PhantomData<fn() -> (C, W)>,
@@ -101,7 +101,15 @@ impl<F, C, W> fmt::Debug for Step<'_, F, C, W> {
 
 impl<'a, F, W> Step<'a, F, Json, W> {
     pub(crate) fn new(lease: Option<Lease>, name: &'a str, run: F) -> Self {
-        Self { lease, name, run, at_most_once: false, undo: None, in_run_transaction: false, codec: PhantomData }
+        Self {
+            lease,
+            name,
+            run,
+            at_most_once: false,
+            compensation: None,
+            in_run_transaction: false,
+            codec: PhantomData,
+        }
     }
 }
 
@@ -139,19 +147,20 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
     ///
     /// A parked run is not compensated, nor is a run whose last attempt ended with its process. Both are left to an
     /// operator.
-    pub fn compensate<U, Fut, E>(mut self, undo: U) -> Self
+    pub fn compensate<U, Fut, E>(mut self, compensation: U) -> Self
     where
         U: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
     {
-        self.undo = Some(Box::new(|| Box::pin(undo().map(|undone| undone.map_err(|_| std::any::type_name::<E>())))));
+        self.compensation =
+            Some(Box::new(|| Box::pin(compensation().map(|undone| undone.map_err(|_| std::any::type_name::<E>())))));
         self
     }
 
     /// Encodes the result with another codec.
     pub fn codec<D>(self) -> Step<'a, F, D, W> {
-        let Self { lease, name, run, at_most_once, undo, in_run_transaction, .. } = self;
-        Step { lease, name, run, at_most_once, undo, in_run_transaction, codec: PhantomData }
+        let Self { lease, name, run, at_most_once, compensation, in_run_transaction, .. } = self;
+        Step { lease, name, run, at_most_once, compensation, in_run_transaction, codec: PhantomData }
     }
 
     /// Decodes the recorded result of an earlier run.
@@ -161,7 +170,7 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
     {
         let (steps, name) = (lease.steps(), self.name);
         let value = C::decode(value).map_err(|cause| steps.reject(JournalError::Codec { step: name.into(), cause }))?;
-        steps.add_compensation(place, name, self.undo.take());
+        steps.add_compensation(place, name, self.compensation.take());
         Ok(value)
     }
 
@@ -171,13 +180,13 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, step) = (lease.steps(), || self.name.into());
-        let kept = C::encode(value).map_err(|cause| steps.reject(JournalError::Codec { step: step(), cause }))?;
-        let bytes = kept.as_ref().map_or(0, Vec::len);
+        let encoded = C::encode(value).map_err(|cause| steps.reject(JournalError::Codec { step: step(), cause }))?;
+        let bytes = encoded.as_ref().map_or(0, Vec::len);
         if bytes > MAX_STEP_BYTES {
             let of = "one step";
             return Err(steps.reject(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
         }
-        Ok(kept.map(Into::into))
+        Ok(encoded.map(Into::into))
     }
 }
 
@@ -209,10 +218,10 @@ impl<F, C> Step<'_, F, C> {
                 steps.reject(unknown());
             }
         })?;
-        let kept = step.encode(&lease, &value)?;
+        let encoded = step.encode(&lease, &value)?;
         // The step is completed even if recording it fails.
-        steps.add_compensation(place, step.name, step.undo);
-        steps.record(&lease, step.name, place, StepState::Done, kept).await?;
+        steps.add_compensation(place, step.name, step.compensation);
+        steps.record(&lease, step.name, place, StepState::Done, encoded).await?;
         Ok(value)
     }
 
@@ -230,8 +239,8 @@ impl<F, C> Step<'_, F, C> {
 impl<'a, F, C, W> Step<'a, F, C, W> {
     /// Splits the step into its closure and the rest.
     pub(super) fn into_parts(self) -> (F, Step<'a, (), C, W>) {
-        let Self { lease, name, run, at_most_once, undo, in_run_transaction, codec } = self;
-        (run, Step { lease, name, run: (), at_most_once, undo, in_run_transaction, codec })
+        let Self { lease, name, run, at_most_once, compensation, in_run_transaction, codec } = self;
+        (run, Step { lease, name, run: (), at_most_once, compensation, in_run_transaction, codec })
     }
 
     /// Takes the lease, and checks the step's name.
@@ -248,7 +257,7 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
     /// Looks up the step in the journal.
     pub(super) async fn begin(&mut self) -> Result<(Lease, StepStart), Rejection> {
         let lease = self.take_lease()?;
-        let begin = lease.steps().begin(&lease, self.name, self.at_most_once, &mut self.undo).await?;
+        let begin = lease.steps().begin(&lease, self.name, self.at_most_once, &mut self.compensation).await?;
         match begin {
             StepStart::Run(_) if lease.is_lost() => Err(Rejection::LeaseLost),
             begin => Ok((lease, begin)),

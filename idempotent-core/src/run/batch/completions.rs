@@ -11,14 +11,14 @@ type Handled<'e, V, F> = (usize, Attempt<'e>, Report<'e>, Classified<V, F>);
 /// Completes the items that are done in one store call, if the store can. Returns the reply for each item, or `None`
 /// for items that were not sent.
 pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Option<StoreReply>> {
-    let mut by_index: Vec<_> = handled.iter().map(|_| None).collect();
-    let stored_values = (0..handled.len()).filter(|index| matches!(handled[*index].3, Classified::Done(..)));
-    let stored_values: Vec<usize> = stored_values.collect();
-    let [first, _, ..] = stored_values[..] else { return by_index };
+    let mut replies: Vec<_> = handled.iter().map(|_| None).collect();
+    let done_indices = (0..handled.len()).filter(|index| matches!(handled[*index].3, Classified::Done(..)));
+    let done_indices: Vec<usize> = done_indices.collect();
+    let [first, _, ..] = done_indices[..] else { return replies };
     let engine = handled[first].1.engine;
-    let Some(batch) = engine.store.abilities().batch else { return by_index };
+    let Some(batch) = engine.store.abilities().batch else { return replies };
     let now = engine.clock.now();
-    let (mut completions, mut until) = (Vec::with_capacity(stored_values.len()), None);
+    let (mut completions, mut until) = (Vec::with_capacity(done_indices.len()), None);
     for (_, attempt, _, classified) in handled {
         if let Classified::Done(_, stored_value) = classified {
             let completion = attempt.completion(stored_value.clone());
@@ -31,9 +31,9 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let answers = engine.before(until, batch.complete_all(&completions)).await;
     let is_last = answers.is_none() && engine.drain.has_reached(DrainPhase::GraceEnded) && engine.clock.now() < until;
     let mut answers = answers.into_iter().flatten();
-    for index in stored_values {
+    for index in done_indices {
         let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));
-        by_index[index] = Some(StoreReply { answer, is_last });
+        replies[index] = Some(StoreReply { answer, is_last });
     }
-    by_index
+    replies
 }
