@@ -1,11 +1,11 @@
-//! Delays that grow and are spread.
+//! Exponential backoff with jitter.
 use std::time::Duration;
 
-/// `first` doubled `times` times, at most `most`, spread by `jitter` percent up and down. `bits` are random.
+/// Returns `first`, doubled `doublings` times up to `max`, with a jitter of ±`jitter` percent from the random `bits`.
 #[must_use]
-pub fn delay(first: Duration, most: Duration, times: u32, jitter: u8, bits: u128) -> Duration {
-    let grown = first.saturating_mul(2u32.saturating_pow(times.min(31))).min(most);
-    // -100 % … +100 % of the jitter, in steps of 0.1 %.
+pub fn delay(first: Duration, max: Duration, doublings: u32, jitter: u8, bits: u128) -> Duration {
+    let grown = first.saturating_mul(2u32.saturating_pow(doublings.min(31))).min(max);
+    // -100 % to +100 % of the jitter, in steps of 0.1 %.
     let step = u32::try_from(bits % 2001).unwrap_or_default();
     let spread = grown / 100 * u32::from(jitter.min(100));
     let lowest = grown.saturating_sub(spread);
@@ -17,17 +17,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_doubles_up_to_its_most_and_is_spread_by_its_jitter() {
-        let (first, most) = (Duration::from_secs(1), Duration::from_secs(10));
-        let grown = |times| delay(first, most, times, 0, 0).as_secs();
+    fn a_delay_doubles_up_to_its_maximum_and_is_spread_by_its_jitter() {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(10));
+        let grown = |doublings| delay(first, max, doublings, 0, 0).as_secs();
         assert_eq!([0, 1, 2, 3, 4, 100].map(grown), [1, 2, 4, 8, 10, 10]);
-        let spread = |bits| delay(first, most, 9, 20, bits).as_millis();
+        let spread = |bits| delay(first, max, 9, 20, bits).as_millis();
         assert_eq!([0, 1000, 2000].map(spread), [8_000, 10_000, 12_000]);
         assert!((0..5_000).all(|bits| (8_000..=12_000).contains(&spread(bits))));
     }
 
     #[test]
-    fn no_delay_is_too_long_to_reckon_with() {
+    fn extreme_delays_do_not_overflow() {
         let longest = delay(Duration::MAX, Duration::MAX, u32::MAX, 100, u128::MAX);
         assert!(longest > Duration::from_secs(u64::from(u32::MAX)));
         assert_eq!(delay(Duration::ZERO, Duration::ZERO, 0, 100, 0), Duration::from_millis(1));

@@ -30,9 +30,9 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) namespace: Box<str>,
     pub(crate) policies: HashMap<Scene, Policy>,
-    /// The policy in force for each built-in scene, so that a run does not compute it.
+    /// The merged policy of each built-in scene, computed once.
     mq: Policy,
-    rest: Policy,
+    remaining: Policy,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
 }
 
 /// The time that a settling step may take after the grace of a drain.
-const AFTER_CLOSE: Duration = Duration::from_secs(1);
+const SETTLE_AFTER_GRACE: Duration = Duration::from_secs(1);
 
 impl Engine {
     pub(crate) fn new(
@@ -65,7 +65,7 @@ impl Engine {
             store,
             namespace,
             mq: of(Scene::Mq),
-            rest: of(Scene::Rest),
+            remaining: of(Scene::Rest),
             policies,
             clock,
             entropy,
@@ -84,7 +84,7 @@ impl Engine {
     pub(crate) fn policy(&self, scene: &Scene) -> Policy {
         match scene {
             Scene::Mq => self.mq,
-            Scene::Rest => self.rest,
+            Scene::Rest => self.remaining,
             Scene::Named(_) => {
                 let scene = scene.clone().canonical();
                 self.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
@@ -92,15 +92,17 @@ impl Engine {
         }
     }
 
-    /// Returns `policy` over the policy of its scene, checked.
-    pub(crate) fn terms(&self, scene: &Scene, policy: Policy) -> Result<ResolvedPolicy, PolicyError> {
-        let terms = ResolvedPolicy::from(policy.or(self.policy(scene)));
-        terms.check()?;
-        Ok(terms)
+    /// Merges `policy` over the policy of the scene and checks the result.
+    pub(crate) fn resolve_policy(&self, scene: &Scene, policy: Policy) -> Result<ResolvedPolicy, PolicyError> {
+        let policy = ResolvedPolicy::from(policy.or(self.policy(scene)));
+        policy.check()?;
+        Ok(policy)
     }
 
-    /// Returns true in a tokio runtime with a timer. tokio reports a missing timer only by a panic of the code that creates
-    /// one, so the first call creates one here, before its claim.
+    /// Returns true if the caller runs in a tokio runtime with a timer.
+    ///
+    /// tokio reports a missing timer only by a panic when one is created, so the first call creates one before its
+    /// claim.
     pub(crate) fn has_runtime(&self) -> bool {
         if tokio::runtime::Handle::try_current().is_err() {
             return false;
@@ -114,39 +116,40 @@ impl Engine {
         true
     }
 
-    /// Waits for an answer of the store for at most `patience`.
+    /// Waits for a store request for at most `timeout`.
     ///
     /// # Errors
-    /// The store's error, or an ambiguous one if the store does not answer in time.
-    pub(crate) async fn in_time<T>(
+    /// The store's error, or an ambiguous error if the store does not answer in time.
+    pub(crate) async fn with_timeout<T>(
         &self,
-        patience: Duration,
-        asked: impl Future<Output = Result<T, StoreError>>,
+        timeout: Duration,
+        request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let answer = self.before(self.clock.now() + patience, asked).await;
-        answer.unwrap_or_else(|| Err(unanswered()))
+        let answer = self.before(self.clock.now() + timeout, request).await;
+        answer.unwrap_or_else(|| Err(no_answer_in_time()))
     }
 
-    /// Waits for `future`. Returns `None` at `until`, or one second after the grace of a drain: a step that is almost done is
-    /// not cut off, and a store that hangs does not keep the process alive.
-    pub(crate) async fn before<F: Future>(&self, until: Instant, future: F) -> Option<F::Output> {
+    /// Waits for `future`. Returns `None` at `deadline`, or one second after the grace of a drain has ended.
+    ///
+    /// The extra second lets an almost finished step complete, and keeps a hanging store from blocking the shutdown.
+    pub(crate) async fn before<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
         let over = || async {
             let drained = async {
-                self.closed().await;
-                pause(&*self.clock, AFTER_CLOSE).await;
+                self.grace_ended().await;
+                pause(&*self.clock, SETTLE_AFTER_GRACE).await;
             };
             tokio::select! {
                 biased;
-                () = self.clock.sleep_until(until) => {}
+                () = self.clock.sleep_until(deadline) => {}
                 () = drained => {}
             }
         };
         unless(future, over).await.ok()
     }
 
-    /// Waits until running handlers are to be dropped.
-    pub(crate) async fn closed(&self) {
-        self.drain.reached(DrainPhase::Closed).await;
+    /// Waits until the grace of a drain has ended, after which running handlers are dropped.
+    pub(crate) async fn grace_ended(&self) {
+        self.drain.wait_for(DrainPhase::GraceEnded).await;
     }
 
     /// Returns true after a drain has begun.
@@ -154,35 +157,37 @@ impl Engine {
         self.drain.is_draining()
     }
 
-    /// Wakes this process's calls that wait for the key, after its record has changed.
-    pub(crate) fn tell_waiters(&self, key: &Key) {
+    /// Wakes this process's calls that wait for the key, after a change of its record.
+    pub(crate) fn wake_waiters(&self, key: &Key) {
         self.deferrals.forget(key);
         self.waiters.wake(key.hash());
     }
 
-    /// Returns the delay before the next attempt of a run that failed.
-    pub(crate) fn retry_in(&self, terms: &ResolvedPolicy, attempt: u32) -> Duration {
-        delay(terms.retry_delay, terms.retry_delay_max, attempt.saturating_sub(1), terms.jitter, self.jitter_bits())
+    /// Returns the delay before the next attempt of a failed run.
+    pub(crate) fn retry_delay(&self, policy: &ResolvedPolicy, attempt: u32) -> Duration {
+        delay(policy.retry_delay, policy.retry_delay_max, attempt.saturating_sub(1), policy.jitter, self.jitter_bits())
     }
 
-    /// Returns the delay for a duplicate of a key in flight. The delay grows with each deferral of the key. It does not exceed
-    /// the rest of the lease, so that a duplicate of a short run does not wait for a long lease.
-    pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, terms: &ResolvedPolicy) -> Duration {
-        let rest = match in_flight {
+    /// Returns the delay for a duplicate of a key in flight, which grows with each deferral of the key.
+    ///
+    /// The delay never exceeds the rest of the lease, so that a duplicate of a short run does not wait for a long
+    /// lease.
+    pub(crate) fn in_flight_delay(&self, key: &Key, in_flight: InFlight, policy: &ResolvedPolicy) -> Duration {
+        let remaining = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
-            InFlight::Busy => terms.in_flight_delay,
+            InFlight::Busy => policy.in_flight_delay,
         };
-        self.deferred_by(key, rest, terms).min(rest)
+        self.deferral_delay(key, remaining, policy).min(remaining)
     }
 
-    /// Counts one more deferral of the key, and returns the delay that grows with the count. `remember` is the time for which
-    /// the count is kept.
-    pub(crate) fn deferred_by(&self, key: &Key, remember: Duration, terms: &ResolvedPolicy) -> Duration {
-        let times = self.deferrals.count(key, remember, self.clock.now());
-        delay(terms.in_flight_delay, terms.in_flight_delay_max, times, terms.jitter, self.jitter_bits())
+    /// Counts one more deferral of the key and returns the delay that grows with the count. The count is kept for
+    /// `remember_for`.
+    pub(crate) fn deferral_delay(&self, key: &Key, remember_for: Duration, policy: &ResolvedPolicy) -> Duration {
+        let times = self.deferrals.count(key, remember_for, self.clock.now());
+        delay(policy.in_flight_delay, policy.in_flight_delay_max, times, policy.jitter, self.jitter_bits())
     }
 
-    /// Returns random bits for jitter. Without randomness there is no jitter.
+    /// Returns random bits for jitter, or zero if no randomness is available.
     fn jitter_bits(&self) -> u128 {
         self.entropy.bits().unwrap_or_default()
     }
@@ -195,15 +200,15 @@ impl Drop for Engine {
 }
 
 /// Returns the rejection of a call that arrives during a drain.
-pub(crate) fn draining() -> Rejection {
+pub(crate) fn draining_rejection() -> Rejection {
     Rejection::Draining { retry_after: Duration::from_secs(1) }
 }
 
-fn unanswered() -> StoreError {
+fn no_answer_in_time() -> StoreError {
     no_answer("within a third of the lease")
 }
 
-/// Returns the error for a store that has not answered; `when` says by when.
+/// Creates the ambiguous error for a store that has not answered; `when` names the missed deadline.
 pub(crate) fn no_answer(when: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Ambiguous).because(format!("no answer {when}"))
 }

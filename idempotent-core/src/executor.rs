@@ -1,4 +1,4 @@
-//! The executor: its public face, its configuration, and the calls and handlers that it is given.
+//! The executor, its configuration, and the calls and handlers that it runs.
 mod builder;
 mod call;
 mod detached;
@@ -21,7 +21,7 @@ pub use self::site::Site;
 use crate::engine::Engine;
 use crate::{Clock, Counts, Entropy, Lease, Policy, Scene, Store};
 
-/// Runs handlers once per key. Cheap to clone: clones share everything.
+/// A runner that executes handlers once per key. Cheap to clone: all clones share their state.
 ///
 /// ```
 /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
@@ -56,42 +56,42 @@ impl AsRef<Self> for Executor {
 }
 
 impl Executor {
-    /// With defaults.
+    /// Creates an executor with the default configuration.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
         Self::builder(store).build_unchecked()
     }
 
-    /// To set a namespace, policies, clock or observer.
+    /// Returns a builder for an executor with a custom namespace, policies, clock or observer.
     pub fn builder(store: impl Store) -> ExecutorBuilder {
         ExecutorBuilder::new(Arc::new(store))
     }
 
-    /// What the deliveries so far came to.
+    /// Returns the outcome counters of all deliveries so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.read()
     }
 
-    /// The store it works on.
+    /// Returns the executor's store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 
-    /// Where its time comes from: what settles deliveries beside it should go by the same.
+    /// Returns the executor's clock. Code that settles deliveries should use the same clock.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
     }
 
-    /// Where its randomness comes from.
+    /// Returns the executor's source of randomness.
     #[must_use]
     pub fn entropy(&self) -> &Arc<dyn Entropy> {
         &self.0.entropy
     }
 
-    /// The namespace of its keys.
+    /// Returns the namespace of the executor's keys.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.0.namespace

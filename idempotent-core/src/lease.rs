@@ -18,125 +18,131 @@ use crate::clock::later;
 use crate::steps::StepJournal;
 use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 
-/// Held while a handler runs; [`Lease::current`] finds it. Also the handler's cancellation token: a lease that
-/// is lost can be taken over at any time, so stop when [`lost`](Self::lost) ends, and pass
-/// [`fencing`](Self::fencing) to what can refuse a late writer.
+/// The right to run a handler, held while the handler runs.
+///
+/// [`Lease::current`] returns the lease of the current run. The lease is also the handler's cancellation signal:
+/// another worker can take over a lost lease at any time. Stop when [`lost`](Self::lost) completes, and pass
+/// [`fencing`](Self::fencing) to resources that can reject a late writer.
 #[derive(Clone)]
-pub struct Lease(Arc<Inner>);
+pub struct Lease(Arc<LeaseInner>);
 
-struct Inner {
+struct LeaseInner {
     held: Held,
     grant: Grant,
-    names: HandlerName,
+    handler_name: HandlerName,
     outer: Option<Lease>,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
-    /// Made with the run's first step.
+    /// The journal, created by the run's first step.
     steps: OnceLock<Box<StepJournal>>,
-    keep: Duration,
+    step_retention: Duration,
     heartbeat: Duration,
     renews: bool,
-    transaction: bool,
+    in_transaction: bool,
     margin: Duration,
-    /// When the claim was sent.
-    sent: Instant,
-    /// Up to here, in ns behind `sent` by the local clock, nobody else can have it.
+    /// The time at which the claim was sent.
+    claim_sent: Instant,
+    /// The local end of the lease, in ns after `claim_sent`. No other owner can hold the key before.
     guard: AtomicU64,
-    /// No renewal after this.
-    cap: Instant,
-    /// When the run's task looked after the lease last, in ns after `sent`.
-    seen: AtomicU64,
+    /// The latest time of a renewal.
+    renewable_until: Instant,
+    /// The last time at which the run's task was polled, in ns after `claim_sent`.
+    last_poll: AtomicU64,
     /// True once a blocked runtime was reported.
     reported: AtomicBool,
     lost: AtomicBool,
     ended: AtomicBool,
-    told: Notify,
+    lost_notify: Notify,
 }
 
-/// Whose lease it is.
+/// The scene and scope of the handler that holds a lease.
 pub(crate) struct HandlerName {
     pub(crate) scene: Scene,
     pub(crate) scope: Cow<'static, str>,
 }
 
-/// How long a lease is to be kept alive.
+/// The durations of a lease, and the way in which it is renewed.
 pub(crate) struct LeaseTiming {
     pub(crate) heartbeat: Duration,
     pub(crate) max_run: Duration,
-    /// How long what a step leaves is needed, at the most.
-    pub(crate) keep: Duration,
-    /// Whether the store has to hear of it.
+    /// The longest time for which the records of steps are needed.
+    pub(crate) step_retention: Duration,
+    /// True if renewals are sent to the store.
     pub(crate) renews: bool,
-    /// Whether the handler has a transaction that is committed with its record.
-    pub(crate) transaction: bool,
+    /// True if the handler has a transaction that is committed with its record.
+    pub(crate) in_transaction: bool,
 }
 
 impl Lease {
-    /// `sent` is taken before the claim went out, so the local guard ends before the store's lease.
+    /// Creates a lease. `sent` is taken before the claim is sent, so the local guard ends before the store's lease.
     pub(crate) fn new(
         held: Held,
         grant: Grant,
-        names: HandlerName,
+        handler_name: HandlerName,
         outer: Option<Self>,
         (clock, store): (Arc<dyn Clock>, Arc<dyn Store>),
-        (sent, answered): (Instant, Instant),
-        span: &LeaseTiming,
+        (claim_sent, answered): (Instant, Instant),
+        timing: &LeaseTiming,
     ) -> Self {
-        let trip = answered.saturating_duration_since(sent);
-        let margin = (grant.lease / 10).max(trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
+        let round_trip = answered.saturating_duration_since(claim_sent);
+        let margin = (grant.lease / 10).max(round_trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
         let guard = AtomicU64::new(nanos(grant.lease.saturating_sub(margin)));
-        let (heartbeat, cap) = (span.heartbeat, later(sent, span.max_run));
-        let (lost, ended, told) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
-        Self(Arc::new(Inner {
+        let (heartbeat, renewable_until) = (timing.heartbeat, later(claim_sent, timing.max_run));
+        let (lost, ended, lost_notify) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
+        Self(Arc::new(LeaseInner {
             held,
             grant,
-            names,
+            handler_name,
             outer,
             clock,
             store,
             steps: OnceLock::new(),
-            keep: span.keep,
+            step_retention: timing.step_retention,
             heartbeat,
-            renews: span.renews,
-            transaction: span.transaction,
+            renews: timing.renews,
+            in_transaction: timing.in_transaction,
             margin,
-            sent,
+            claim_sent,
             guard,
-            cap,
-            seen: AtomicU64::new(nanos(trip)),
+            renewable_until,
+            last_poll: AtomicU64::new(nanos(round_trip)),
             reported: AtomicBool::new(false),
             lost,
             ended,
-            told,
+            lost_notify,
         }))
     }
 
-    /// This grant's number, for a resource that refuses smaller ones (level L2).
+    /// Returns the fencing token of this grant, for a resource that rejects smaller ones (level L2).
     #[must_use]
     pub fn fencing(&self) -> Fencing {
         self.0.grant.fencing
     }
 
-    /// 1 for the first run of the key; more on a retry or takeover, if the scene has a retry limit.
+    /// Returns the attempt: 1 for the first run of the key, and more for a retry or takeover, if the scene has a retry
+    /// limit.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.grant.attempt
     }
 
-    /// The number of the owner that let its lease run out, if this run took over: its effect may have happened.
+    /// Returns the fencing token of the previous owner, if this run took over an expired lease. The effect of the
+    /// previous run may have happened.
     #[must_use]
     pub fn taken_over(&self) -> Option<Fencing> {
         self.0.grant.taken_over
     }
 
-    /// The key, hashed.
+    /// Returns the key, hashed.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.0.held.key
     }
 
-    /// A key for a far side that is itself idempotent (level L4): the same for every attempt of this key and
-    /// step, different for every other key or step. 43 characters, base64url.
+    /// Derives a key for a remote service that is itself idempotent (level L4).
+    ///
+    /// The key is the same for every attempt of this key and step, and different for every other key or step. It has 43
+    /// characters, base64url.
     ///
     /// ```no_run
     /// # fn charge(_: &str) {}
@@ -153,13 +159,13 @@ impl Lease {
         URL_SAFE_NO_PAD.encode(digest)
     }
 
-    /// What is left until the local guard; renewals move it on.
+    /// Returns the time until the local guard of the lease. Renewals move the guard.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard().saturating_duration_since(self.0.clock.now())
     }
 
-    /// Whether another worker may have it by now. Ask before each step that cannot be undone.
+    /// Returns true if another worker may have taken over. Check this before each action that cannot be undone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.is_lost_at(self.0.clock.now())
@@ -169,23 +175,23 @@ impl Lease {
         self.0.lost.load(Ordering::SeqCst) || self.guard() <= now
     }
 
-    /// Ends when the lease is lost.
+    /// Waits until the lease is lost.
     ///
     /// # Cancellation
-    /// Dropping it stops waiting.
+    /// Dropping the future stops the waiting.
     pub async fn lost(&self) {
-        let told = self.0.told.notified();
+        let lost_notify = self.0.lost_notify.notified();
         if !self.0.lost.load(Ordering::SeqCst) {
-            told.await;
+            lost_notify.await;
         }
     }
 
-    /// The run's journal.
+    /// Returns the run's journal, and creates it on the first call.
     pub(crate) fn steps(&self) -> &StepJournal {
         self.0.steps.get_or_init(Box::default)
     }
 
-    /// The run's journal, if a step was called.
+    /// Returns the run's journal, if a step was called.
     pub(crate) fn steps_called(&self) -> Option<&StepJournal> {
         self.0.steps.get().map(|steps| &**steps)
     }
@@ -198,18 +204,18 @@ impl Lease {
         &self.0.clock
     }
 
-    pub(crate) fn keep(&self) -> Duration {
-        self.0.keep
+    pub(crate) fn step_retention(&self) -> Duration {
+        self.0.step_retention
     }
 
-    /// Whether no run of this key, since its record began, can have left steps: this is the first, and nobody was
-    /// overtaken. A deferred run that had steps keeps its attempt, so that this holds.
+    /// Returns true if no earlier run of this key can have recorded steps: this is the first attempt, and no takeover.
+    /// A deferred run with steps keeps its attempt, so that this holds.
     pub(crate) fn is_first(&self) -> bool {
         self.attempt() <= 1 && self.taken_over().is_none()
     }
 
-    pub(crate) fn names(&self) -> &HandlerName {
-        &self.0.names
+    pub(crate) fn handler_name(&self) -> &HandlerName {
+        &self.0.handler_name
     }
 
     pub(crate) fn held(&self) -> &Held {
@@ -225,62 +231,63 @@ impl Lease {
     }
 
     pub(crate) fn guard(&self) -> Instant {
-        self.0.sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
+        self.0.claim_sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
     }
 
     pub(crate) fn may_renew(&self, now: Instant) -> bool {
-        now < self.0.cap && !self.0.lost.load(Ordering::SeqCst)
+        now < self.0.renewable_until && !self.0.lost.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_in_transaction(&self) -> bool {
-        self.0.transaction
+        self.0.in_transaction
     }
 
-    /// Whether the store is asked for renewals. An open transaction needs none: while it lasts nobody takes over.
+    /// Returns true if renewals are sent to the store. An open transaction needs none, since it excludes takeovers.
     pub(crate) fn renews_in_store(&self) -> bool {
         self.0.renews
     }
 
-    pub(crate) fn renewed(&self, sent: Instant) {
-        let until = sent.saturating_duration_since(self.0.sent) + self.length().saturating_sub(self.0.margin);
-        self.0.guard.fetch_max(nanos(until), Ordering::SeqCst);
+    pub(crate) fn extend(&self, claim_sent: Instant) {
+        let guard_offset =
+            claim_sent.saturating_duration_since(self.0.claim_sent) + self.length().saturating_sub(self.0.margin);
+        self.0.guard.fetch_max(nanos(guard_offset), Ordering::SeqCst);
     }
 
-    /// Notes that the run's task got its turn.
-    pub(crate) fn see(&self, now: Instant) {
-        self.0.seen.store(nanos(now.saturating_duration_since(self.0.sent)), Ordering::Relaxed);
+    /// Records that the run's task was polled.
+    pub(crate) fn record_poll(&self, now: Instant) {
+        self.0.last_poll.store(nanos(now.saturating_duration_since(self.0.claim_sent)), Ordering::Relaxed);
     }
 
-    /// Returns for how long the run's task has had no turn, once, if that is longer than a task can sleep.
+    /// Returns for how long the run's task was not polled, once per run, if that is longer than a task can sleep.
     pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
-        let seen = self.0.sent + Duration::from_nanos(self.0.seen.load(Ordering::Relaxed));
-        let blocked = now.saturating_duration_since(seen);
-        let news = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
-        news.then_some(blocked)
+        let last_poll = self.0.claim_sent + Duration::from_nanos(self.0.last_poll.load(Ordering::Relaxed));
+        let blocked = now.saturating_duration_since(last_poll);
+        let is_new = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
+        is_new.then_some(blocked)
     }
 
-    /// Says whether this is news: not lost before, and its run not ended.
-    pub(crate) fn lose(&self) -> bool {
-        let news = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
-        self.0.told.notify_waiters();
-        news
+    /// Marks the lease as lost. Returns true if the lease was not lost before and its run has not ended.
+    pub(crate) fn mark_lost(&self) -> bool {
+        let is_new = !self.0.lost.swap(true, Ordering::SeqCst) && !self.0.ended.load(Ordering::SeqCst);
+        self.0.lost_notify.notify_waiters();
+        is_new
     }
 
-    /// The handler has ended: what becomes of the lease from here on is the executor's business.
-    pub(crate) fn end(&self) {
+    /// Marks the handler as ended. A later loss of the lease is not reported any more.
+    pub(crate) fn mark_ended(&self) {
         self.0.ended.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether this lease or one it runs inside is for `key`; whose.
-    pub(crate) fn runs(&self, key: &Key) -> Option<&str> {
+    /// Returns the scope of this lease, or of one that it is nested in, if that lease is for `key`.
+    pub(crate) fn scope_of_run(&self, key: &Key) -> Option<&str> {
         let mut at = Some(self);
         while let Some(lease) = at {
             if lease.key() == key {
-                return Some(&lease.0.names.scope);
+                return Some(&lease.0.handler_name.scope);
             }
             at = lease.0.outer.as_ref();
         }
@@ -288,7 +295,7 @@ impl Lease {
     }
 }
 
-/// No lease lasts longer than 500 years.
+/// Converts a duration to nanoseconds. A lease never exceeds 500 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What happens to runs, for logs, spans and metrics.
+//! Events of runs, for logs, spans and metrics.
 mod counts;
 mod tracing;
 
@@ -11,14 +11,16 @@ pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
 use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
 
-/// Told of everything that happens to a run; logs and metrics are built on it. Called in the run's task, and for what
-/// becomes of a lease on the thread that renews all leases: be quick, and do not block.
+/// A receiver of all events of runs, as a basis for logs and metrics.
 ///
-/// A pair of observers is one that tells both, so `(Tracing, Mine)` adds to the default one.
+/// Most events are reported in the run's task, and events of a lease on the thread that renews all leases. An observer
+/// must be fast and must not block.
+///
+/// A pair of observers is an observer that calls both, so `(Tracing, Mine)` extends the default one.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// Handles one event. Each delivery has exactly one [`Event::Ended`], after any number of other events. A settlement that
-    /// continues in the background reports [`StoreFailed`](Event::StoreFailed) and [`SettledLate`](Event::SettledLate) from
-    /// another task, as a rule after that.
+    /// Handles one event. Each delivery has exactly one [`Event::Ended`], after any number of other events. A
+    /// settlement that continues in the background reports [`StoreFailed`](Event::StoreFailed) and
+    /// [`SettledLate`](Event::SettledLate) from another task, usually after that.
     fn on(&self, run: &Run<'_>, event: &Event<'_>);
 }
 
@@ -29,19 +31,19 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-/// Which run. Nothing here shows a key in clear, so all of it may be logged.
+/// The run of an event. No field shows a key in clear text, so all fields may be logged.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Run<'a> {
-    /// A label for metrics, with few values.
+    /// The scene; suitable as a metrics label, with few values.
     pub scene: &'a Scene,
-    /// A label for metrics, with few values.
+    /// The scope; suitable as a metrics label, with few values.
     pub scope: &'a str,
-    /// The hashed key; no label for metrics. `None` if there is no usable key.
+    /// The hashed key, or `None` if there is no valid key. Not suitable as a metrics label.
     pub key: Option<&'a Key>,
-    /// Which run of the key, once claimed.
+    /// The attempt, once the key is claimed.
     pub attempt: Option<u32>,
-    /// The grant's number, once claimed.
+    /// The fencing token of the grant, once the key is claimed.
     pub fencing: Option<Fencing>,
 }
 
@@ -51,60 +53,63 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What happened.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The key is this run's.
+    /// The key was granted to this run.
     Claimed {
-        /// The grant of the owner that let its lease run out, if this took over.
+        /// The fencing token of the previous owner, if this run took over an expired lease.
         taken_over: Option<Fencing>,
     },
-    /// The store did not answer, or refused; the step may be tried again.
+    /// The store did not answer, or returned an error. The step may be retried.
     StoreFailed {
-        /// claim, renew, complete, release, peek or order.
+        /// The step: claim, renew, complete, release, peek or order.
         step: &'static str,
-        /// What the store said.
+        /// The store's error.
         error: &'a StoreError,
     },
     /// The lease was lost while the handler ran.
     LeaseLost,
-    /// The run's runtime has not got to the run for two heartbeats, so something blocks its threads: a handler that
-    /// computes, or waits without `.await`. The lease is renewed all the same, up to `max_run`; neither `max_run` nor
-    /// a lost lease can end such a handler. Told once for a run, by the thread that renews.
+    /// The run's task was not polled for two heartbeats, so something blocks its runtime: a handler that computes, or
+    /// waits without `.await`.
+    ///
+    /// The lease is still renewed, up to `max_run`. Neither `max_run` nor a lost lease can end such a handler. The
+    /// renewal thread reports this once per run.
     RuntimeBlocked {
-        /// Since when, at the least.
+        /// The minimum time for which the runtime has been blocked.
         blocked: Duration,
     },
-    /// The store is down and the handler runs all the same: duplicates run too.
+    /// The store is unavailable and the handler runs anyway, so duplicates run too.
     RunsUnprotected,
-    /// The call comes after one that will not be consumed by itself. What becomes of it is the policy's
-    /// [`on_broken_order`](crate::Policy::on_broken_order); while it is held, each of its deliveries tells so.
+    /// The call has a predecessor that will not be consumed without intervention. The policy's
+    /// [`on_broken_order`](crate::Policy::on_broken_order) decides about the call. While the call is held, each of its
+    /// deliveries emits this event.
     OrderBroken {
-        /// What is wrong.
+        /// The reason.
         why: BrokenOrder,
-        /// Whether it runs all the same.
+        /// True if the call runs anyway.
         skipped: bool,
     },
-    /// The result is not kept for replay.
+    /// The result is not stored for replay.
     ResultNotKept {
-        /// Why: too large, or not to be encoded.
+        /// The reason: too large, or not encodable.
         reason: &'a str,
     },
-    /// A settlement that went on in the background, after its call returned, has ended; see
+    /// A settlement that continued in the background, after its call returned, has ended; see
     /// [`settle_timeout`](crate::Policy::settle_timeout).
     SettledLate {
         /// The step: complete or release.
         step: &'static str,
-        /// `None` if the store has applied the step. Otherwise, the key is held until its lease expires, unless the store has
-        /// applied the step without an answer, or another worker has taken over.
+        /// `None` if the store has applied the step. Otherwise, the key is held until its lease expires, unless the
+        /// store has applied the step without an answer, or another worker has taken over.
         error: Option<&'a StoreError>,
     },
-    /// The delivery's one terminal event.
+    /// The delivery has ended. Emitted exactly once per delivery.
     Ended {
-        /// What it came to.
+        /// The outcome of the delivery.
         outcome: &'a Outcome,
-        /// From the call to here.
+        /// The time since the call.
         elapsed: Duration,
     },
 }

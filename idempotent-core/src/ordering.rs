@@ -1,11 +1,12 @@
 //! The order in which calls run: `after = …` and `sequence = (stream, number)`.
 //!
-//! A call that comes [`after`](crate::Call::after) another call runs once that call's key is consumed. Until then the call is
-//! deferred: its own key is not held, and no attempt is spent. `admission.rs` decides, as a pure function of the state of the
-//! two keys; `after.rs` reads and acts.
+//! A call [`after`](crate::Call::after) another call runs once that call's key is consumed. Until then the call is
+//! deferred: its own key is not held, and no attempt is spent. `admission.rs` decides, as a pure function of the state
+//! of the two keys; `after.rs` reads the records and carries out the decision.
 //!
-//! A call with a number in a stream comes after the calls that the stream's order table names. The table is a pure value
-//! (`order_table.rs`) that stores keep as bytes ([`Order`](crate::Order)); `sequence.rs` reads and acts.
+//! A call with a number in a stream comes after the calls that the stream's order table names. The table is a pure
+//! value (`order_table.rs`) that stores keep as bytes ([`Order`](crate::Order)); `sequence.rs` reads and replaces the
+//! table.
 mod admission;
 pub(crate) mod after;
 mod encoding;
@@ -34,21 +35,24 @@ pub use self::registered::Registered;
 pub use self::stream::Stream;
 use crate::units::time;
 
-/// What becomes of a call whose predecessor will not be consumed by itself: one that failed for good, is dead, or of which
-/// nothing has been seen for a while. The time counts from the moment at which the call was first put off, by the store's
-/// clock; it should be longer than the predecessor's retries take.
+/// The treatment of a call whose predecessor will not be consumed without intervention.
+///
+/// Such a predecessor has failed permanently, is dead, or was not seen for the given time. The time counts from the
+/// first deferral of the call, by the store's clock. Choose a time longer than the predecessor's retries take.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnBrokenOrder {
-    /// It is held until a person has put the predecessor right:
-    /// [`Outcome::Held`](crate::Outcome::Held), which is counted and logged as a warning. At once after a failed or dead
-    /// predecessor, after this time after one that was never seen. The default, with 10 minutes.
+    /// Holds the call until an operator has fixed the predecessor. The outcome is
+    /// [`Outcome::Held`](crate::Outcome::Held), which is counted and logged as a warning.
+    ///
+    /// The call is held at once after a failed or dead predecessor, and after this time if the predecessor was never
+    /// seen. The default, with 10 minutes.
     Hold(#[serde(deserialize_with = "time")] Duration),
-    /// After this time it runs all the same. Until then it is held after a failed or dead predecessor.
+    /// Runs the call out of order after this time. Until then, the call is held after a failed or dead predecessor.
     Skip(#[serde(deserialize_with = "time")] Duration),
-    /// It is buried without a run, and so are those after it: at once after a failed or dead predecessor, after this time
-    /// after one that was never seen.
+    /// Marks the call as dead without running it, and so the calls after it. This happens at once after a failed or
+    /// dead predecessor, and after this time if the predecessor was never seen.
     Halt(#[serde(deserialize_with = "time")] Duration),
 }
 
@@ -59,7 +63,7 @@ impl Default for OnBrokenOrder {
 }
 
 impl OnBrokenOrder {
-    /// How long a predecessor that was never seen is waited for.
+    /// Returns how long a call waits for a predecessor that was never seen.
     #[must_use]
     pub fn patience(&self) -> Duration {
         match self {
@@ -68,31 +72,31 @@ impl OnBrokenOrder {
     }
 }
 
-/// What becomes of a [number](crate::Call::sequence) that comes when a larger one of its stream was let in already: it was
-/// registered or sent too late, or skipped.
+/// The treatment of a [number](crate::Call::sequence) that arrives after a larger number of its stream was admitted,
+/// because it was registered or sent too late, or was skipped.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnLate {
-    /// It runs, but not beside another one of its stream, and is told of: [`Event::OrderBroken`](crate::Event::OrderBroken).
-    /// The default.
+    /// Runs the call, serialized with the rest of its stream, and emits
+    /// [`Event::OrderBroken`](crate::Event::OrderBroken). The default.
     #[default]
     Run,
-    /// It is buried without a run.
+    /// Marks the call as dead without running it.
     Refuse,
 }
 
-/// Why a call's predecessor will not be consumed by itself.
+/// The reason why a call is held, skipped or halted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum BrokenOrder {
-    /// It failed for good.
+    /// The predecessor failed permanently.
     Failed,
-    /// It is dead: out of attempts, or parked.
+    /// The predecessor is dead: out of attempts, or parked.
     Dead,
-    /// It was not seen for as long as it is waited for: lost, never sent, or forgotten after its retention.
+    /// The predecessor was not seen in time: lost, never sent, or expired after its retention.
     Missing,
-    /// It is the call itself that comes too late: a larger number of its stream was let in before.
+    /// The call itself is late: a larger number of its stream was admitted before.
     Late,
 }
 
@@ -107,9 +111,9 @@ impl fmt::Display for BrokenOrder {
     }
 }
 
-/// What a call comes after, once its own identity is known: a call, or what its stream says.
+/// The ordering of a call before its own identity is known: after a call, or at a number of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum OrderingRequest {
     After(Named),
-    SequencePosition(Named, u64),
+    Sequence(Named, u64),
 }

@@ -1,4 +1,4 @@
-//! One delivery, from its call to its answer: claim the key, run the handler, settle the run, or answer a duplicate.
+//! One delivery from its call to its answer: claim the key, run the handler, and settle the run, or answer a duplicate.
 mod attempt;
 mod batch;
 mod claim;
@@ -23,14 +23,14 @@ use tracing::{Instrument, Span};
 pub(crate) use self::attempt::Attempt;
 pub use self::batch::Answer;
 use self::claim::claim;
-use self::not_acquired::duplicate;
-pub(crate) use self::not_acquired::{NotAcquired, refused, turned};
+use self::not_acquired::duplicate_rejection;
+pub(crate) use self::not_acquired::{NotAcquired, not_granted, store_failure};
 use self::prepare::prepare;
-pub(crate) use self::prepared::{After, Prepared};
+pub(crate) use self::prepared::{Prepared, ResolvedOrdering};
 pub(crate) use self::release::release;
 pub(crate) use self::release_on_drop::ReleaseOnDrop;
 pub(crate) use self::report::Report;
-use self::unprotected::unprotected;
+use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, Executor, Handler, HandlerFn};
@@ -38,17 +38,17 @@ use crate::{Codec, Outcome, Rejection, Replies};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
-/// The future is boxed, so that the caller's future stays small, however deep its handlers nest.
-type Begun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
+/// The future is boxed so that the caller's future stays small, however deep its handlers nest.
+type CheckedRun<F, O> = Result<(Pin<Box<F>>, Option<Span>), O>;
 
 impl Executor {
-    /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its end.
-    /// Pass a `Box<Call>` to make the future smaller.
+    /// Runs `handler`, unless the call was consumed before or is in flight. The returned future stores `call` until its
+    /// end. Pass a `Box<Call>` to make the future smaller.
     ///
     /// # Cancellation
-    /// Dropping the returned future drops the handler and stops the renewal of the lease. If the handler had not started, the
-    /// key is released. Otherwise the effect is unknown, and the key is held until the lease expires, unless the policy sets
-    /// `release_on_cancel`.
+    /// Dropping the returned future drops the handler and stops the renewal of the lease. If the handler had not
+    /// started, the key is released. Otherwise the effect is unknown, and the key is held until the lease expires,
+    /// unless the policy sets `release_on_cancel`.
     ///
     /// # Panics
     /// A panic of the handler releases the key and resumes.
@@ -61,20 +61,21 @@ impl Executor {
         finish(begin(&self.0, call.into(), handler)).await
     }
 
-    /// Runs `handler` once with all items whose key is free, and answers each item, in order. Duplicates inside
-    /// the batch collapse: the first is handled, the others get its result, or are told that they are duplicates where
-    /// the policy says so. If no item is free the handler is not
-    /// called. Policies that wait for a run in flight do not wait here, and none runs unprotected.
+    /// Runs `handler` once with all items whose keys are free, and returns one answer per item, in order.
     ///
-    /// Settle each delivery by its own [`Answer::outcome`]. A handler that answers for another number of items than
-    /// it was given frees all of them. It is dropped once every item has lost its lease; while one is left it goes
-    /// on, and those that lost theirs do not count.
+    /// Duplicates inside the batch are collapsed: only the first is handled. The others get its result, or are rejected
+    /// as duplicates if the policy refuses them. If no key is free, the handler is not called. Policies that wait for a run
+    /// in flight do not wait here, and no item runs unprotected.
+    ///
+    /// Settle each delivery by its own [`Answer::outcome`]. If the handler returns a different number of answers than
+    /// it was given items, all of the items are released. The handler is dropped once every item has lost its lease.
+    /// While at least one lease is valid, the handler continues, and the answers for lost items are ignored.
     ///
     /// # Cancellation
-    /// As [`run`](Self::run), for each item.
+    /// Like [`run`](Self::run), for each item.
     ///
     /// # Panics
-    /// A panic of the handler frees the keys it was given, then goes on.
+    /// A panic of the handler releases the keys of its items and resumes.
     pub async fn run_batch<P, C, R, T, F, Fut>(
         &self,
         items: Vec<(Call, T)>,
@@ -106,7 +107,7 @@ where
     finish(begin(&executor.0, call, handler)).await
 }
 
-async fn finish<F: Future>(begun: Begun<F, F::Output>) -> F::Output {
+async fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> F::Output {
     match begun {
         Ok((run, Some(span))) => run.instrument(span).await,
         Ok((run, None)) => run.await,
@@ -118,21 +119,21 @@ fn begin<'e, P, C, R, F>(
     engine: &'e Arc<Engine>,
     mut call: Call,
     handler: Handler<P, C, R, F>,
-) -> Begun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
+) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
     F: HandlerFn<R>,
 {
-    let frame = TaskContext::current();
+    let context = TaskContext::current();
     if let Some(needed) = P::policy() {
         call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
     }
-    let mut report = Report::begin(engine, &call.identity, &frame);
-    match prepare(engine, call, &frame, &mut report) {
+    let mut report = Report::begin(engine, &call.identity, &context);
+    match prepare(engine, call, &context, &mut report) {
         Ok(prepared) => {
             let span = report.span().cloned();
-            Ok((Box::pin(deliver(engine, prepared, frame, report, handler)), span))
+            Ok((Box::pin(deliver(engine, prepared, context, report, handler)), span))
         }
         Err(rejection) => Err(report.reject(&handler, rejection)),
     }
@@ -142,7 +143,7 @@ where
 async fn deliver<P, C, R, F>(
     engine: &Arc<Engine>,
     prepared: Box<Prepared>,
-    frame: TaskContext,
+    context: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -152,9 +153,9 @@ where
     F: HandlerFn<R>,
 {
     // Boxed, so that the claim's memory is freed before the handler runs.
-    match Box::pin(claim(engine, prepared, &frame, &mut report)).await {
-        // Boxed like the settlement: three small allocations cost less than one that the allocator takes for large.
-        Ok(attempt) => Box::pin(attempt.proceed(frame, &mut report, handler)).await,
+    match Box::pin(claim(engine, prepared, &context, &mut report)).await {
+        // Boxed like the settlement: three small allocations cost less than one large allocation.
+        Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
         Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
             Ok(value) => {
                 report.end(Outcome::Replayed);
@@ -162,11 +163,13 @@ where
             }
             Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
         },
-        // Boxed, since so rare a path must not make the future of each run larger.
-        Err(NotAcquired::Unprotected(_, terms)) => Box::pin(unprotected(engine, &terms, frame, report, handler)).await,
-        Err(NotAcquired::Away(rejection)) => report.reject(&handler, rejection),
+        // Boxed so that a rare path does not enlarge the future of each run.
+        Err(NotAcquired::Unprotected(_, policy)) => {
+            Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
+        }
+        Err(NotAcquired::Rejected(rejection)) => report.reject(&handler, rejection),
         Err(NotAcquired::Duplicate(prepared)) => {
-            let rejection = Box::pin(duplicate(engine, &prepared)).await;
+            let rejection = Box::pin(duplicate_rejection(engine, &prepared)).await;
             report.reject(&handler, rejection)
         }
     }

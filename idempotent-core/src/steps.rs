@@ -1,4 +1,4 @@
-//! The steps of a run, kept beside its record: a retry replays those that were done and runs only the rest.
+//! The steps of a run, recorded with its key: a retry replays completed steps and runs only the rest.
 mod error;
 mod in_transaction;
 mod journal;

@@ -104,7 +104,8 @@ impl Tokens {
             display: None,
         };
         let store = self.executor.store();
-        let Claim::Acquired(grant) = self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.claim(&request)).await? else {
+        let Claim::Acquired(grant) = self.executor.0.with_timeout(Self::ISSUE_TIMEOUT, store.claim(&request)).await?
+        else {
             // A collision has a probability of 2^-192, so the generator probably repeats itself.
             let error = StoreError::new(StoreErrorKind::NotApplied);
             return Err(error.because("issue a token: a new token exists already; check the random generator").into());
@@ -112,7 +113,7 @@ impl Tokens {
         let held = Held { key, owner, fencing: Some(grant.fencing) };
         let unused =
             Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
-        match self.executor.0.in_time(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
+        match self.executor.0.with_timeout(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
                 .because("issue a token: the store took too long; retry")

@@ -1,7 +1,7 @@
-//! Runs whose effect and marker are one transaction of the store's database (level L3).
+//! Runs whose effect and record are committed in one transaction of the store's database (level L3).
 //!
-//! The template of a run stays as it is: such a run brings a store of its own ([`OneRun`]), whose claim begins a
-//! transaction, whose completion commits it, and whose release rolls it back. In between the handler borrows it.
+//! Such a run uses the same protocol with a store of its own ([`OneRun`]). The store's claim begins a transaction, its
+//! completion commits, and its release rolls back. In between, the handler borrows the transaction.
 use std::any::type_name;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,51 +16,54 @@ use crate::{ClaimMode, Held, Rejection, Settled, StepRecord, Store, StoreError, 
 /// Begins and commits the transactions of steps, for [`step_in`](crate::step_in()).
 #[async_trait]
 pub trait StepsWithin<T: Send>: fmt::Debug + Send + Sync {
-    /// Begins one.
+    /// Begins a transaction.
     ///
     /// # Errors
-    /// Nothing was begun.
+    /// The store's error; no transaction was begun.
     ///
     /// # Cancellation
-    /// What has begun is rolled back.
+    /// A transaction that was begun is rolled back.
     async fn begin(&self) -> Result<T, StoreError>;
 
-    /// Notes the step in it, guarded as [`Journal::note`](crate::Journal::note) is, and commits it. Where that is not
-    /// answered, it is found out: it ends only when it knows. [`Settled::Lost`] says that nothing was committed by this owner
-    /// that a later one does not find.
+    /// Records the step in the transaction, guarded like [`Journal::note`](crate::Journal::note), and commits.
+    ///
+    /// If the commit is not acknowledged, its result is looked up before this method returns. After [`Settled::Lost`],
+    /// a later owner finds everything that this owner has committed.
     ///
     /// # Errors
-    /// Of kind [`RolledBack`](crate::StoreErrorKind::RolledBack): neither the effect nor the note is there. Others: nobody knows.
+    /// An error of kind [`RolledBack`](crate::StoreErrorKind::RolledBack) means that neither the effect nor the record
+    /// was committed. After any other error, the result is unknown.
     ///
     /// # Cancellation
-    /// The commit goes on; the next run finds what it came to.
+    /// The commit continues, and the next run reads its result.
     async fn commit(&self, transaction: T, held: &Held, step: &StepRecord) -> Result<Settled, StoreError>;
 }
 
 /// The store of one run, with its transaction.
 ///
-/// [`claim`](Store::claim) begins it; whatever the answer, a transaction without a grant is over when it returns.
-/// [`complete`](Store::complete) commits it, and finds out what became of a commit that was not answered; an error of kind
-/// [`RolledBack`](crate::StoreErrorKind::RolledBack) says that neither the effect nor the record is there.
-/// [`release`](Store::release) rolls it back. Dropped, it rolls back.
+/// [`claim`](Store::claim) begins the transaction. Without a grant, the transaction has ended when the claim returns.
+/// [`complete`](Store::complete) commits, and looks up the result of a commit that was not acknowledged. An error of
+/// kind [`RolledBack`](crate::StoreErrorKind::RolledBack) means that neither the effect nor the record was committed.
+/// [`release`](Store::release) rolls back, and so does dropping the store.
 pub trait OneRun: Store {
-    /// Told before the claim: how long duplicates are to be recognised.
+    /// Sets how long duplicates are recognised. Called before the claim.
     fn retains(&self, retain: Duration);
 
-    /// Whether its lease is to be renewed in the store. Not where nobody can take over while the transaction is open.
+    /// Returns true if the lease has to be renewed in the store. Not needed if the open transaction excludes a
+    /// takeover.
     fn renews(&self) -> bool;
 }
 
-/// Lends the transaction to the handler.
+/// A store that lends its transaction to the handler.
 pub trait Lends<T: 'static>: OneRun {
-    /// The transaction, between its claim and its end.
+    /// Lends the transaction, between its claim and its end.
     fn lend(&self) -> Option<T>;
 
-    /// Takes it back.
+    /// Takes the transaction back from the handler.
     fn take_back(&self, transaction: T);
 }
 
-/// Where a handler gets the transaction of its run from; made by [`Call::within`](crate::Call::within).
+/// A handle from which the handler gets the transaction of its run, created by [`Call::within`](crate::Call::within).
 pub struct Lender<T: 'static>(pub(crate) Option<Arc<dyn Lends<T>>>);
 
 impl<T: 'static> Clone for Lender<T> {
@@ -76,24 +79,25 @@ impl<T: 'static> fmt::Debug for Lender<T> {
 }
 
 impl<T: 'static> Lender<T> {
-    /// The transaction, until this is dropped: once for each run.
+    /// Returns the transaction. Each run has one, and can get it once.
     ///
     /// # Panics
-    /// Outside of the handler of the call it was made with: there is no transaction then.
+    /// If called outside of the handler of the call that the lender was created with, or a second time.
     #[must_use]
     #[allow(clippy::expect_used, reason = "a handler runs only when its claim, which begins it, was granted")]
     pub fn lend(self) -> Lent<T> {
-        let of = self.0.expect("the call was refused: its handler does not run");
+        let of = self.0.expect("the call was rejected, so its handler does not run");
         let transaction = of.lend();
-        assert!(transaction.is_some(), "the transaction of a run is lent to its handler, once");
+        assert!(transaction.is_some(), "the transaction of a run can be borrowed once, by its handler");
         Lent { back: ReturnTo::Run(of), transaction }
     }
 }
 
-/// The transaction of a run or step, in its handler's hands. It ends with the run or step: it cannot be committed here.
+/// The transaction of a run or step, borrowed by its handler. The run or step ends the transaction, so the handler
+/// cannot commit it.
 pub struct Lent<T: 'static> {
     back: ReturnTo<T>,
-    /// None only while it is dropped.
+    /// `None` only during the drop.
     transaction: Option<T>,
 }
 
@@ -130,13 +134,13 @@ impl<T: 'static> Drop for Lent<T> {
     }
 }
 
-/// Where it goes when it is dropped.
+/// The owner that gets the transaction back on drop.
 enum ReturnTo<T: 'static> {
     Run(Arc<dyn Lends<T>>),
     Step(StepTransactionSlot<T>),
 }
 
-/// The transaction of a step, while nobody has it.
+/// The transaction of a step, after its closure has returned it.
 pub(crate) struct StepTransactionSlot<T: 'static>(Arc<Mutex<Option<T>>>);
 
 impl<T: 'static> StepTransactionSlot<T> {
@@ -145,24 +149,25 @@ impl<T: 'static> StepTransactionSlot<T> {
         (Self(slot.clone()), Lent { back: ReturnTo::Step(Self(slot)), transaction: Some(transaction) })
     }
 
-    /// None if its borrower has kept it.
+    /// Takes the transaction, or returns `None` if the closure still has it.
     pub(crate) fn take(self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// The transactions of type `T` for steps under this store, or why there are none.
+/// Returns the step transactions of type `T` of this store, or a text with the reason why there are none.
 pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<Arc<dyn StepsWithin<T>>, String> {
     let transact = store.abilities().transact;
     let own = transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepsWithin<T>>>().ok());
-    own.map(|own| *own).ok_or_else(|| format!("it wants `{}`, and the store is {}", type_name::<T>(), described(store)))
+    own.map(|own| *own)
+        .ok_or_else(|| format!("requires `{}`, but the store is {}", type_name::<T>(), describe_store(store)))
 }
 
-/// The store a call brings for its run, or why there is none.
+/// The store for a call in a transaction, or the reason why there is none.
 #[derive(Clone, Debug)]
 pub(crate) enum CallStore {
     Own(Arc<dyn OneRun>, ClaimMode),
-    /// The transaction that was wanted, and who has none such.
+    /// The requested transaction type, and the store that does not have it.
     Missing {
         wanted: &'static str,
         store: Arc<str>,
@@ -170,25 +175,26 @@ pub(crate) enum CallStore {
 }
 
 impl CallStore {
-    /// The store, told of the terms of its run. There is no running without it: the handler needs its transaction.
-    pub(crate) fn under(self, terms: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
+    /// Returns the store with the policy applied. Such a call never runs unprotected, since its handler needs the
+    /// transaction.
+    pub(crate) fn resolve(self, policy: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
         match self {
             Self::Own(own, _) => {
-                own.retains(terms.retain);
-                terms.on_store_error = OnStoreError::Fail;
+                own.retains(policy.retain);
+                policy.on_store_error = OnStoreError::Fail;
                 Ok(own)
             }
             Self::Missing { wanted, store } => Err(Rejection::NoTransaction { wanted, store }),
         }
     }
 
-    /// Whether its record, and the count in it, is rolled back with it.
+    /// Returns true if the record, with its attempt count, is rolled back with the transaction.
     pub(crate) fn forgets_attempts(&self) -> bool {
         matches!(self, Self::Own(_, ClaimMode::Inside))
     }
 
-    /// A batch is one handler for many keys: whose transaction should it be given?
-    pub(crate) fn in_a_batch(self) -> Self {
+    /// Rejects transactions in a batch: one handler has many keys, so no single transaction fits.
+    pub(crate) fn for_batch(self) -> Self {
         let wanted = match self {
             Self::Own(..) => "transaction",
             Self::Missing { wanted, .. } => wanted,
@@ -197,13 +203,13 @@ impl CallStore {
     }
 }
 
-/// Its name, and which transactions it has.
-pub(crate) fn described(store: &Arc<dyn Store>) -> String {
+/// Describes the store by its type name and transaction type.
+pub(crate) fn describe_store(store: &Arc<dyn Store>) -> String {
     let has = store.abilities().transact.map_or("none at all", Transact::transaction);
-    format!("{}, which has {has}", name(&format!("{store:?}")))
+    format!("{}, which has {has}", debug_name(&format!("{store:?}")))
 }
 
-/// The name of a type, which its `Debug` begins with.
-fn name(debug: &str) -> &str {
+/// Returns the type name at the start of a `Debug` text.
+fn debug_name(debug: &str) -> &str {
     debug.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(debug)
 }

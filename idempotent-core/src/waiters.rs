@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 use crate::store::Watching;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
-/// Costs a settled key nothing but one load while nobody waits.
+/// The waiting tasks of each key. Without any, settling a key costs only one atomic load.
 #[derive(Default)]
 pub struct Waiters {
     waiting: AtomicUsize,
-    bells: Mutex<HashMap<u128, Bell>>,
+    by_key: Mutex<HashMap<u128, KeyWaiters>>,
 }
 
-struct Bell {
+struct KeyWaiters {
     notify: Arc<Notify>,
     waiters: usize,
 }
@@ -31,69 +31,69 @@ impl fmt::Debug for Waiters {
 }
 
 impl Waiters {
-    /// How many wait.
+    /// Returns the number of waiting tasks.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits from now on, polled or not.
+    /// Starts to watch a key, even before the returned future is polled.
     pub fn watch(self: &Arc<Self>, key: u128) -> Watching {
-        // Counted before the store is asked again: whoever settles the key after that sees the count.
+        // Counted before the store is asked again, so that a later settlement sees the count.
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut bells = self.bells();
-        let bell = bells.entry(key).or_insert_with(|| Bell { notify: Arc::default(), waiters: 0 });
-        bell.waiters += 1;
-        let rung = bell.notify.clone().notified_owned();
-        let waiting = Waiting { waiters: self.clone(), key, notify: bell.notify.clone() };
-        drop(bells);
+        let mut by_key = self.by_key();
+        let key_waiters = by_key.entry(key).or_insert_with(|| KeyWaiters { notify: Arc::default(), waiters: 0 });
+        key_waiters.waiters += 1;
+        let woken = key_waiters.notify.clone().notified_owned();
+        let waiting = WaiterGuard { waiters: self.clone(), key, notify: key_waiters.notify.clone() };
+        drop(by_key);
         Box::pin(async move {
-            rung.await;
+            woken.await;
             drop(waiting);
         })
     }
 
-    /// Wakes all who wait for `key`: one of them will get it if it is free, the rest wait again.
+    /// Wakes all tasks that wait for `key`. One of them gets the key if it is free, and the others wait again.
     pub fn wake(&self, key: u128) {
         if self.waiting() == 0 {
             return;
         }
-        let bell = self.bells().remove(&key);
-        // Rung with the lock let go: a waker may drop a waiter.
-        if let Some(bell) = bell {
-            bell.notify.notify_waiters();
+        let key_waiters = self.by_key().remove(&key);
+        // Notified after the lock is released, since a waker may drop a waiter.
+        if let Some(key_waiters) = key_waiters {
+            key_waiters.notify.notify_waiters();
         }
     }
 
-    /// Wakes all who wait, for whichever key.
+    /// Wakes all tasks, whatever key they wait for.
     pub fn wake_all(&self) {
-        let bells = std::mem::take(&mut *self.bells());
-        for bell in bells.into_values() {
-            bell.notify.notify_waiters();
+        let by_key = std::mem::take(&mut *self.by_key());
+        for key_waiters in by_key.into_values() {
+            key_waiters.notify.notify_waiters();
         }
     }
 
-    fn bells(&self) -> MutexGuard<'_, HashMap<u128, Bell>> {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_key(&self) -> MutexGuard<'_, HashMap<u128, KeyWaiters>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Waiting {
+struct WaiterGuard {
     waiters: Arc<Waiters>,
     key: u128,
     notify: Arc<Notify>,
 }
 
-impl Drop for Waiting {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         self.waiters.waiting.fetch_sub(1, Ordering::SeqCst);
-        let mut bells = self.waiters.bells();
-        // After a wake the bell under this key, if any, is a later one.
-        if let Some(bell) = bells.get_mut(&self.key)
-            && Arc::ptr_eq(&bell.notify, &self.notify)
+        let mut by_key = self.waiters.by_key();
+        // After a wake, an entry under this key belongs to later waiters.
+        if let Some(key_waiters) = by_key.get_mut(&self.key)
+            && Arc::ptr_eq(&key_waiters.notify, &self.notify)
         {
-            bell.waiters -= 1;
-            if bell.waiters == 0 {
-                bells.remove(&self.key);
+            key_waiters.waiters -= 1;
+            if key_waiters.waiters == 0 {
+                by_key.remove(&self.key);
             }
         }
     }

@@ -88,7 +88,9 @@ fn summed(reader: &Reader, text: &str, nanos: u128) {
             assert_eq!(policy, Policy::new().lease(duration), "{text}");
         }
         // 64 bits of ns are the least that each part may use.
-        Err(error) => assert!(error.contains("too long for a duration") && nanos > u128::from(u64::MAX), "{text}: {error}"),
+        Err(error) => {
+            assert!(error.contains("too long for a duration") && nanos > u128::from(u64::MAX), "{text}: {error}")
+        }
     }
 }
 

@@ -128,7 +128,7 @@ fn two_handlers_of_one_scope_are_told_once() {
         });
     });
     let events = collector.events.lock().unwrap().clone();
-    let told: Vec<_> = events.iter().filter(|event| event.contains("two handlers have one scope")).collect();
+    let told: Vec<_> = events.iter().filter(|event| event.contains("two handlers share one scope")).collect();
     let [told] = told[..] else { panic!("{events:#?}") };
     assert!(told.starts_with("WARN") && told.contains("scope=\"orders\""), "{told}");
     assert!(told.matches("spans.rs:").count() == 2 && told.contains("a `scope` of its own"), "{told}");

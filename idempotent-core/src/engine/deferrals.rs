@@ -1,4 +1,4 @@
-//! How often a key in flight was put off: each time it is told to wait longer.
+//! Counts of how often duplicates of each key in flight were deferred, so that the delay can grow.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,49 +6,51 @@ use std::time::{Duration, Instant};
 
 use crate::Key;
 
-/// Bounded, and only a hint: what is forgotten starts again with the shortest delay.
+/// The number of recent deferrals of each key.
+///
+/// The map is bounded and only a hint: a forgotten key starts again with the shortest delay.
 #[derive(Debug, Default)]
 pub(crate) struct Deferrals {
-    /// So that a run whose key was never put off need not look.
-    any: AtomicBool,
-    known: Mutex<HashMap<u128, Deferral>>,
+    /// False while the map is empty, which spares a settled run the lock.
+    has_entries: AtomicBool,
+    entries: Mutex<HashMap<u128, Deferral>>,
 }
 
 #[derive(Debug)]
 struct Deferral {
-    times: u32,
-    forget: Instant,
+    count: u32,
+    expires_at: Instant,
 }
 
 impl Deferrals {
-    const MOST: usize = 10_000;
+    const CAPACITY: usize = 10_000;
 
-    /// Counts one more deferral of `key`, remembered for `rest` of the lease; says how many there were before.
-    pub(crate) fn count(&self, key: &Key, rest: Duration, now: Instant) -> u32 {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.any.store(true, Ordering::Relaxed);
-        if known.len() >= Self::MOST && !known.contains_key(&key.hash()) {
-            known.retain(|_, deferral| deferral.forget > now);
-            if known.len() >= Self::MOST {
+    /// Counts one more deferral of `key`, kept for `remember_for`, and returns the number of earlier ones.
+    pub(crate) fn count(&self, key: &Key, remember_for: Duration, now: Instant) -> u32 {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_entries.store(true, Ordering::Relaxed);
+        if entries.len() >= Self::CAPACITY && !entries.contains_key(&key.hash()) {
+            entries.retain(|_, deferral| deferral.expires_at > now);
+            if entries.len() >= Self::CAPACITY {
                 return 0;
             }
         }
-        let deferral = known.entry(key.hash()).or_insert(Deferral { times: 0, forget: now });
-        if deferral.forget <= now {
-            deferral.times = 0;
+        let deferral = entries.entry(key.hash()).or_insert(Deferral { count: 0, expires_at: now });
+        if deferral.expires_at <= now {
+            deferral.count = 0;
         }
-        deferral.forget = now + rest;
-        deferral.times = deferral.times.saturating_add(1);
-        deferral.times - 1
+        deferral.expires_at = now + remember_for;
+        deferral.count = deferral.count.saturating_add(1);
+        deferral.count - 1
     }
 
-    /// The key is settled: the next time it is in flight is another story.
+    /// Removes the count of a settled key.
     pub(crate) fn forget(&self, key: &Key) {
-        if !self.any.load(Ordering::Relaxed) {
+        if !self.has_entries.load(Ordering::Relaxed) {
             return;
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&key.hash());
-        self.any.store(!known.is_empty(), Ordering::Relaxed);
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(&key.hash());
+        self.has_entries.store(!entries.is_empty(), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! The progress of a drain, and the number of runs that it waits for.
+//! The progress of a drain, and the number of calls in progress.
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
@@ -6,35 +6,35 @@ use tokio::sync::Notify;
 /// A phase of a drain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DrainPhase {
-    /// No call starts any more. Before this phase, no drain has begun.
+    /// New calls are rejected. Before this phase, no drain has begun.
     Draining = 1,
     /// Running handlers are dropped.
-    Closed = 2,
+    GraceEnded = 2,
 }
 
 /// The phase of a drain and the number of calls in progress.
 ///
-/// Aligned to cache lines of its own, like the counters.
+/// Aligned to its own cache lines, like the counters.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct DrainState {
-    /// A [`DrainPhase`].
+    /// The current [`DrainPhase`], or 0 before a drain.
     phase: AtomicU8,
-    changed: Notify,
-    inside: AtomicUsize,
+    phase_changed: Notify,
+    in_progress: AtomicUsize,
     abandoned: AtomicUsize,
-    left: Notify,
+    call_ended: Notify,
 }
 
 impl DrainState {
-    pub(crate) fn enter(&self) {
-        self.inside.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn begin_call(&self) {
+        self.in_progress.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn leave(&self) {
-        self.inside.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn end_call(&self) {
+        self.in_progress.fetch_sub(1, Ordering::SeqCst);
         if self.is_draining() {
-            self.left.notify_waiters();
+            self.call_ended.notify_waiters();
         }
     }
 
@@ -42,14 +42,14 @@ impl DrainState {
         self.has_reached(DrainPhase::Draining)
     }
 
-    /// Waits for a phase. Waiters wake in the order in which they began to wait, so that simulations repeat.
-    pub(crate) async fn reached(&self, phase: DrainPhase) {
+    /// Waits for a phase. Waiters wake in the order in which they began to wait, so that simulations are reproducible.
+    pub(crate) async fn wait_for(&self, phase: DrainPhase) {
         loop {
-            let changed = self.changed.notified();
+            let phase_changed = self.phase_changed.notified();
             if self.has_reached(phase) {
                 return;
             }
-            changed.await;
+            phase_changed.await;
         }
     }
 
@@ -57,20 +57,20 @@ impl DrainState {
         self.phase.load(Ordering::SeqCst) >= phase as u8
     }
 
-    /// Enters a phase, which is never left for an earlier one.
+    /// Enters a phase. The phase never goes back.
     pub(crate) fn advance(&self, to: DrainPhase) {
         self.phase.fetch_max(to as u8, Ordering::SeqCst);
-        self.changed.notify_waiters();
+        self.phase_changed.notify_waiters();
     }
 
-    /// Counts a handler that was dropped at the end of the grace.
-    pub(crate) fn abandon(&self) {
+    /// Counts a handler that was dropped after the grace.
+    pub(crate) fn count_abandoned(&self) {
         self.abandoned.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the number of calls in progress.
-    pub(crate) fn inside(&self) -> usize {
-        self.inside.load(Ordering::SeqCst)
+    pub(crate) fn in_progress(&self) -> usize {
+        self.in_progress.load(Ordering::SeqCst)
     }
 
     /// Returns the number of handlers dropped so far.
@@ -79,13 +79,13 @@ impl DrainState {
     }
 
     /// Waits until no call is in progress.
-    pub(crate) async fn empty(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         loop {
-            let left = self.left.notified();
-            if self.inside() == 0 {
+            let call_ended = self.call_ended.notified();
+            if self.in_progress() == 0 {
                 return;
             }
-            left.await;
+            call_ended.await;
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Waiting for the end of a run in flight, by notification instead of by polling.
+//! Waiting for the end of a run in flight, by notification instead of polling.
 use std::time::{Duration, Instant};
 
 use super::{DrainPhase, Engine};
 use crate::{InFlight, Key, Watching};
 
-/// The polling interval for stores that do not notify of keys that another process has settled.
+/// The polling interval for stores that do not notify about keys settled by other processes.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The most duplicates of one executor that wait at once. Further ones are deferred.
+/// The maximum number of waiting duplicates per executor. Further duplicates are deferred.
 pub(super) const MAX_WAITERS: usize = 10_000;
 
 impl Engine {
-    /// Starts to wait for the key. The returned future ends when the key is settled from now on.
+    /// Starts to watch the key. The returned future completes at the next settlement of the key.
     pub(crate) fn watch(&self, key: &Key) -> Watching {
         match self.store.abilities().watch {
             Some(watch) => watch.watch(key),
@@ -19,20 +19,27 @@ impl Engine {
         }
     }
 
-    /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached `until`.
-    pub(crate) async fn settled(&self, settled: Watching, in_flight: InFlight, deadline: Instant, until: DrainPhase) {
+    /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached
+    /// `phase`.
+    pub(crate) async fn wait_for_settlement(
+        &self,
+        settled: Watching,
+        in_flight: InFlight,
+        deadline: Instant,
+        phase: DrainPhase,
+    ) {
         let now = self.clock.now();
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
             InFlight::Busy => POLL,
         };
         let notifies = self.store.abilities().watch.is_some();
-        let ask_again = now + if notifies { rest } else { rest.min(POLL) };
+        let check_again = now + if notifies { rest } else { rest.min(POLL) };
         tokio::select! {
             biased;
             () = settled => {}
-            () = self.clock.sleep_until(ask_again.min(deadline)) => {}
-            () = self.drain.reached(until) => {}
+            () = self.clock.sleep_until(check_again.min(deadline)) => {}
+            () = self.drain.wait_for(phase) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Setting up an executor; nonsense is refused here, before the first delivery.
+//! The builder of an executor, which rejects invalid configurations before the first delivery.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Executor;
 use crate::engine::Engine;
 use crate::{Clock, Entropy, Observer, OsEntropy, Policy, PolicyError, Redelivery, Scene, Store, SystemClock, Tracing};
 
-/// Sets up an [`Executor`].
+/// A builder for an [`Executor`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ExecutorBuilder {
@@ -32,7 +32,7 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Keeps this service's keys apart from others' in the same store.
+    /// Sets the namespace, which separates the keys of services that share a store.
     ///
     /// # Default
     /// `idempotent`
@@ -41,19 +41,19 @@ impl ExecutorBuilder {
         self
     }
 
-    /// A scene's policy; what it leaves open is the scene's default.
+    /// Sets the policy of a scene. Values that are not set have the defaults of the scene.
     pub fn policy(mut self, scene: Scene, policy: Policy) -> Self {
         self.policies.insert(scene.canonical(), policy);
         self
     }
 
-    /// Checks the scene's lease and retention against how its broker redelivers.
+    /// Checks the lease and retention of a scene against the redelivery behaviour of its broker.
     pub fn redelivery(mut self, scene: Scene, redelivery: Redelivery) -> Self {
         self.redelivery.push((scene.canonical(), redelivery));
         self
     }
 
-    /// Where now and timers come from.
+    /// Sets the source of time and timers.
     ///
     /// # Default
     /// [`SystemClock`]
@@ -62,7 +62,7 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Where owner tokens and jitter come from.
+    /// Sets the source of owner tokens and jitter.
     ///
     /// # Default
     /// [`OsEntropy`]
@@ -71,17 +71,19 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Who is told what happens. In place of [`Tracing`]; `(Tracing, mine)` keeps it.
+    /// Sets the observer of all events, instead of [`Tracing`]. Use `(Tracing, mine)` to keep the default observer.
+    ///
+    /// # Default
+    /// [`Tracing`]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(observer);
         self
     }
 
-    /// The executor.
+    /// Builds the executor. Logs a warning if a retention is unlimited.
     ///
     /// # Errors
-    /// [`PolicyError`] if a policy makes no sense or does not fit its broker. A retention without end is allowed
-    /// and warned of.
+    /// [`PolicyError`] if the namespace is empty, or if a policy is invalid or does not fit its broker.
     pub fn build(self) -> Result<Executor, PolicyError> {
         if self.namespace.is_empty() {
             return Err(PolicyError::no_namespace());
@@ -96,13 +98,13 @@ impl ExecutorBuilder {
         for scene in executor.0.policies.keys() {
             if executor.policy(scene).keeps_for_ever() {
                 tracing::warn!(target: "idempotent", scene = scene.as_str(),
-                    "retain = forever: the store grows with every key");
+                    "`retain = forever`: the store grows with every key; set a finite retention");
             }
         }
         Ok(executor)
     }
 
-    /// Builds the executor without a check. The defaults of the scenes need none.
+    /// Builds the executor without checks. The defaults of the scenes are valid.
     pub(super) fn build_unchecked(self) -> Executor {
         let Self { store, namespace, policies, clock, entropy, observer, .. } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));

@@ -1,4 +1,4 @@
-//! One call to be made idempotent.
+//! The description of one call: its identity and options.
 use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::Executor;
 use super::site::Site;
 use crate::ordering::OrderingRequest;
-use crate::transaction::{CallStore, described};
+use crate::transaction::{CallStore, describe_store};
 use crate::{ClaimMode, Fingerprint, Identity, KeyError, Lender, Lends, Policy, Predecessor, Stream};
 
-/// What makes a call the same as another, and how it is to be treated.
+/// A call to run idempotently: its identity, and the options of this call.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Call {
@@ -17,58 +17,63 @@ pub struct Call {
     pub(crate) fingerprint: Result<Option<Fingerprint>, KeyError>,
     pub(crate) policy: Policy,
     pub(crate) message: Option<Arc<str>>,
-    pub(crate) issued: Option<Duration>,
-    /// What it comes after.
-    pub(crate) comes: Option<Box<OrderingRequest>>,
-    /// A store of its own.
-    pub(crate) via: Option<CallStore>,
+    pub(crate) token_ttl: Option<Duration>,
+    /// The predecessor or position of the call.
+    pub(crate) ordering: Option<Box<OrderingRequest>>,
+    /// The store that runs this call in its transaction.
+    pub(crate) transaction_store: Option<CallStore>,
     /// The attribute that made the call.
     pub(crate) site: Option<&'static Site>,
 }
 
 impl Call {
-    /// A call of this identity, by the executor's policy.
+    /// Creates a call with this identity and the executor's policy.
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,
             fingerprint: Ok(None),
             policy: Policy::new(),
             message: None,
-            issued: None,
-            comes: None,
-            via: None,
+            token_ttl: None,
+            ordering: None,
+            transaction_store: None,
             site: None,
         }
     }
 
-    /// Refuses the key with another payload.
+    /// Sets the fingerprint of the payload. The key is rejected if it was used with another payload.
     pub fn fingerprint(mut self, fingerprint: Result<Fingerprint, KeyError>) -> Self {
         self.fingerprint = fingerprint.map(Some);
         self
     }
 
-    /// Goes over the executor's.
+    /// Overrides the executor's policy for this call.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Runs only if the key is a token that [`Tokens`](crate::Tokens) issued; after a run that failed it is good for
-    /// `ttl` again. It is never run unprotected: without the store nobody can tell a token from a guess.
+    /// Accepts only a key that is a token issued by [`Tokens`](crate::Tokens). After a failed run, the token stays
+    /// valid for another `ttl`.
+    ///
+    /// A call with a token never runs unprotected, because a token cannot be verified without the store.
     pub fn issued(mut self, ttl: Duration) -> Self {
         self.identity = self.identity.token();
-        self.issued = Some(ttl);
+        self.token_ttl = Some(ttl);
         self
     }
 
-    /// Runs only once that call is consumed; until then it is put off: [`Outcome::Waiting`](crate::Outcome::Waiting). Its
-    /// own key is not held meanwhile, no attempt is spent, and duplicates of a call that is done are answered as ever. A
-    /// policy that says to [wait](crate::OnInFlight::Wait) for a run in flight waits as long here, too.
+    /// Runs the call only after another call is consumed. Until then, the call is deferred with
+    /// [`Outcome::Waiting`](crate::Outcome::Waiting).
     ///
-    /// What if that call fails for good, dies or is never seen is said by
-    /// [`on_broken_order`](crate::Policy::on_broken_order). That it was consumed is known as long as it is
-    /// [retained](crate::Policy::retain): keep it for longer than the next one may be late. Such a call is never run
-    /// unprotected: without the store nobody knows whose turn it is.
+    /// A deferred call does not hold its own key and spends no attempt. Duplicates of a settled call are answered as
+    /// usual. A policy that [waits](crate::OnInFlight::Wait) for a run in flight also waits here, for the same time.
+    ///
+    /// If the other call fails permanently, is dead or is never seen,
+    /// [`on_broken_order`](crate::Policy::on_broken_order) applies. The store remembers that the other call was
+    /// consumed for as long as its record is [retained](crate::Policy::retain). Retain records for longer than the next
+    /// call may be late. A call with a predecessor never runs unprotected, because the order cannot be checked without
+    /// the store.
     ///
     /// ```
     /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
@@ -87,21 +92,22 @@ impl Call {
     /// # });
     /// ```
     pub fn after(mut self, call: &(impl Predecessor + ?Sized)) -> Self {
-        self.comes = call.named().map(OrderingRequest::After).map(Box::new);
+        self.ordering = call.named().map(OrderingRequest::After).map(Box::new);
         self
     }
 
-    /// Runs as this number of a stream: once all smaller ones are over that the producer has
-    /// [registered](Executor::register) or that were delivered before; until then it is put off as a call is that comes
-    /// [`after`](Self::after) another. Two calls of one stream never run side by side. The last one said counts, this or
-    /// `after`.
+    /// Runs the call at a position of a stream, after all smaller numbers that the producer has
+    /// [registered](Executor::register) or that were delivered before.
     ///
-    /// A smaller number that failed for good, is dead or is not seen is dealt with by
-    /// [`on_broken_order`](crate::Policy::on_broken_order), and one that comes when a larger one was let in by
-    /// [`on_late`](crate::Policy::on_late). Numbers need not be consecutive. Of numbers that nobody registers only those
-    /// wait for each other that have arrived: a gap is not seen.
+    /// Until then, the call is deferred like a call [`after`](Self::after) another one. Two calls of one stream never
+    /// run concurrently. The last call of `sequence` or `after` takes effect.
     ///
-    /// It needs a store that keeps order tables: the ability [`order`](crate::Abilities::order).
+    /// If a smaller number fails permanently, is dead or is not seen,
+    /// [`on_broken_order`](crate::Policy::on_broken_order) applies. If a larger number was admitted before,
+    /// [`on_late`](crate::Policy::on_late) applies. Numbers need not be consecutive. Numbers that are not registered
+    /// wait only for smaller numbers that have arrived: a gap is not detected.
+    ///
+    /// The store must keep order tables, see [`order`](crate::Abilities::order).
     ///
     /// ```
     /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
@@ -122,25 +128,28 @@ impl Call {
     /// # });
     /// ```
     pub fn sequence(mut self, stream: &(impl Stream + ?Sized), number: u64) -> Self {
-        self.comes = Some(Box::new(OrderingRequest::SequencePosition(stream.stream(), number)));
+        self.ordering = Some(Box::new(OrderingRequest::Sequence(stream.stream(), number)));
         self
     }
 
-    /// Claims and completes the call in a transaction of type `T` that the executor's store begins, for
-    /// [`Executor::run`] on that executor; its handler asks the [`Lender`] for it. For one run: a copy of the call is not to
-    /// be run as well. A store that has no such transactions, or those of another database, is a
-    /// [`Rejection::NoTransaction`](crate::Rejection::NoTransaction) of the run.
+    /// Claims and completes the call in a transaction of type `T` of the executor's store. Use the returned [`Lender`]
+    /// in the handler to get the transaction, and [`Executor::run`] of the same executor to run the call.
     ///
-    /// This is what `transaction = tx` of the attribute is made of; `idempotent-sqlx` has a shorter form of it, `Inbox`.
+    /// The call can run only once: do not run a clone of it. If the store has no such transactions, or those of another
+    /// database, the run is rejected with [`Rejection::NoTransaction`](crate::Rejection::NoTransaction).
+    ///
+    /// The attribute's `transaction = tx` expands to this method. `idempotent-sqlx` offers a shorter form, `Inbox`.
     pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, Lender<T>) {
         let store = executor.store();
         let transact = store.abilities().transact;
         let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
-        let (via, lender) = match own {
+        let (transaction_store, lender) = match own {
             Some(own) => (CallStore::Own((*own).clone(), mode), Lender(Some(*own))),
-            None => (CallStore::Missing { wanted: type_name::<T>(), store: described(store).into() }, Lender(None)),
+            None => {
+                (CallStore::Missing { wanted: type_name::<T>(), store: describe_store(store).into() }, Lender(None))
+            }
         };
-        self.via = Some(via);
+        self.transaction_store = Some(transaction_store);
         (self, lender)
     }
 
@@ -151,21 +160,21 @@ impl Call {
         self
     }
 
-    /// What a duplicate that gets no result is told instead of the usual text.
+    /// Sets the text of the rejection of a duplicate without a result.
     pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.message = Some(message.into());
         self
     }
 }
 
-/// For [`Executor::run`](super::Executor::run), whose future is smaller by it.
+/// Unboxes a call for [`Executor::run`](super::Executor::run), whose future is smaller with a boxed call.
 impl From<Box<Call>> for Call {
     fn from(call: Box<Call>) -> Self {
         *call
     }
 }
 
-/// What the attribute's code calls; without an executor the run is refused before anything is asked of the call.
+/// Moves a call into a transaction, for the attribute's code. Without an executor, the run is rejected later.
 #[doc(hidden)]
 pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMode) -> (Call, Lender<T>) {
     match executor {

@@ -1,4 +1,4 @@
-//! A run that goes on when its caller is gone.
+//! Runs that continue after their caller is gone.
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use super::{Call, Executor};
-/// From when on a run goes on without its caller: at once, or from where its handler begins if a duplicate of the call
-/// waits for the run in flight. One that waits is worth nothing to a caller that is gone: left to itself it would hold
-/// what it was called with, past every limit that the caller stood under.
+/// A flag for the moment from which a run continues without its caller.
+///
+/// A run continues from its first poll, or from the start of its handler if duplicates of the call wait for a run in
+/// flight. A duplicate that only waits is useless without its caller, and would keep its arguments past every limit on
+/// the caller.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Begun(Option<Arc<AtomicBool>>);
@@ -22,7 +24,7 @@ impl Begun {
         Self(waits.unwrap_or_default().then(Arc::default))
     }
 
-    /// The handler, which says when it begins.
+    /// Wraps the handler, so that its start sets the flag.
     pub fn told<F, Fut>(self, run: F) -> impl FnOnce() -> Fut
     where
         F: FnOnce() -> Fut,
@@ -39,11 +41,11 @@ impl Begun {
         self.0.as_ref().is_none_or(|begun| begun.load(Ordering::Relaxed))
     }
 
-    /// Runs here until then, and from then on in a task of its own, unless it ends at once: what needs no waiting is not
-    /// worth one.
+    /// Polls the run in place until the flag is set, and then moves the run to its own task. A run that completes at
+    /// once needs no task.
     ///
     /// # Cancellation
-    /// Dropping the returned future drops a run that has not come so far, and leaves any other running.
+    /// Dropping the returned future drops a run without the flag. Any other run continues.
     pub async fn detached<F>(self, mut run: Pin<Box<F>>) -> F::Output
     where
         F: Future<Output: Send + 'static> + Send + 'static,

@@ -1,11 +1,12 @@
-//! A handler, and what its answers mean.
+//! A handler, and the classification rules of its answers.
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
 use crate::{Lease, Rejection, Rejects, Replies};
 
-/// An async function without arguments, such as `|| async { … }`: the form in which a [`Handler`] keeps the handler of a call.
+/// An async function without arguments, such as `|| async { … }`. A [`Handler`] stores the handler of a call in this
+/// form.
 ///
 /// Implemented for every such function, and for nothing else.
 pub trait HandlerFn<R>: FnOnce() -> Self::Future {
@@ -17,8 +18,8 @@ impl<F: FnOnce() -> Fut, Fut: Future> HandlerFn<Fut::Output> for F {
     type Future = Fut;
 }
 
-/// A handler with its reply strategy `P` and codec `C`. Made before anything is judged, so that the closures
-/// given afterwards know their types.
+/// A handler with its reply strategy `P` and codec `C`. Its type is fixed before the classification rules are added, so
+/// that their closures need no type annotations.
 #[must_use]
 pub struct Handler<P: Replies<R>, C, R, F> {
     run: F,
@@ -29,7 +30,7 @@ pub struct Handler<P: Replies<R>, C, R, F> {
 }
 
 impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
-    /// A handler whose answer's type can tell a rejection.
+    /// Creates a handler whose return type can represent a rejection.
     pub fn new<Fut>(run: F) -> Self
     where
         P: Rejects<R>,
@@ -39,7 +40,7 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
         Self::rejecting(run, P::rejected)
     }
 
-    /// Tells rejections by hand, where the answer's type cannot.
+    /// Creates a handler with a function that converts rejections, for return types that cannot represent them.
     pub fn rejecting<Fut>(run: F, reject: fn(Rejection) -> P::Output<R>) -> Self
     where
         F: FnOnce() -> Fut,
@@ -48,8 +49,8 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
         Self { run, failed_if: |_| false, permanent: |_| false, reject, codec: PhantomData }
     }
 
-    /// A handler of many items at once, for [`Executor::run_batch`](super::Executor::run_batch): one answer for
-    /// each item it is given, in order.
+    /// Creates a handler of many items for [`Executor::run_batch`](super::Executor::run_batch). The handler returns one
+    /// answer per item, in order.
     pub fn batch<T, Fut>(run: F) -> Self
     where
         P: Rejects<R>,
@@ -59,19 +60,19 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
         Self { run, failed_if: |_| false, permanent: |_| false, reject: P::rejected, codec: PhantomData }
     }
 
-    /// A value that means "not done": given to the caller, not kept; the key is free again.
+    /// Sets the rule for values that mean "not done". Such a value is returned but not stored, and the key is released.
     pub fn failed_if(mut self, failed: fn(&P::Value) -> bool) -> Self {
         self.failed_if = failed;
         self
     }
 
-    /// A failure not worth another run: duplicates are told so.
+    /// Sets the rule for permanent failures. A permanent failure is not retried, and its duplicates are rejected.
     pub fn permanent(mut self, permanent: fn(&P::Failure) -> bool) -> Self {
         self.permanent = permanent;
         self
     }
 
-    /// The closure to run, and the rest.
+    /// Splits the handler into its closure and its rules.
     pub(crate) fn take(self) -> (F, Handler<P, C, R, ()>) {
         let Self { run, failed_if, permanent, reject, codec } = self;
         (run, Handler { run: (), failed_if, permanent, reject, codec })
@@ -82,18 +83,18 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
     }
 }
 
-/// An item that is this run's to handle.
+/// An item of a batch that the handler has to process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BatchItem<T> {
     /// The item.
     pub item: T,
-    /// Its own lease: fencing number, attempt, and whether it is lost.
+    /// The lease of this item, with its fencing token and attempt.
     pub lease: Lease,
 }
 
 impl<T> BatchItem<T> {
-    /// An item with its lease, for a handler around another and for tests of handlers.
+    /// Creates an item with its lease, for handlers that wrap another one and for tests of handlers.
     #[must_use]
     pub fn new(item: T, lease: Lease) -> Self {
         Self { item, lease }

@@ -1,4 +1,4 @@
-//! The executor in scope: installing one for the process, and scopes that tasks carry.
+//! The executor in scope: the executor of the process, and the scopes of tasks.
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
@@ -12,59 +12,61 @@ use crate::context::TaskContext;
 static INSTALLED: OnceLock<Executor> = OnceLock::new();
 
 impl Executor {
-    /// Makes this the process's executor, for calls without `with = …` outside of any scope. For `main` only: a
-    /// library that installs one takes the choice away from its users.
+    /// Installs the executor of the process, for calls outside of any scope without `with = …`. Only `main` should
+    /// install an executor: a library that does so takes the choice away from its users.
     ///
     /// # Errors
-    /// [`AlreadyInstalled`] if there is one already: the first call wins.
+    /// [`AlreadyInstalled`] if an executor is installed already.
     pub fn install(self) -> Result<(), AlreadyInstalled> {
         INSTALLED.set(self).map_err(AlreadyInstalled)
     }
 
-    /// Runs `future` with this executor in scope; scopes nest. A task spawned inside leaves the scope unless it
-    /// is spawned by [`detach`](Self::detach).
+    /// Runs `future` with this executor in scope. Scopes nest. A task spawned inside leaves the scope, unless it is
+    /// spawned by [`detach`](Self::detach).
     ///
     /// # Cancellation
-    /// Dropping it drops `future`.
+    /// Dropping the returned future drops `future`.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         TaskContext { executor: Some(self.clone()), ..TaskContext::current() }.enter(future).await
     }
 
-    /// As [`scope`](Self::scope), for the handler of a delivery: a run of the scene `mq` in it, which may be an annotated
-    /// function's, is refused where its lease or retention does not fit how the broker redelivers, with both in the text.
-    /// Not one inside another run.
+    /// Like [`scope`](Self::scope), for the handler of a delivery whose broker redelivers as described by `redelivery`.
+    ///
+    /// A run of the scene `mq` inside `future`, including an annotated function's, is rejected if its lease or
+    /// retention does not fit the redelivery. The error names both. Nested runs are not checked.
     ///
     /// # Cancellation
-    /// Dropping it drops `future`.
+    /// Dropping the returned future drops `future`.
     pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
         let redelivery = Some(redelivery);
         TaskContext { executor: Some(self.clone()), redelivery, ..TaskContext::current() }.enter(future).await
     }
 
-    /// As [`scope`](Self::scope), for the handler of a delivery that says which attempt it is, the first being 1: a run whose
-    /// record is rolled back with its transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)) leaves no count behind, so it
-    /// goes by this one. Where the record counts more, that stands; where records outlive a failure, they alone count. Not for
-    /// a run inside another one. A handler with several such runs, one behind the other, has one number for all of them: it is
-    /// the message that is tried again.
+    /// Like [`scope`](Self::scope), for the handler of a delivery with a known attempt, counted from 1.
+    ///
+    /// Some runs roll their record back with their transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)), so a
+    /// failed attempt is not counted in the record. Such a run uses the larger of `attempt` and the recorded count. If
+    /// records survive a failure, only the recorded count matters. Nested runs ignore `attempt`. Several successive
+    /// runs of one handler share the attempt, since the message is retried as a whole.
     ///
     /// # Cancellation
-    /// Dropping it drops `future`.
+    /// Dropping the returned future drops `future`.
     pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
-        TaskContext { executor: Some(self.clone()), delivered: Some(attempt), ..TaskContext::current() }
+        TaskContext { executor: Some(self.clone()), delivery_attempt: Some(attempt), ..TaskContext::current() }
             .enter(future)
             .await
     }
 
-    /// The executor in scope, else the installed one.
+    /// Returns the executor in scope, or the installed executor outside of any scope.
     #[must_use]
     pub fn current() -> Option<Self> {
         TaskContext::current().executor.or_else(|| INSTALLED.get().cloned())
     }
 
-    /// Runs `future` in a task of its own that takes scope, lease and span along. A panic in it comes through.
+    /// Runs `future` in a separate task that inherits scope, lease and span. A panic in the task resumes in the caller.
     ///
     /// # Cancellation
-    /// Dropping the returned future leaves the task running: that is what it is for.
+    /// Dropping the returned future leaves the task running.
     pub async fn detach<F>(future: F) -> F::Output
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -73,19 +75,20 @@ impl Executor {
             Ok(output) => output,
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
-                // The runtime is going down, and the caller with it.
+                // The runtime is shutting down, and the caller with it.
                 Err(_) => std::future::pending().await,
             },
         }
     }
 }
 
-/// The process has an executor, and keeps it. Gives the other one back.
+/// The error of [`Executor::install`] if the process has an executor already. Contains the executor that was not
+/// installed.
 #[derive(Debug, thiserror::Error)]
-#[error("an executor is installed already, the first one stays; pass this one by `with = …` or `executor.scope(…)`")]
+#[error("an executor is already installed; pass this one with `with = …` or `executor.scope(…)`")]
 pub struct AlreadyInstalled(pub Executor);
 
-/// What `with = …` takes.
+/// A value that contains an executor, for `with = …`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` holds no executor",

@@ -11,7 +11,7 @@ use super::Executor;
 use crate::clock::{before, later};
 use crate::engine::DrainPhase;
 
-/// A future that ends when a server is to shut down gracefully; see [`Executor::serve_until`].
+/// A future that completes when a server has to shut down gracefully; see [`Executor::serve_until`].
 #[derive(Debug)]
 pub struct Stopped(oneshot::Receiver<()>);
 
@@ -23,45 +23,47 @@ impl Future for Stopped {
     }
 }
 
-/// The end of a server and of the runs that it had begun.
+/// The result of a server and of its last runs.
 #[derive(Debug)]
 #[must_use]
 pub struct Served<T> {
-    /// The result of the server; `None` if the server had not ended when the last run had.
+    /// The result of the server, or `None` if the last run ended before the server.
     pub output: Option<T>,
-    /// The runs that went on after their connections.
+    /// The runs that continued after their connections.
     pub drained: Drained,
 }
 
-/// What became of the runs in flight when draining began.
+/// The result of a drain for the runs in flight at its start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Ended by themselves within the grace; calls refused meanwhile do not count.
+    /// The number of runs that ended by themselves within the grace. Calls rejected during the drain do not count.
     pub finished: usize,
-    /// Handlers dropped at the end of the grace. Their effect is unknown: their keys are left to their leases,
-    /// their deliveries end as `abandoned` and must be delivered again.
+    /// The number of handlers dropped after the grace. Their effects are unknown and their keys are held until the
+    /// leases expire. Their deliveries end as `abandoned` and must be redelivered.
     pub abandoned: usize,
 }
 
 impl Executor {
-    /// Graceful shutdown, for good. From here on a call is answered `Draining`, and a claim that was granted but
-    /// whose handler had not started is given back, its attempt not counted. Runs in flight go on, with the runs
-    /// inside them, and their leases are renewed; those that have not ended after `grace` are dropped at their next
-    /// await, and a store that does not answer is given a second more.
+    /// Shuts the executor down gracefully and permanently. Stop polling deliveries first.
     ///
-    /// Stop pulling deliveries first. Ends when the last run has ended or was dropped.
+    /// From here on, calls are rejected as `Draining`. A claim that was granted before its handler started is released
+    /// without counting the attempt. Runs in flight continue with their nested runs, and their leases are renewed.
+    /// Handlers that have not ended after `grace` are dropped at their next await. A store that does not answer gets
+    /// another second.
+    ///
+    /// Returns when the last run has ended or was dropped.
     ///
     /// # Cancellation
-    /// Dropping it leaves the executor draining, without an end of the grace.
+    /// Dropping the future leaves the executor draining, without an end of the grace.
     pub async fn drain(&self, grace: Duration) -> Drained {
         let drain = &self.0.drain;
-        let (running, abandoned_before) = (drain.inside(), drain.abandoned());
+        let (running, abandoned_before) = (drain.in_progress(), drain.abandoned());
         drain.advance(DrainPhase::Draining);
         let deadline = later(self.0.clock.now(), grace);
-        if before(&*self.0.clock, deadline, drain.empty()).await.is_none() {
-            drain.advance(DrainPhase::Closed);
-            drain.empty().await;
+        if before(&*self.0.clock, deadline, drain.wait_until_idle()).await.is_none() {
+            drain.advance(DrainPhase::GraceEnded);
+            drain.wait_until_idle().await;
         }
         // Also counts handlers that another drain with a shorter grace has dropped.
         let abandoned = drain.abandoned().saturating_sub(abandoned_before).min(running);
@@ -74,12 +76,14 @@ impl Executor {
         self.0.is_draining()
     }
 
-    /// Runs a server until `stop` completes, then shuts the server down gracefully and [drains](Self::drain) the executor.
-    /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs whose
-    /// clients have disconnected, which no server waits for. If the process exited during such a run, the key would stay
-    /// held until its lease expires, and a retry would run the handler a second time. The shutdown takes at most `grace`,
-    /// plus some seconds for settlements. Handlers that have not ended after `grace` are abandoned. A compensation of a step
-    /// that has begun goes on to its end.
+    /// Runs a server until `stop` completes, then shuts the server down gracefully and [drains](Self::drain) the
+    /// executor.
+    ///
+    /// The server first stops accepting connections and answers requests in progress. The drain then waits for runs
+    /// whose clients have disconnected, which no server waits for. If the process exited during such a run, the key
+    /// would stay held until its lease expires, and a retry would run the handler a second time. The shutdown takes at
+    /// most `grace`, plus some seconds for settlements. Handlers that have not ended after `grace` are abandoned. A
+    /// compensation in progress is completed.
     ///
     /// `serve` gets the future for the server's graceful shutdown. A server that ends by itself is drained as well.
     ///
@@ -99,7 +103,7 @@ impl Executor {
     /// ```
     ///
     /// # Cancellation
-    /// Dropping the future drops the server. Detached runs go on in their tasks.
+    /// Dropping the future drops the server. Detached runs continue in their tasks.
     pub async fn serve_until<F: Future>(
         &self,
         stop: impl Future<Output = ()>,
@@ -107,11 +111,11 @@ impl Executor {
         serve: impl FnOnce(Stopped) -> F,
     ) -> Served<F::Output> {
         let clock = &*self.0.clock;
-        let (tell, told) = oneshot::channel();
-        let serving = pin!(serve(Stopped(told)));
+        let (stop_sender, stopped) = oneshot::channel();
+        let serving = pin!(serve(Stopped(stopped)));
         match select(pin!(stop), serving).await {
             Either::Left(((), mut serving)) => {
-                drop(tell);
+                drop(stop_sender);
                 let end = later(clock.now(), grace);
                 if let Some(output) = before(clock, end, serving.as_mut()).await {
                     let drained = self.drain(end.saturating_duration_since(clock.now())).await;

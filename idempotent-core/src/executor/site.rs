@@ -1,30 +1,30 @@
-//! The places of `#[idempotent]` attributes: two of one scope are most likely a mistake.
+//! The source locations of `#[idempotent]` attributes. Two attributes with one scope are most likely a mistake.
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::Identity;
 
-/// The place of an attribute in the source. Each attribute has one, for the life of the process.
+/// The source location of an attribute. Each attribute has one, for the life of the process.
 #[derive(Debug)]
 pub struct Site {
     place: &'static str,
     is_known: AtomicBool,
 }
 
-/// The first site of each scope, up to [`MOST`]: scopes may be computed.
+/// The first site of each scope, up to [`MAX_SITES`], since scopes may be computed.
 static SITES: Mutex<BTreeMap<(String, String), &'static Site>> = Mutex::new(BTreeMap::new());
-const MOST: usize = 10_000;
+const MAX_SITES: usize = 10_000;
 
 impl Site {
-    /// The site of the attribute at this place.
+    /// Creates the site of the attribute at this location.
     #[must_use]
     pub const fn new(place: &'static str) -> Self {
         Self { place, is_known: AtomicBool::new(false) }
     }
 
-    /// Notes the scope of the first call from here, and warns if another attribute has the same scope.
-    pub(crate) fn enter(&'static self, identity: &Identity) {
+    /// Records the scope of the first call from this site, and warns if another attribute has the same scope.
+    pub(crate) fn register_call(&'static self, identity: &Identity) {
         if self.is_known.load(Relaxed) || self.is_known.swap(true, Relaxed) {
             return;
         }
@@ -34,11 +34,11 @@ impl Site {
         match sites.get(&name) {
             Some(first) if !std::ptr::eq(*first, self) => {
                 let (scene, one, other) = (identity.scene.as_str(), first.place, self.place);
-                tracing::warn!(target: "idempotent", scene, scope, one, other, "two handlers have one scope, so a key of one passes \
-                    for a duplicate of the other's: give each handler a `scope` of its own");
+                tracing::warn!(target: "idempotent", scene, scope, one, other, "two handlers share one scope, so the keys of one \
+                    are duplicates of the other's; give each handler a `scope` of its own");
             }
             Some(_) => {}
-            None if sites.len() < MOST => drop(sites.insert(name, self)),
+            None if sites.len() < MAX_SITES => drop(sites.insert(name, self)),
             None => {}
         }
     }

@@ -1,18 +1,18 @@
-//! The thread that renews leases: no handler can block it.
+//! The thread that renews leases, which no handler can block.
 use std::future::pending;
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 
-/// Returns the runtime of this process's renewal thread, which the first caller starts and which never ends. Returns
-/// `None` if the system has no thread for it.
+/// Returns the runtime of this process's renewal thread. The first caller starts the thread, which never ends. Returns
+/// `None` if the thread cannot be started.
 pub(super) fn runtime() -> Option<&'static Handle> {
     static RUNTIME: OnceLock<Option<Handle>> = OnceLock::new();
     RUNTIME.get_or_init(start).as_ref()
 }
 
-/// The runtime is built by its own thread: where there is none, a runtime must not be dropped within another one.
+/// Starts the thread, which builds the runtime itself, since a runtime must not be dropped within another one.
 fn start() -> Option<Handle> {
     let (ready, started) = mpsc::channel();
     let serve = move || {

@@ -1,4 +1,4 @@
-//! Keeps every lease of an executor alive, in one task.
+//! The renewal of all leases of an executor, in one task.
 mod calls;
 mod driver;
 
@@ -13,48 +13,48 @@ use super::renewal_thread;
 use crate::observe::Run;
 use crate::{Clock, Event, Lease, Observer, Store};
 
-/// The leases in force, and when each has its next turn. They live here and not in the task that drives them, so
-/// they survive the runtime that task happens to run on.
+/// The active leases of an executor, and the next renewal of each.
 ///
-/// A flat list: to register a run, and to take it off again, is a push and a pop. The driver looks through all
-/// of it once a turn, which is once in a third of a lease, not once a run.
+/// The entries are independent of the task that drives the renewals, so they survive the end of that task's runtime.
+///
+/// The table is a flat list, so adding and removing a run is a push and a pop. The driver scans the list once per
+/// renewal interval, which is about a third of a lease, and not once per run.
 pub(crate) struct LeaseRenewer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     table: Mutex<RenewalTable>,
-    nudge: Notify,
-    /// With connections that no runtime of a handler serves; opened when it is needed.
+    wake_driver: Notify,
+    /// A store with connections that no handler's runtime serves, opened on demand.
     renewal: AsyncMutex<Option<Arc<dyn Store>>>,
 }
 
 #[derive(Default)]
 struct RenewalTable {
-    places: Vec<Option<RenewalEntry>>,
-    free: Vec<usize>,
-    /// What the driver sleeps for.
-    next: Option<Instant>,
-    /// Whether a lease has come since the driver last looked.
-    used: bool,
-    /// Which driver is at it, if one is. A driver that finds another number has been replaced.
+    entries: Vec<Option<RenewalEntry>>,
+    free_slots: Vec<usize>,
+    /// The time until which the driver sleeps.
+    next_due: Option<Instant>,
+    /// True if a lease was added since the driver's last scan.
+    has_new_entries: bool,
+    /// The id of the current driver. A driver that finds another id has been replaced.
     driver: Option<u64>,
-    drivers: u64,
+    driver_count: u64,
     /// True if the driver runs on the renewal thread.
-    alone: bool,
-    /// True once the executor is dropped, so that no lease is added any more.
+    on_renewal_thread: bool,
+    /// True once the executor is dropped. No lease is added any more.
     closed: bool,
 }
 
 struct RenewalEntry {
     lease: Lease,
     due: Instant,
-    /// No renewal before this, whatever wakes the driver: half a heartbeat after the last one, or when one that
-    /// failed is to be tried again.
-    rested: Instant,
+    /// The earliest time of the next renewal: half a heartbeat after the last one, or the retry time of a failed one.
+    not_before: Instant,
 }
 
-/// While nothing is due: for the last renewals, or for runs to come.
-const IDLE: Duration = Duration::from_secs(1);
+/// The time for which the driver waits for new runs, and for the last renewals, while nothing is due.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseRenewer {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
@@ -63,49 +63,49 @@ impl LeaseRenewer {
             clock,
             observer,
             table: Mutex::default(),
-            nudge: Notify::new(),
+            wake_driver: Notify::new(),
             renewal: AsyncMutex::default(),
         })
     }
 
-    /// Renews `lease` at each heartbeat until the ticket is dropped; at its guard the lease is lost.
+    /// Renews `lease` at each heartbeat until the returned guard is dropped. The lease is lost at its local guard.
     pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> RenewalGuard<'_> {
-        // A claim that took long has used up some of its lease: it is renewed all the sooner.
+        // A slow claim has used up part of its lease, so the first renewal comes sooner.
         let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
         let mut table = self.table();
-        let place = table.free.pop().unwrap_or_else(|| {
-            table.places.push(None);
-            table.places.len() - 1
+        let slot = table.free_slots.pop().unwrap_or_else(|| {
+            table.entries.push(None);
+            table.entries.len() - 1
         });
-        table.places[place] = Some(RenewalEntry { lease: lease.clone(), due, rested: now });
-        table.used = true;
-        // A driver that is late by now may belong to a runtime that stands still.
-        let late = table.next.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
-        let sooner = late || table.next.is_none_or(|next| due < next);
+        table.entries[slot] = Some(RenewalEntry { lease: lease.clone(), due, not_before: now });
+        table.has_new_entries = true;
+        // An overdue driver may belong to a runtime that is blocked.
+        let late = table.next_due.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
+        let sooner = late || table.next_due.is_none_or(|next| due < next);
         if sooner {
-            // Promised here, so that a driver that never gets to it is found out.
-            table.next = Some(due);
+            // Set here, so that a driver that never scans again is detected.
+            table.next_due = Some(due);
         }
         let driven = table.driver.is_some() && !late;
         drop(table);
         if !driven {
             self.drive();
         } else if sooner {
-            self.nudge.notify_one();
+            self.wake_driver.notify_one();
         }
-        RenewalGuard { wheel: self, place }
+        RenewalGuard { renewer: self, slot }
     }
 
-    /// Ends when `lease` is lost. Each run looks after its own guard, by its own runtime's timer, and takes the wheel
-    /// over from a driver that is late: its runtime has ended, or stands still.
-    pub(crate) async fn watch_over(self: &Arc<Self>, lease: &Lease) {
+    /// Waits until `lease` is lost. Each run checks its own lease by a timer of its own runtime, and replaces a driver
+    /// that is late because its runtime has ended or is blocked.
+    pub(crate) async fn watch_lease(self: &Arc<Self>, lease: &Lease) {
         let lost = lease.lost();
         let watch = async {
             loop {
                 let now = self.clock.now();
-                lease.see(now);
+                lease.record_poll(now);
                 if lease.guard() <= now {
-                    return self.lose(lease);
+                    return self.report_lost(lease);
                 }
                 if self.is_late(now, lease.heartbeat() / 8) {
                     self.drive();
@@ -122,13 +122,13 @@ impl LeaseRenewer {
 
     fn is_late(&self, now: Instant, slack: Duration) -> bool {
         let table = self.table();
-        table.driver.is_none() || table.next.is_some_and(|next| next + slack <= now)
+        table.driver.is_none() || table.next_due.is_some_and(|next| next + slack <= now)
     }
 
-    /// Ends the driver once no renewal is under way. Left alone, the driver would keep the store for another second.
+    /// Ends the driver after the renewals in progress. Otherwise the driver would keep the store for another second.
     pub(crate) fn close(&self) {
         self.table().closed = true;
-        self.nudge.notify_one();
+        self.wake_driver.notify_one();
     }
 
     /// Returns true once the executor is dropped.
@@ -136,12 +136,13 @@ impl LeaseRenewer {
         self.table().closed
     }
 
-    /// Takes the wheel, also from another driver. One on the renewal thread that is late may wait for something that blocks
-    /// this thread: the renewals that are due are then made from here, and the next ones from the thread again.
+    /// Starts a driver, and replaces the current one. If the driver on the renewal thread is late, it may wait for
+    /// something that blocks this thread. The due renewals are then sent from here, and later ones from the renewal
+    /// thread again.
     fn drive(self: &Arc<Self>) {
         let mut table = self.table();
-        let rescue = table.driver.is_some() && table.alone;
-        let thread = if rescue { None } else { self.thread() };
+        let rescue = table.driver.is_some() && table.on_renewal_thread;
+        let thread = if rescue { None } else { self.renewal_runtime() };
         let driver = self.driver(&mut table, thread.is_some());
         drop(table);
         match thread {
@@ -151,71 +152,72 @@ impl LeaseRenewer {
         }
     }
 
-    fn driver(self: &Arc<Self>, table: &mut RenewalTable, alone: bool) -> Driver {
-        table.drivers += 1;
-        table.driver = Some(table.drivers);
-        table.alone = alone;
-        Driver { wheel: self.clone(), number: table.drivers, alone }
+    fn driver(self: &Arc<Self>, table: &mut RenewalTable, on_renewal_thread: bool) -> Driver {
+        table.driver_count += 1;
+        table.driver = Some(table.driver_count);
+        table.on_renewal_thread = on_renewal_thread;
+        Driver { renewer: self.clone(), id: table.driver_count, on_renewal_thread }
     }
 
-    /// Returns the runtime that no handler can block, if this executor's clock and store work on it.
-    fn thread(&self) -> Option<&'static Handle> {
+    /// Returns the renewal thread's runtime, if this executor's clock and store support it.
+    fn renewal_runtime(&self) -> Option<&'static Handle> {
         let fits = self.clock.is_real_time() && self.store.abilities().renewal.is_some();
         if fits { renewal_thread::runtime() } else { None }
     }
 
-    /// Gives each lease that is due its turn; says which are to be renewed, and when the next is due.
-    fn turn(&self, now: Instant, alone: bool) -> (Vec<Lease>, Option<Instant>) {
+    /// Processes the due leases. Returns the leases to renew, and the time of the next due lease.
+    fn take_due(&self, now: Instant, on_renewal_thread: bool) -> (Vec<Lease>, Option<Instant>) {
         let (mut renew, mut lost, mut next, mut blocked) = (Vec::new(), Vec::new(), None, Vec::new());
         let mut table = self.table();
-        for place in &mut table.places {
-            let Some(turn) = place else { continue };
-            let (guard, heartbeat) = (turn.lease.guard(), turn.lease.heartbeat());
+        for slot in &mut table.entries {
+            let Some(entry) = slot else { continue };
+            let (guard, heartbeat) = (entry.lease.guard(), entry.lease.heartbeat());
             if guard <= now {
-                lost.extend(place.take().map(|turn| turn.lease));
+                lost.extend(slot.take().map(|entry| entry.lease));
                 continue;
             }
-            // A little early: leases claimed at about the same time are renewed by one call.
-            let renewed = turn.due <= now + heartbeat / 8 && turn.rested <= now && turn.lease.may_renew(now);
+            // Slightly early, so that leases claimed at about the same time are renewed in one call.
+            let renewed = entry.due <= now + heartbeat / 8 && entry.not_before <= now && entry.lease.may_renew(now);
             if renewed {
                 // Any other driver is as late as the runs that it could report.
-                let late = if alone { turn.lease.blocked(now) } else { None };
-                blocked.extend(late.map(|blocked| (turn.lease.clone(), blocked)));
-                turn.rested = now + heartbeat / 2;
-                match turn.lease.renews_in_store() {
-                    true => renew.push(turn.lease.clone()),
-                    false => turn.lease.renewed(now),
+                let late = if on_renewal_thread { entry.lease.blocked(now) } else { None };
+                blocked.extend(late.map(|blocked| (entry.lease.clone(), blocked)));
+                entry.not_before = now + heartbeat / 2;
+                match entry.lease.renews_in_store() {
+                    true => renew.push(entry.lease.clone()),
+                    false => entry.lease.extend(now),
                 }
             }
-            if renewed || turn.due <= now {
-                // Due again before the answer is in: a renewal that hangs hides neither the guard nor the next one.
-                turn.due = (now + heartbeat).min(guard);
+            if renewed || entry.due <= now {
+                // Due again before the answer arrives: a hanging renewal delays neither the guard nor the next renewal.
+                entry.due = (now + heartbeat).min(guard);
             }
-            next = Some(next.map_or(turn.due, |next: Instant| next.min(turn.due)));
+            next = Some(next.map_or(entry.due, |next: Instant| next.min(entry.due)));
         }
-        // Most runs end long before their first turn: a driver that waits for more spares each of them the start of one.
-        if std::mem::take(&mut table.used) && !table.closed && next.is_none() {
-            next = Some(now + IDLE);
+        // Most runs end before their first renewal. A driver that waits for more runs need not be started for each of
+        // them.
+        if std::mem::take(&mut table.has_new_entries) && !table.closed && next.is_none() {
+            next = Some(now + IDLE_TIMEOUT);
         }
-        table.next = next;
+        table.next_due = next;
         drop(table);
         for lease in lost {
-            self.lose(&lease);
+            self.report_lost(&lease);
         }
         for (lease, blocked) in blocked {
-            self.tell(&lease, &Event::RuntimeBlocked { blocked });
+            self.notify(&lease, &Event::RuntimeBlocked { blocked });
         }
         (renew, next)
     }
 
-    fn lose(&self, lease: &Lease) {
-        if lease.lose() {
-            self.tell(lease, &Event::LeaseLost);
+    fn report_lost(&self, lease: &Lease) {
+        if lease.mark_lost() {
+            self.notify(lease, &Event::LeaseLost);
         }
     }
 
-    fn tell(&self, lease: &Lease, event: &Event<'_>) {
-        let run = Run::new(&lease.names().scene, &lease.names().scope, Some(lease.key()));
+    fn notify(&self, lease: &Lease, event: &Event<'_>) {
+        let run = Run::new(&lease.handler_name().scene, &lease.handler_name().scope, Some(lease.key()));
         self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
     }
 
@@ -224,21 +226,21 @@ impl LeaseRenewer {
     }
 }
 
-/// Stops the heartbeat of one run when dropped.
+/// A guard that stops the renewal of one run when dropped.
 pub(crate) struct RenewalGuard<'w> {
-    wheel: &'w LeaseRenewer,
-    place: usize,
+    renewer: &'w LeaseRenewer,
+    slot: usize,
 }
 
 impl Drop for RenewalGuard<'_> {
     fn drop(&mut self) {
-        let mut table = self.wheel.table();
-        let turn = table.places[self.place].take();
-        table.free.push(self.place);
+        let mut table = self.renewer.table();
+        let entry = table.entries[self.slot].take();
+        table.free_slots.push(self.slot);
         drop(table);
-        // A renewal still under way has nothing to say any more. Without a turn it was lost before.
-        if let Some(turn) = turn {
-            turn.lease.end();
+        // A renewal in progress has no effect any more. Without an entry, the lease was lost before.
+        if let Some(entry) = entry {
+            entry.lease.mark_ended();
         }
     }
 }

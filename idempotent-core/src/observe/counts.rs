@@ -1,4 +1,4 @@
-//! Counters that add up: one for each outcome.
+//! Counters of deliveries, one for each outcome.
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ macro_rules! outcomes {
         const NAMES: &[&str] = &[$($name),*];
 
         impl Outcome {
-            /// Its name in logs and metrics.
+            /// Returns the name of the outcome in logs and metrics.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 NAMES[self.index()]
@@ -48,7 +48,9 @@ outcomes! {
     22 "held" Self::Held { .. },
 }
 
-/// On cache lines of their own: each run writes them, and should not slow what other threads only read.
+/// The live counters of an executor.
+///
+/// Aligned to their own cache lines: each run writes them, and must not slow down threads that only read other data.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -77,8 +79,7 @@ impl Counters {
     }
 }
 
-/// How many deliveries an executor has seen, and what each came to. While nothing is running the outcomes add
-/// up to the deliveries.
+/// A snapshot of an executor's counters. While no call is in progress, the outcomes add up to the deliveries.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Counts {
     deliveries: u64,
@@ -86,7 +87,7 @@ pub struct Counts {
     ended: [u64; NAMES.len()],
 }
 
-/// By name, without those that never happened.
+/// Formats the counters by name, without those that are zero.
 impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let happened = self.iter().filter(|(_, count)| *count > 0);
@@ -96,38 +97,39 @@ impl fmt::Debug for Counts {
 }
 
 impl Counts {
-    /// Calls begun.
+    /// Returns the number of calls.
     #[must_use]
     pub fn deliveries(&self) -> u64 {
         self.deliveries
     }
 
-    /// Deliveries of [numbers](crate::Call::sequence) that came late: when a larger one of their stream was let in before.
-    /// Each ended in an outcome, too, and ran or is dead as [`on_late`](crate::Policy::on_late) says.
+    /// Returns the number of deliveries of [numbers](crate::Call::sequence) that arrived after a larger number of their
+    /// stream was admitted. Each of them also has an outcome: it ran, or is dead, depending on
+    /// [`on_late`](crate::Policy::on_late).
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Calls that ended with an outcome of this [name](Outcome::name).
+    /// Returns the number of calls with the outcome of this [name](Outcome::name).
     ///
     /// # Panics
-    /// If no outcome has this name: a slip of the pen must not read as zero. [`iter`](Self::iter) has the names.
+    /// If no outcome has this name, since a typo must not read as zero. [`iter`](Self::iter) returns all names.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         match self.iter().find(|(known, _)| *known == name) {
             Some((_, count)) => count,
             #[allow(clippy::panic, reason = "documented: the name is wrong at the call")]
-            None => panic!("no outcome is called `{name}`; there are {}", NAMES.join(", ")),
+            None => panic!("unknown outcome `{name}`; expected one of {}", NAMES.join(", ")),
         }
     }
 
-    /// Each outcome's name and count.
+    /// Returns the name and count of each outcome.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         NAMES.iter().copied().zip(self.ended)
     }
 
-    /// Calls ended.
+    /// Returns the number of calls that have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended.iter().sum()

@@ -1,15 +1,18 @@
-//! The observer that comes built in: one span for each run, one event at its end.
+//! The default observer: one span for each run, and one event at its end.
 use tracing::{Span, debug, error, field, info, warn};
 
 use super::{Event, Observer, Run};
 use crate::{Outcome, Scene};
 
-/// Writes runs to `tracing` under the target `idempotent`: what is well at debug, what was put off at info, what
-/// needs a look at warn, what may lose or repeat an effect at error. Keys only as hashes; results never.
+/// An observer that writes to `tracing` under the target `idempotent`.
+///
+/// Successful runs are logged at debug, deferred calls at info, problems that need attention at warn, and errors that
+/// may lose or repeat an effect at error. Keys appear only as hashes, and results never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracing;
 
-/// The run's span, if anybody wants it; its empty fields are filled as they become known.
+/// Creates the span of a run, or returns `None` if the span is disabled. Empty fields are recorded as they become
+/// known.
 pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
     let span = tracing::debug_span!(
         target: "idempotent",
@@ -24,10 +27,10 @@ pub(crate) fn span(scene: &Scene, scope: &str) -> Option<Span> {
     (!span.is_disabled()).then_some(span)
 }
 
-/// For the benchmark: what a run that goes well asks of `tracing`.
+/// Reports a successful run to `tracing`, for the benchmark.
 pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
     let span = span(scene, scope);
-    assert!(span.is_none(), "a span that is wanted costs more");
+    assert!(span.is_none(), "the benchmark measures disabled spans only");
     std::hint::black_box(key);
     let run = Run::new(scene, scope, Some(key));
     let ended = Event::Ended { outcome: &Outcome::Ran, elapsed: std::time::Duration::ZERO };
@@ -43,36 +46,37 @@ impl Observer for Tracing {
             Event::Claimed { taken_over } => {
                 if let Some(previous) = taken_over {
                     warn!(target: "idempotent", scope = run.scope, key, %previous,
-                        "taken over: the last run let its lease run out, its effect may have happened");
+                        "took over an expired lease: the effect of the previous run may have happened");
                 }
             }
             Event::StoreFailed { step, error } => {
                 warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
-                    "the store failed");
+                    "store request failed");
             }
             Event::SettledLate { step, error: None } => {
-                info!(target: "idempotent", scope = run.scope, key, step, "settled in the background");
+                info!(target: "idempotent", scope = run.scope, key, step, "settlement completed in the background");
             }
             Event::SettledLate { step, error: Some(error) } => {
                 warn!(target: "idempotent", scope = run.scope, key, step, error = *error as &(dyn std::error::Error + 'static),
-                    "the settlement in the background failed");
+                    "settlement in the background failed; the key is held until its lease expires");
             }
             Event::LeaseLost => {
-                warn!(target: "idempotent", scope = run.scope, key, "the lease was lost while the handler ran");
+                warn!(target: "idempotent", scope = run.scope, key, "lease lost while the handler was running");
             }
             Event::RuntimeBlocked { blocked } => {
                 warn!(target: "idempotent", scope = run.scope, key, ?blocked,
-                    "the runtime is blocked: run blocking code in tokio::task::spawn_blocking");
+                    "runtime blocked by a handler; move blocking code to `tokio::task::spawn_blocking`");
             }
             Event::OrderBroken { why, skipped } => {
-                let what = if *skipped { "run out of order" } else { "not run: the order is broken" };
+                let what =
+                    if *skipped { "order broken: running the call out of order" } else { "order broken: call not run" };
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
             }
             Event::RunsUnprotected => {
-                error!(target: "idempotent", scope = run.scope, key, "the store is down: running without protection");
+                error!(target: "idempotent", scope = run.scope, key, "store unavailable: running without protection, duplicates run too");
             }
             Event::ResultNotKept { reason } => {
-                warn!(target: "idempotent", scope = run.scope, key, reason, "the result is not kept for replay");
+                warn!(target: "idempotent", scope = run.scope, key, reason, "result not stored for replay");
             }
             Event::Ended { outcome, elapsed } => ended(run, outcome, *elapsed),
         }

@@ -1,9 +1,9 @@
-//! The stored form of a [`OrderTable`].
+//! The stored form of an [`OrderTable`].
 //!
 //! ```text
-//! version 0x81 | 'L' | entries u64 | 1 if there is a last: number u64, done u8, its key | 1 if there is one admitted:
-//!     until u64, its key | stretches u32 | of each: from u64, to u64, 1 if it was seen: first u64, last u64
-//! a key: length of its name u8 | name | hash u128
+//! version 0x81 | 'L' | admissions u64 | 1 if a number was admitted: number u64, consumed u8, key | 1 if one may run:
+//!     until u64, key | ranges u32 | each range: from u64, to u64, 1 if delivered: first u64, last u64
+//! key: length of the name u8 | name | hash u128
 //! ```
 use super::order_table::{Admitted, LastAdmitted, MAX_LINE, NumberRange, OrderTable, WaitTimes};
 use crate::{Key, Micros, StoreError, StoreErrorKind};
@@ -11,27 +11,27 @@ use crate::{Key, Micros, StoreError, StoreErrorKind};
 const VERSION: u8 = 0x81;
 const KIND: u8 = b'L';
 
-pub(crate) fn pack(line: &OrderTable) -> Vec<u8> {
+pub(crate) fn encode(table: &OrderTable) -> Vec<u8> {
     let mut out = vec![VERSION, KIND];
-    out.extend(line.entries.to_be_bytes());
-    out.push(line.last.is_some().into());
-    if let Some(LastAdmitted { number, key, done }) = &line.last {
+    out.extend(table.admissions.to_be_bytes());
+    out.push(table.last.is_some().into());
+    if let Some(LastAdmitted { number, key, is_consumed }) = &table.last {
         out.extend(number.to_be_bytes());
-        out.push((*done).into());
-        pack_key(key, &mut out);
+        out.push((*is_consumed).into());
+        encode_key(key, &mut out);
     }
-    out.push(line.admitted.is_some().into());
-    if let Some(Admitted { key, until }) = &line.admitted {
+    out.push(table.admitted.is_some().into());
+    if let Some(Admitted { key, until }) = &table.admitted {
         out.extend(until.0.to_be_bytes());
-        pack_key(key, &mut out);
+        encode_key(key, &mut out);
     }
-    // There are no more than `MAX_LINE`.
-    out.extend((line.waiting.len() as u32).to_be_bytes());
-    for NumberRange { from, to, seen } in &line.waiting {
+    // A table has at most `MAX_LINE` ranges.
+    out.extend((table.waiting.len() as u32).to_be_bytes());
+    for NumberRange { from, to, wait_times } in &table.waiting {
         out.extend(from.to_be_bytes());
         out.extend(to.to_be_bytes());
-        out.push(seen.is_some().into());
-        if let Some(WaitTimes { first, last }) = seen {
+        out.push(wait_times.is_some().into());
+        if let Some(WaitTimes { first, last }) = wait_times {
             out.extend(first.0.to_be_bytes());
             out.extend(last.0.to_be_bytes());
         }
@@ -39,89 +39,91 @@ pub(crate) fn pack(line: &OrderTable) -> Vec<u8> {
     out
 }
 
-fn pack_key(key: &Key, out: &mut Vec<u8>) {
-    // Names end after 120 bytes.
+fn encode_key(key: &Key, out: &mut Vec<u8>) {
+    // Key names are limited to 120 bytes.
     out.push(key.name().len() as u8);
     out.extend(key.name().as_bytes());
     out.extend(key.hash().to_be_bytes());
 }
 
-/// Read strictly, as a record is: what cannot be read is left as it is.
-pub(crate) fn unpack(bytes: &[u8]) -> Result<OrderTable, StoreError> {
+/// Decodes a table strictly, like a record. Unreadable bytes are left unchanged in the store.
+pub(crate) fn decode(bytes: &[u8]) -> Result<OrderTable, StoreError> {
     match bytes {
         [VERSION, KIND, ..] => {}
         [version, KIND, ..] if *version > VERSION => {
             return Err(StoreError::new(StoreErrorKind::UnknownVersion)
-                .because("the order table of this stream was written by a newer version: update this program"));
+                .because("the order table of the stream has a newer format version; upgrade this service"));
         }
-        _ => return Err(StoreError::new(StoreErrorKind::Foreign).because("it is not the order table of a stream")),
+        _ => return Err(StoreError::new(StoreErrorKind::Foreign).because("the stored value is not an order table")),
     }
-    let mut rest = Rest(&bytes[2..]);
-    let line = rest.line().filter(|_| rest.0.is_empty());
-    line.ok_or_else(|| {
+    let mut reader = TableReader(&bytes[2..]);
+    let table = reader.read_table().filter(|_| reader.0.is_empty());
+    table.ok_or_else(|| {
         StoreError::new(StoreErrorKind::Corrupt)
-            .because("the order table of this stream cannot be read: restore it, or remove it to begin the stream anew")
+            .because("the order table of the stream is corrupt; restore it, or delete it to restart the stream")
     })
 }
 
-struct Rest<'a>(&'a [u8]);
+struct TableReader<'a>(&'a [u8]);
 
-impl Rest<'_> {
-    fn line(&mut self) -> Option<OrderTable> {
-        let entries = self.number()?;
-        let last = match self.flag()? {
-            true => Some(LastAdmitted { number: self.number()?, done: self.flag()?, key: self.key()? }),
+impl TableReader<'_> {
+    fn read_table(&mut self) -> Option<OrderTable> {
+        let admissions = self.read_u64()?;
+        let last = match self.read_flag()? {
+            true => {
+                Some(LastAdmitted { number: self.read_u64()?, is_consumed: self.read_flag()?, key: self.read_key()? })
+            }
             false => None,
         };
-        let admitted = match self.flag()? {
-            true => Some(Admitted { until: Micros(self.number()?), key: self.key()? }),
+        let admitted = match self.read_flag()? {
+            true => Some(Admitted { until: Micros(self.read_u64()?), key: self.read_key()? }),
             false => None,
         };
-        let stretches = u32::from_be_bytes(*self.take()?) as usize;
-        if stretches > MAX_LINE {
+        let ranges = u32::from_be_bytes(*self.read_array()?) as usize;
+        if ranges > MAX_LINE {
             return None;
         }
         let mut waiting: Vec<NumberRange> = Vec::new();
         let mut end = last.as_ref().map(|last| last.number);
-        for _ in 0..stretches {
-            let (from, to) = (self.number()?, self.number()?);
-            let seen = match self.flag()? {
-                true => Some(WaitTimes { first: Micros(self.number()?), last: Micros(self.number()?) }),
+        for _ in 0..ranges {
+            let (from, to) = (self.read_u64()?, self.read_u64()?);
+            let wait_times = match self.read_flag()? {
+                true => Some(WaitTimes { first: Micros(self.read_u64()?), last: Micros(self.read_u64()?) }),
                 false => None,
             };
-            if from > to || seen.is_some() && from != to || end.is_some_and(|end| end >= from) {
+            if from > to || wait_times.is_some() && from != to || end.is_some_and(|end| end >= from) {
                 return None;
             }
             end = Some(to);
-            waiting.push(NumberRange { from, to, seen });
+            waiting.push(NumberRange { from, to, wait_times });
         }
-        Some(OrderTable { entries, last, admitted, waiting })
+        Some(OrderTable { admissions, last, admitted, waiting })
     }
 
-    fn take<const N: usize>(&mut self) -> Option<&[u8; N]> {
+    fn read_array<const N: usize>(&mut self) -> Option<&[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        Some(u64::from_be_bytes(*self.take()?))
+    fn read_u64(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(*self.read_array()?))
     }
 
-    fn flag(&mut self) -> Option<bool> {
-        match self.take::<1>()? {
+    fn read_flag(&mut self) -> Option<bool> {
+        match self.read_array::<1>()? {
             [0] => Some(false),
             [1] => Some(true),
             _ => None,
         }
     }
 
-    fn key(&mut self) -> Option<Key> {
-        let [length] = *self.take()?;
+    fn read_key(&mut self) -> Option<Key> {
+        let [length] = *self.read_array()?;
         let (name, rest) = self.0.split_at_checked(length.into())?;
         self.0 = rest;
         let name = std::str::from_utf8(name).ok()?;
-        let key = Key::from_parts(name, u128::from_be_bytes(*self.take()?));
+        let key = Key::from_parts(name, u128::from_be_bytes(*self.read_array()?));
         (key.name() == name).then_some(key)
     }
 }
@@ -136,46 +138,46 @@ mod tests {
     }
 
     fn full() -> OrderTable {
-        let seen = Some(WaitTimes { first: Micros(1), last: Micros(2) });
+        let wait_times = Some(WaitTimes { first: Micros(1), last: Micros(2) });
         OrderTable {
-            entries: 3,
-            last: Some(LastAdmitted { number: 4, key: key("shop:mq:points"), done: true }),
+            admissions: 3,
+            last: Some(LastAdmitted { number: 4, key: key("shop:mq:points"), is_consumed: true }),
             admitted: Some(Admitted { key: key("é"), until: Micros(u64::MAX) }),
             waiting: vec![
-                NumberRange { from: 5, to: 9, seen: None },
-                NumberRange { from: 10, to: 10, seen },
-                NumberRange { from: u64::MAX, to: u64::MAX, seen: None },
+                NumberRange { from: 5, to: 9, wait_times: None },
+                NumberRange { from: 10, to: 10, wait_times },
+                NumberRange { from: u64::MAX, to: u64::MAX, wait_times: None },
             ],
         }
     }
 
     #[test]
-    fn a_line_comes_back_as_it_was_and_no_part_of_it_does() {
-        for line in [
+    fn an_encoded_table_decodes_and_truncated_bytes_do_not() {
+        for table in [
             OrderTable::default(),
             full(),
             OrderTable { last: None, ..full() },
             OrderTable { admitted: None, ..full() },
         ] {
-            let bytes = pack(&line);
-            assert_eq!(unpack(&bytes).unwrap(), line);
+            let bytes = encode(&table);
+            assert_eq!(decode(&bytes).unwrap(), table);
             for cut in 2..bytes.len() {
-                assert_eq!(unpack(&bytes[..cut]).unwrap_err().kind(), StoreErrorKind::Corrupt, "cut at {cut}");
+                assert_eq!(decode(&bytes[..cut]).unwrap_err().kind(), StoreErrorKind::Corrupt, "cut at {cut}");
             }
             let longer = [&bytes[..], b"x"].concat();
-            assert_eq!(unpack(&longer).unwrap_err().kind(), StoreErrorKind::Corrupt);
+            assert_eq!(decode(&longer).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }
 
     #[test]
-    fn what_is_no_line_is_not_taken_for_one() {
-        assert_eq!(unpack(b"").unwrap_err().kind(), StoreErrorKind::Foreign);
-        assert_eq!(unpack(b"\x81Jabc").unwrap_err().kind(), StoreErrorKind::Foreign);
-        assert_eq!(unpack(b"\x82Labc").unwrap_err().kind(), StoreErrorKind::UnknownVersion);
+    fn foreign_and_newer_and_inconsistent_bytes_are_rejected() {
+        assert_eq!(decode(b"").unwrap_err().kind(), StoreErrorKind::Foreign);
+        assert_eq!(decode(b"\x81Jabc").unwrap_err().kind(), StoreErrorKind::Foreign);
+        assert_eq!(decode(b"\x82Labc").unwrap_err().kind(), StoreErrorKind::UnknownVersion);
         let mut mixed = full();
         mixed.waiting.swap(0, 1);
-        assert_eq!(unpack(&pack(&mixed)).unwrap_err().kind(), StoreErrorKind::Corrupt);
-        let below = OrderTable { waiting: vec![NumberRange { from: 4, to: 6, seen: None }], ..full() };
-        assert_eq!(unpack(&pack(&below)).unwrap_err().kind(), StoreErrorKind::Corrupt);
+        assert_eq!(decode(&encode(&mixed)).unwrap_err().kind(), StoreErrorKind::Corrupt);
+        let below = OrderTable { waiting: vec![NumberRange { from: 4, to: 6, wait_times: None }], ..full() };
+        assert_eq!(decode(&encode(&below)).unwrap_err().kind(), StoreErrorKind::Corrupt);
     }
 }

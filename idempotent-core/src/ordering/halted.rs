@@ -1,12 +1,12 @@
-//! What is told of a call that is dead; of one that was buried before its turn came, too, which has no runs to count.
+//! The error texts of dead calls, including calls that were halted before they ran.
 use crate::BrokenOrder;
 
-/// How the text begins of a call that was buried without a run. The record says so nowhere else: its attempts count the
-/// claim that buried it.
+/// The prefix that marks a call as halted without a run. The record has no other sign of that: its attempt count
+/// includes the claim that halted the call.
 const HALTED: &str = "halted before it ran";
 
-/// What stands in the record of a call that is buried without a run. `waited_for` names what it comes after; `granted` are
-/// the claims of it so far, this one included.
+/// Builds the error text for the record of a halted call. `waited_for` describes its predecessor. `granted` is the
+/// number of its claims so far, including this one.
 pub(crate) fn halted(why: BrokenOrder, waited_for: &str, granted: u32) -> String {
     let again = if granted > 1 { " again" } else { "" };
     let remedy = match why {
@@ -21,8 +21,8 @@ pub(crate) fn halted(why: BrokenOrder, waited_for: &str, granted: u32) -> String
     format!("{HALTED}{again}: {why} ({waited_for}); {remedy}")
 }
 
-/// What is told of a call that is dead, by what stands in its record. A handler's own error that began like the text of a
-/// halted call would be told without a number.
+/// Builds the error text of a dead call from its record. A handler's own error with the prefix of a halted call is
+/// shown without the number of runs.
 pub(crate) fn given_up(runs: u32, error: &str) -> String {
     match runs {
         _ if error.starts_with(HALTED) => error.to_owned(),
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_ran_is_given_no_number_of_runs_and_the_remedy() {
+    fn a_halted_call_shows_the_remedy_and_no_number_of_runs() {
         for (why, remedy) in [
             (BrokenOrder::Failed, "then likewise this one"),
             (BrokenOrder::Dead, "then likewise this one"),
@@ -52,8 +52,8 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_in_plain_words() {
-        let told = [0, 1, 17].map(|runs| given_up(runs, "no stock"));
-        assert_eq!(told, ["0 runs", "1 run", "17 runs"].map(|runs| format!("given up after {runs}: no stock")));
+    fn a_dead_call_shows_the_number_of_its_runs() {
+        let texts = [0, 1, 17].map(|runs| given_up(runs, "no stock"));
+        assert_eq!(texts, ["0 runs", "1 run", "17 runs"].map(|runs| format!("given up after {runs}: no stock")));
     }
 }

@@ -1,4 +1,4 @@
-//! Each step on a line against the plain telling of it, over every short history.
+//! Compares each table operation with a plain model, over every short history.
 #![allow(clippy::unwrap_used)]
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ fn key(number: u64) -> Key {
     Key::from_parts("points", number.into())
 }
 
-/// The same, number by number.
+/// A model of the table that keeps each number separately.
 #[derive(Clone, Default)]
 struct Plain {
     last: Option<(u64, bool)>,
@@ -25,19 +25,19 @@ enum Step {
 }
 
 impl Plain {
-    fn is_over(&self, number: u64) -> bool {
+    fn is_passed(&self, number: u64) -> bool {
         self.last.is_some_and(|(last, _)| last >= number)
     }
 
     fn step(&mut self, step: Step, now: u64) {
         match step {
-            Step::Expect(number) | Step::See(number) if self.is_over(number) => {}
+            Step::Expect(number) | Step::See(number) if self.is_passed(number) => {}
             Step::Expect(number) => {
                 self.waiting.entry(number).or_default();
             }
             Step::See(number) => {
-                let seen = self.waiting.entry(number).or_default();
-                *seen = Some((seen.map_or(now, |(first, _)| first), now));
+                let wait_times = self.waiting.entry(number).or_default();
+                *wait_times = Some((wait_times.map_or(now, |(first, _)| first), now));
             }
             Step::Enter(number) => {
                 if self.last.is_none_or(|(last, _)| last <= number) {
@@ -46,18 +46,18 @@ impl Plain {
                 }
             }
             Step::Done(number) => {
-                if let Some((_, done)) = self.last.as_mut().filter(|(last, _)| *last == number) {
-                    *done = true;
+                if let Some((_, is_consumed)) = self.last.as_mut().filter(|(last, _)| *last == number) {
+                    *is_consumed = true;
                 }
             }
         }
     }
 
-    fn before(&self, number: u64) -> Precedence {
-        if self.is_over(number) {
+    fn precedence(&self, number: u64) -> Precedence {
+        if self.is_passed(number) {
             return Precedence::Nothing;
         }
-        let below: Vec<_> = self.waiting.range(..number).map(|(_, seen)| *seen).collect();
+        let below: Vec<_> = self.waiting.range(..number).map(|(_, wait_times)| *wait_times).collect();
         match self.last {
             _ if !below.is_empty() => {
                 Precedence::Expected(below.into_iter().flatten().map(|(_, last)| Micros(last)).max())
@@ -68,134 +68,138 @@ impl Plain {
     }
 }
 
-fn take(line: &mut OrderTable, step: Step, now: u64) {
+fn take(table: &mut OrderTable, step: Step, now: u64) {
     match step {
-        Step::Expect(number) => drop(line.expect(number).unwrap()),
-        Step::See(number) => line.note_delivery(number, Micros(now), false).unwrap(),
-        Step::Enter(number) => line.admit(number, &key(number), Micros(now)),
-        Step::Done(number) => drop(line.note_done(number, &key(number))),
+        Step::Expect(number) => drop(table.expect_number(number).unwrap()),
+        Step::See(number) => table.record_wait(number, Micros(now), false).unwrap(),
+        Step::Enter(number) => table.admit(number, &key(number), Micros(now)),
+        Step::Done(number) => drop(table.mark_consumed(number, &key(number))),
     }
 }
 
-fn compare(line: &OrderTable, plain: &Plain, steps: &[Step]) {
-    assert_eq!(line.last.as_ref().map(|last| (last.number, last.done)), plain.last, "{steps:?}");
+fn compare(table: &OrderTable, plain: &Plain, steps: &[Step]) {
+    assert_eq!(table.last.as_ref().map(|last| (last.number, last.is_consumed)), plain.last, "{steps:?}");
     for number in 0..5 {
-        assert_eq!(line.before(number), plain.before(number), "{number} after {steps:?}");
-        let seen = plain.waiting.get(&number).copied().flatten();
-        assert_eq!(line.seen(number).map(|seen| (seen.first.0, seen.last.0)), seen, "{number} after {steps:?}");
+        assert_eq!(table.precedence(number), plain.precedence(number), "{number} after {steps:?}");
+        let wait_times = plain.waiting.get(&number).copied().flatten();
+        assert_eq!(
+            table.wait_times(number).map(|wait_times| (wait_times.first.0, wait_times.last.0)),
+            wait_times,
+            "{number} after {steps:?}"
+        );
     }
-    let ordered = line.waiting.windows(2).all(|two| two[0].to < two[1].from);
-    assert!(ordered && line.waiting.iter().all(|stretch| stretch.from <= stretch.to), "{line:?} after {steps:?}");
+    let ordered = table.waiting.windows(2).all(|two| two[0].to < two[1].from);
+    assert!(ordered && table.waiting.iter().all(|range| range.from <= range.to), "{table:?} after {steps:?}");
 }
 
 #[test]
-fn s0_27_every_short_history_leaves_what_it_should() {
+fn every_short_history_matches_the_model() {
     let all: Vec<_> = (0..4).flat_map(|n| [Step::Expect(n), Step::See(n), Step::Enter(n), Step::Done(n)]).collect();
     let mut histories = 0;
     let mut open = vec![(OrderTable::default(), Plain::default(), Vec::new())];
-    while let Some((line, plain, steps)) = open.pop() {
-        compare(&line, &plain, &steps);
+    while let Some((table, plain, steps)) = open.pop() {
+        compare(&table, &plain, &steps);
         histories += 1;
         if steps.len() == 4 {
             continue;
         }
         for step in &all {
-            let (mut line, mut plain, mut steps) = (line.clone(), plain.clone(), steps.clone());
+            let (mut table, mut plain, mut steps) = (table.clone(), plain.clone(), steps.clone());
             steps.push(*step);
-            take(&mut line, *step, steps.len() as u64);
+            take(&mut table, *step, steps.len() as u64);
             plain.step(*step, steps.len() as u64);
-            open.push((line, plain, steps));
+            open.push((table, plain, steps));
         }
     }
     assert_eq!(histories, 1 + 16 + 256 + 4_096 + 65_536);
 }
 
 #[test]
-fn numbers_side_by_side_are_one_stretch_up_to_the_largest_there_are() {
-    let mut line = OrderTable::default();
+fn consecutive_numbers_share_one_range_up_to_the_largest_u64() {
+    let mut table = OrderTable::default();
     for number in (1..=1_000_000).chain([u64::MAX - 1, 0, u64::MAX]) {
-        assert_eq!(line.expect(number), Ok(true));
+        assert_eq!(table.expect_number(number), Ok(true));
     }
-    let stretch = |from, to| NumberRange { from, to, seen: None };
-    assert_eq!(line.waiting, [stretch(0, 1_000_000), stretch(u64::MAX - 1, u64::MAX)]);
-    line.note_delivery(u64::MAX, Micros(1), false).unwrap();
-    line.admit(u64::MAX, &key(1), Micros(0));
-    assert_eq!(line.waiting, []);
-    assert!(line.is_late(0, &key(2)));
+    let range = |from, to| NumberRange { from, to, wait_times: None };
+    assert_eq!(table.waiting, [range(0, 1_000_000), range(u64::MAX - 1, u64::MAX)]);
+    table.record_wait(u64::MAX, Micros(1), false).unwrap();
+    table.admit(u64::MAX, &key(1), Micros(0));
+    assert_eq!(table.waiting, []);
+    assert!(table.is_late(0, &key(2)));
 }
 
 #[test]
-fn a_full_line_takes_no_more_and_what_is_there_stays() {
-    let mut line = OrderTable::default();
+fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
+    let mut table = OrderTable::default();
     for number in 0..MAX_LINE as u64 {
-        line.expect(2 * number + 1).unwrap();
+        table.expect_number(2 * number + 1).unwrap();
     }
-    let full = line.clone();
-    assert_eq!(line.expect(1_000_000), Err(TableFull));
-    assert_eq!(line.note_delivery(0, Micros(1), false), Err(TableFull));
-    assert_eq!(line, full);
+    let full = table.clone();
+    assert_eq!(table.expect_number(1_000_000), Err(TableFull));
+    assert_eq!(table.record_wait(0, Micros(1), false), Err(TableFull));
+    assert_eq!(table, full);
     assert_eq!(
-        (line.expect(3), line.note_delivery(3, Micros(1), false)),
+        (table.expect_number(3), table.record_wait(3, Micros(1), false)),
         (Ok(true), Ok(())),
-        "what is known takes no room"
+        "known numbers take no room"
     );
-    assert_eq!(line.expect(2), Ok(true), "nor does what joins a stretch");
+    assert_eq!(table.expect_number(2), Ok(true), "a number that extends a range takes no room");
 }
 
 #[test]
-fn s0_26_whoever_is_inside_may_run_until_its_record_or_its_time_says_otherwise() {
-    let inside = Admitted { key: key(1), until: Micros(10) };
+fn an_admitted_call_may_run_until_its_record_or_its_time_ends_that() {
+    let admitted = Admitted { key: key(1), until: Micros(10) };
     let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Micros(until), taken_over: None };
     let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
     let vacant = State::Vacant { not_before: Micros(0), error: "".into(), taken_over: None };
     let dead = State::Dead { error: "".into() };
-    // About to claim.
-    assert!(inside.may_run(None, Micros(9)) && !inside.may_run(None, Micros(10)));
-    assert!(inside.may_run(Some(&vacant), Micros(9)) && !inside.may_run(Some(&vacant), Micros(10)));
-    // It runs, and renews.
-    assert!(inside.may_run(Some(&running(20)), Micros(19)) && !inside.may_run(Some(&running(20)), Micros(20)));
-    // A run of before whose lease is over, and the next one about to claim.
-    assert!(inside.may_run(Some(&running(5)), Micros(9)));
-    assert!(!inside.may_run(Some(&consumed), Micros(0)) && !inside.may_run(Some(&dead), Micros(0)));
+    // The call is about to claim.
+    assert!(admitted.may_run(None, Micros(9)) && !admitted.may_run(None, Micros(10)));
+    assert!(admitted.may_run(Some(&vacant), Micros(9)) && !admitted.may_run(Some(&vacant), Micros(10)));
+    // The call runs, and its lease is renewed.
+    assert!(admitted.may_run(Some(&running(20)), Micros(19)) && !admitted.may_run(Some(&running(20)), Micros(20)));
+    // The lease of an earlier run has expired, and the next run is about to claim.
+    assert!(admitted.may_run(Some(&running(5)), Micros(9)));
+    assert!(!admitted.may_run(Some(&consumed), Micros(0)) && !admitted.may_run(Some(&dead), Micros(0)));
 }
 
 #[test]
-fn each_letting_in_makes_another_line_also_of_the_same_number() {
-    let mut line = OrderTable::default();
-    line.admit(1, &key(1), Micros(5));
-    let once = line.clone();
-    line.admit(1, &key(1), Micros(5));
-    assert_ne!(line, once);
-    assert!(line.note_done(1, &key(1)) && !line.note_done(1, &key(1)));
-    // The same number under another key is no other first.
-    assert!(line.is_late(1, &key(2)) && !line.is_late(1, &key(1)));
+fn each_admission_changes_the_table_even_of_the_same_number() {
+    let mut table = OrderTable::default();
+    table.admit(1, &key(1), Micros(5));
+    let once = table.clone();
+    table.admit(1, &key(1), Micros(5));
+    assert_ne!(table, once);
+    assert!(table.mark_consumed(1, &key(1)) && !table.mark_consumed(1, &key(1)));
+    // The same number under another key is late.
+    assert!(table.is_late(1, &key(2)) && !table.is_late(1, &key(1)));
 }
 
 #[test]
-fn a_number_that_is_seen_anew_waits_from_then_on() {
-    let mut line = OrderTable::default();
-    for (now, anew, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
-        line.note_delivery(3, Micros(now), anew).unwrap();
-        assert_eq!(line.seen(3), Some(WaitTimes { first: Micros(first), last: Micros(now) }));
+fn a_restarted_wait_counts_from_the_restart() {
+    let mut table = OrderTable::default();
+    for (now, restart, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
+        table.record_wait(3, Micros(now), restart).unwrap();
+        assert_eq!(table.wait_times(3), Some(WaitTimes { first: Micros(first), last: Micros(now) }));
     }
 }
 
 #[test]
-fn a_number_is_done_by_its_own_key_only() {
-    let mut line = OrderTable::default();
-    line.admit(5, &key(5), Micros(100));
-    assert!(!line.note_done(5, &key(6)), "another key with this number");
-    line.note_done(6, &key(5));
-    assert!(!line.last.as_ref().unwrap().done, "another number under this key");
-    line.note_done(5, &key(5));
-    assert!(line.last.as_ref().unwrap().done);
+fn only_its_own_key_marks_a_number_as_consumed() {
+    let mut table = OrderTable::default();
+    table.admit(5, &key(5), Micros(100));
+    assert!(!table.mark_consumed(5, &key(6)), "another key with this number");
+    table.mark_consumed(6, &key(5));
+    assert!(!table.last.as_ref().unwrap().is_consumed, "another number under this key");
+    table.mark_consumed(5, &key(5));
+    assert!(table.last.as_ref().unwrap().is_consumed);
 }
 
 #[test]
-fn a_table_is_kept_as_long_as_its_calls_and_twice_as_long_as_one_waits() {
-    let keep = |retain, memory, patience| retention(secs(retain), secs(memory), secs(patience));
-    assert_eq!([keep(9, 5, 1), keep(5, 9, 1), keep(5, 5, 9)], [secs(9), secs(9), secs(18)]);
-    assert_eq!(keep(1, 1, u64::MAX), Duration::MAX);
+fn a_table_is_kept_as_long_as_its_records_and_twice_the_patience() {
+    let kept_for = |retain, memory, patience| table_retention(secs(retain), secs(memory), secs(patience));
+    assert_eq!([kept_for(9, 5, 1), kept_for(5, 9, 1), kept_for(5, 5, 9)], [secs(9), secs(9), secs(18)]);
+    assert_eq!(kept_for(1, 1, u64::MAX), Duration::MAX);
 }
 
 fn secs(secs: u64) -> Duration {

@@ -1,11 +1,13 @@
-//! What a call comes after, as it is named.
+//! The [`Predecessor`] trait: names of the call that another call comes after.
 use crate::{Identity, Key, KeyError, KeyPart, Parts};
 
-/// Names the call that another one comes after: whatever makes a key (a call of the same scene, scope, tenant and
-/// namespace), or an [`Identity`] or a [`Key`] of any other. A `None` is the first of its chain: it comes after nothing.
+/// A name of the call that another call comes after.
 ///
-/// A part that is missing *within* a key is no first of a chain but an error, as it is for keys: of
-/// `(user, number.checked_sub(1))` say `number.checked_sub(1).map(|before| (user, before))`.
+/// Anything that makes a key names a call of the same scene, scope, tenant and namespace. An [`Identity`] or a [`Key`]
+/// names any other call. `None` marks the first call of a chain, which comes after nothing.
+///
+/// A missing part *within* a key is an error, as for keys, and does not mark the first call. Instead of
+/// `(user, number.checked_sub(1))`, write `number.checked_sub(1).map(|before| (user, before))`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name a call to come after",
     label = "must be what a key is made of, an `Identity`, a `Key`, or an `Option` of those",
@@ -16,21 +18,21 @@ pub trait Predecessor {
     fn named(&self) -> Option<Named>;
 }
 
-/// What is known of it before the call's own identity is.
+/// A predecessor as given, before the identity of the call itself is known.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "boxed by the call as soon as it is made")]
 pub enum Named {
-    /// A call of the same handler.
+    /// The key parts of a call of the same handler.
     Parts(Parts),
-    /// A call of any other.
+    /// The identity of any other call.
     Identity(Identity),
-    /// Likewise.
+    /// The key of any other call.
     Key(Key),
 }
 
 impl Named {
-    /// Its key, for a call of this identity.
+    /// Returns the predecessor's key, for a call of the identity `own`.
     pub(crate) fn key(self, own: &Identity, namespace: &str, what: &'static str) -> Result<Key, KeyError> {
         match self {
             Self::Parts(parts) => own.sibling(parts).described(what).key(namespace),

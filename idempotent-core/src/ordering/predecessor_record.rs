@@ -1,4 +1,4 @@
-//! Operations that both forms of ordering share: reading records, and deferring, burying or admitting a call.
+//! Operations of both forms of ordering: reading another call's record, deferring a call, and halting it.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,41 +7,22 @@ use super::admission::Admission;
 use super::halted::halted;
 use super::wait_marker::marker_interval;
 use crate::clock::later;
-use crate::engine::{Engine, draining};
-use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, refused, release, turned};
+use crate::engine::{Engine, draining_rejection};
+use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, not_granted, release, store_failure};
 use crate::{Claim, Event, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
 
-/// The shortest delay of a deferred call, and the shortest wait in place.
-const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+/// The shortest retry delay, and the shortest wait in place.
+pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// Returns the instant at which a call that waits in place must read its predecessor again. A later call of the same order
-/// takes a call without a recent marker for missing.
-pub(super) fn recheck_at(engine: &Engine, prepared: &Prepared, deadline: Instant) -> Instant {
-    let interval = marker_interval(prepared.terms.on_broken_order.patience()).max(SHORTEST_DELAY);
-    deadline.min(later(engine.clock.now(), interval))
+/// Returns the latest time of the next check of a call that waits in place. Each check renews the call's wait marker,
+/// so that the calls after it do not take it for missing.
+pub(super) fn recheck_deadline(engine: &Arc<Engine>, prepared: &Prepared, deadline: Instant) -> Instant {
+    let again = marker_interval(prepared.policy.on_broken_order.patience()).max(MIN_DELAY);
+    deadline.min(later(engine.clock.now(), again))
 }
 
-/// Reads a record, and the store's time if the store reports it. Otherwise the time is the executor's.
-pub(super) async fn read_record(
-    engine: &Engine,
-    prepared: &Prepared,
-    key: &Key,
-) -> Result<(Option<Record>, Micros), StoreError> {
-    let read = async {
-        match engine.store.abilities().inspect {
-            Some(inspect) => match inspect.inspect(key).await? {
-                Some(seen) => Ok((Some(seen.record), seen.now)),
-                None => Ok((None, engine.clock.wall())),
-            },
-            None => Ok((engine.store.peek(key).await?, engine.clock.wall())),
-        }
-    };
-    engine.in_time(prepared.terms.lease / 3, read).await
-}
-
-/// Carries out an admission: returns normally if the call may run, and defers, holds or buries it otherwise. `waited` is the
-/// time for which the call has waited.
-pub(super) async fn apply(
+/// Carries out an admission: runs, defers or halts the call. `waited` is the time for which the call has waited.
+pub(super) async fn apply_admission(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     report: &Report<'_>,
@@ -60,57 +41,77 @@ pub(super) async fn apply(
             broken(why, true);
             Ok(())
         }
-        _ if engine.is_draining() && !prepared.inside => Err(draining().into()),
-        Admission::Wait => Err(Rejection::Waiting { retry_after: deferred_for(engine, prepared, waited) }.into()),
+        _ if engine.is_draining() && !prepared.is_nested => Err(draining_rejection().into()),
+        Admission::Wait => Err(Rejection::Waiting { retry_after: next_check_delay(engine, prepared, waited) }.into()),
         Admission::Hold(why) => {
             broken(why, false);
-            Err(Rejection::Held { retry_after: deferred_for(engine, prepared, waited), why }.into())
+            Err(Rejection::Held { retry_after: next_check_delay(engine, prepared, waited), why }.into())
         }
         Admission::Halt(why) => {
             broken(why, false);
-            Err(bury(engine, prepared, why).await.unwrap_or_else(|error| refused(engine, error, prepared)))
+            Err(halt_call(engine, prepared, why).await.unwrap_or_else(|error| store_failure(engine, error, prepared)))
         }
     }
 }
 
-/// Buries the call without a run, so that the calls after it are buried as well. The executor's own store writes the record:
-/// the transaction of a run that never starts is rolled back, and would roll the record back with it.
-async fn bury(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
-    let patience = prepared.terms.lease / 3;
-    let mut guard = ReleaseOnDrop::new(engine, prepared).past_transaction();
-    let grant = match engine.in_time(patience, engine.store.claim(&prepared.request)).await? {
+/// Reads a record with the store's current time, or the local time if the store does not report it.
+pub(super) async fn read_record(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    key: &Key,
+) -> Result<(Option<Record>, Micros), StoreError> {
+    let request = async {
+        match engine.store.abilities().inspect {
+            Some(inspect) => match inspect.inspect(key).await? {
+                Some(seen) => Ok((Some(seen.record), seen.now)),
+                None => Ok((None, engine.clock.wall())),
+            },
+            None => Ok((engine.store.peek(key).await?, engine.clock.wall())),
+        }
+    };
+    engine.with_timeout(prepared.policy.lease / 3, request).await
+}
+
+/// Marks the call as dead without a run, so that the calls after it are halted too. Uses the executor's own store,
+/// since the call's transaction would be rolled back together with the record.
+async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
+    let patience = prepared.policy.lease / 3;
+    let mut guard = ReleaseOnDrop::new(engine, prepared).with_executor_store();
+    let grant = match engine.with_timeout(patience, engine.store.claim(&prepared.request)).await? {
         Claim::Acquired(mut grant) => {
-            // The issue of a token counts as its first attempt.
-            grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
+            // The first attempt of a token was its issue.
+            grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
             grant
         }
         other => {
             guard.disarm();
-            return Ok(turned(engine, other, prepared));
+            return Ok(not_granted(engine, other, prepared));
         }
     };
     guard.granted(grant.fencing);
-    let mut bury = release(Verdict::Bury, prepared.terms.memory, "");
+    let mut bury = release(Verdict::Bury, prepared.policy.memory, "");
     bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
     let held = prepared.held(Some(grant.fencing));
-    let settled = engine.in_time(patience, engine.store.release(&held, &bury)).await?;
+    let settled = engine.with_timeout(patience, engine.store.release(&held, &bury)).await?;
     guard.disarm();
-    engine.tell_waiters(&prepared.request.key);
-    Ok(NotAcquired::Away(match settled {
+    engine.wake_waiters(&prepared.request.key);
+    Ok(NotAcquired::Rejected(match settled {
         Settled::Done => Rejection::Dead { attempts: grant.attempt, fencing: grant.fencing, error: bury.error },
         Settled::Lost { .. } => Rejection::LeaseLost,
     }))
 }
 
-/// Returns the delay of a deferred call. The delay grows with each deferral, up to half of the policy's patience and up to the
-/// end of the patience: a call that is not delivered for longer counts as missing.
-fn deferred_for(engine: &Engine, prepared: &Prepared, waited: Duration) -> Duration {
-    let (terms, key) = (&prepared.terms, &prepared.request.key);
-    let remember = terms.in_flight_delay_max.saturating_mul(4);
-    let patience = terms.on_broken_order.patience();
-    let grown = engine.deferred_by(key, remember, terms).min((patience / 2).max(SHORTEST_DELAY));
+/// Returns the delay until the next check. The delay grows with each deferral, up to half of the patience and to the
+/// end of the patience.
+fn next_check_delay(engine: &Arc<Engine>, prepared: &Prepared, waited: Duration) -> Duration {
+    let (policy, key) = (&prepared.policy, &prepared.request.key);
+    let remembered = policy.in_flight_delay_max.saturating_mul(4);
+    let grown = engine.deferral_delay(key, remembered, policy);
+    let patience = policy.on_broken_order.patience();
+    // A call without deliveries for longer than that counts as missing.
+    let grown = grown.min((patience / 2).max(MIN_DELAY));
     match patience.saturating_sub(waited) {
         Duration::ZERO => grown,
-        rest => grown.min(rest.max(SHORTEST_DELAY)),
+        rest => grown.min(rest.max(MIN_DELAY)),
     }
 }

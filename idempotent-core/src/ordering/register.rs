@@ -1,17 +1,18 @@
-//! The producer's side of a sequence: numbers are registered before their messages are sent.
-use super::encoding::{pack, unpack};
-use super::order_table::{OrderTable, TableFull, retention};
+//! The producer's side of a sequence: registering numbers before their messages are sent.
+use super::encoding::{decode, encode};
+use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
 
 impl Executor {
-    /// Says which numbers of a stream will come: larger ones wait for them. To be called before their messages are sent; a
-    /// number that was registered and whose message then is not sent is dealt with by
-    /// [`on_broken_order`](crate::Policy::on_broken_order). Said twice it is meant once.
+    /// Registers numbers of a stream, so that larger numbers wait for them. Call this before the messages are sent.
     ///
-    /// The stream is that of [`Call::sequence`](crate::Call::sequence) there, as an identity: scene and scope of the handler
-    /// (and its prefix and tenant, if it has any), and what the stream is called.
+    /// Registering a number again has no effect. If the message of a registered number is never sent,
+    /// [`on_broken_order`](crate::Policy::on_broken_order) applies.
+    ///
+    /// `stream` identifies the stream of [`Call::sequence`](crate::Call::sequence): the scene and scope of the handler,
+    /// its prefix and tenant if it has any, and the name of the stream.
     ///
     /// ```
     /// use idempotent_core::{Executor, Identity, MemoryStore, Scene};
@@ -28,12 +29,12 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// [`Rejection::Key`] if the identity names nothing, [`Rejection::Policy`] if the store keeps no order tables,
-    /// [`Rejection::Store`] if it fails, or if the stream has more than [`MAX_LINE`] stretches of numbers waiting. Then
-    /// none of the numbers is registered.
+    /// [`Rejection::Key`] if the identity is not valid, [`Rejection::Policy`] if the store keeps no order tables, and
+    /// [`Rejection::Store`] if the store fails or the stream would have more than [`MAX_LINE`] waiting ranges of
+    /// numbers. In each case, none of the numbers is registered.
     ///
     /// # Cancellation
-    /// They are registered or not: say it again.
+    /// The numbers may or may not be registered. Registering them again is safe.
     pub async fn register(
         &self,
         stream: &Identity,
@@ -41,16 +42,16 @@ impl Executor {
     ) -> Result<Registered, Rejection> {
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let key = table_key(&stream.key(&self.0.namespace)?);
-        let terms = self.0.terms(&stream.scene, Policy::new())?;
+        let policy = self.0.resolve_policy(&stream.scene, Policy::new())?;
         let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
-        let keep = retention(terms.retain, terms.memory, terms.on_broken_order.patience());
-        let patience = terms.lease / 3;
+        let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
+        let timeout = policy.lease / 3;
         for _ in 0..MAX_CONTENTION {
-            let seen = self.0.in_time(patience, order.line(&key)).await?.line;
-            let line = seen.as_deref().map(unpack).transpose()?.unwrap_or_default();
-            let (next, registered) = expected(line.clone(), &numbers).map_err(|TableFull| full())?;
-            // As it is it may be near its end.
-            if self.0.in_time(patience, order.redraw(&key, seen.as_deref(), &pack(&next), keep)).await? {
+            let stored = self.0.with_timeout(timeout, order.line(&key)).await?.line;
+            let table = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
+            let (next, registered) = expect_all(table.clone(), &numbers).map_err(|TableFull| table_full_error())?;
+            // Writes an unchanged table too, since its retention may end soon.
+            if self.0.with_timeout(timeout, order.redraw(&key, stored.as_deref(), &encode(&next), retention)).await? {
                 return Ok(registered);
             }
         }
@@ -58,20 +59,20 @@ impl Executor {
     }
 }
 
-fn expected(mut line: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Registered), TableFull> {
+fn expect_all(mut table: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Registered), TableFull> {
     let mut registered = Registered::default();
     for number in numbers {
-        match line.expect(*number)? {
+        match table.expect_number(*number)? {
             true => registered.expected += 1,
             false => registered.late += 1,
         }
     }
-    Ok((line, registered))
+    Ok((table, registered))
 }
 
-fn full() -> StoreError {
+fn table_full_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because(format!(
-        "the stream has {MAX_LINE} stretches of numbers waiting, and takes no more: none of these was registered; wait \
-         until some have run, or number without gaps, or make more streams"
+        "no number was registered: the stream has {MAX_LINE} waiting ranges of numbers, the maximum; wait until some have \
+         run, use consecutive numbers, or split the stream"
     ))
 }

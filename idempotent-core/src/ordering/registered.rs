@@ -1,12 +1,12 @@
-//! What became of numbers that a producer registered.
+//! The result of registering numbers.
 
-/// An answer of [`Executor::register`](crate::Executor::register).
+/// The result of [`Executor::register`](crate::Executor::register).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Registered {
-    /// Numbers that larger ones wait for from now on, or that were known before.
+    /// The number of registered numbers that larger ones wait for, including numbers registered before.
     pub expected: usize,
-    /// Numbers that are too late: one at least as large was let in already. They are dealt with by
-    /// [`on_late`](crate::Policy::on_late) when they come.
+    /// The number of late numbers: an equal or larger one was admitted before. [`on_late`](crate::Policy::on_late)
+    /// applies when they arrive.
     pub late: usize,
 }

@@ -1,307 +1,333 @@
-//! `sequence`: a call with a number in a stream runs when the stream's order table admits it.
+//! Numbered calls of a stream: a call reads the stream's order table, and is admitted by a change of the table.
 //!
-//! The [`OrderTable`] is replaced as a whole, by compare-and-swap, so each change is atomic. The record of a number's key says
-//! that the number is consumed: its completion lets the next number run. Before its claim, a call is *admitted*. From then on
-//! all smaller numbers are over, and no other call is admitted while this one may run. The record of its key says so, and until
-//! the record exists, a time in the table does. If a process is killed, the broker delivers the call again:
-//! - before the admission, the table still says that the call waits, and since when;
-//! - between admission and claim, the next delivery is admitted again, and other calls wait for it, late ones and skipping ones
-//!   for at most one lease;
-//! - during the run, the lease expires, and the call is missing until the next delivery takes over;
-//! - between the completion and its note in the table, the next number reads the record, as long as the record is retained;
-//! - between the burial of a call and its admission, the next delivery finds the dead record, and admits the call.
+//! The table ([`OrderTable`]) is replaced as a whole by compare-and-swap, so each change is atomic. The record of a key
+//! shows that its number is consumed, so the completion itself lets the next number run. A call is *admitted* before
+//! its claim. From then on all smaller numbers are over, and no other call is admitted while this one may run. Its
+//! record shows that it runs; until the record exists, a time in the table does. After a crash the broker redelivers:
+//! - before the admission: the waiting times in the table are still valid;
+//! - after the admission, before the claim: the next delivery is admitted again. Other calls wait, and a
+//!   late or skipping call waits no longer than a lease;
+//! - during the run: the lease expires, and the call is missing from then on, until the next delivery takes over;
+//! - between completion and the update of the table: the next number reads the record, as long as that is retained;
+//! - halted, and not yet admitted: the next delivery finds a dead record, and is admitted.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::admission::{Admission, admission};
-use super::encoding::{pack, unpack};
-use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, retention};
+use super::admission::{Admission, decide_admission};
+use super::encoding::{decode, encode};
+use super::order_table::{Admitted, OrderTable, Precedence, WaitTimes, table_retention};
 use super::position::SequencePosition;
-use super::predecessor_record::{apply, read_record, recheck_at};
-use super::wait_marker::{Overdue, WaitMarker, waited};
+use super::predecessor_record::{apply_admission, read_record, recheck_deadline};
+use super::wait_marker::{WaitMarker, waited};
 use super::{BrokenOrder, OnLate};
 use crate::clock::later;
 use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::policy::OnInFlight;
-use crate::run::{After, Attempt, NotAcquired, Prepared, Report, refused};
+use crate::run::{Attempt, NotAcquired, Prepared, Report, ResolvedOrdering, store_failure};
 use crate::{
     Event, InFlight, Key, Lined, Micros, Order, PolicyError, Record, Rejection, State, StateKind, StoreError,
     StoreErrorKind, Watching,
 };
 
-/// The number of times in a row that another process may change the table first.
+/// The maximum number of consecutive conflicts with other writers of the table.
 pub(super) const MAX_CONTENTION: usize = 64;
 
-/// A call and its position, with the store that keeps the order table.
-struct Sequence<'a> {
-    engine: &'a Arc<Engine>,
-    prepared: &'a Prepared,
-    position: &'a SequencePosition,
-    order: &'a dyn Order,
-}
-
-/// The order table as it was read, and the decision on the call.
+/// The order table as read, and the decision that follows for the call.
 struct TableSnapshot {
     table: OrderTable,
     bytes: Option<Arc<[u8]>>,
     now: Micros,
     admission: Admission,
-    overdue: Overdue,
-    /// The earlier deliveries of the call.
+    waited: Duration,
+    /// The earlier deliveries of this call.
     marker: Option<WaitMarker>,
-    /// The key whose settlement lets the call run, if there is one.
-    blocked_by: Option<Key>,
-    /// True if the call's own key is settled, so that the claim has an answer.
+    /// True if the waiting time of the call starts again now.
+    restart: bool,
+    /// The key whose settlement lets the call continue, if it is known.
+    blocker: Option<Key>,
+    /// True if the call's own key is settled, so that its claim is answered from the record.
     is_settled: bool,
 }
 
-/// The state of the calls before a number.
+/// The state of a number's predecessor.
 struct PredecessorStatus {
     state: StateKind,
-    overdue: Overdue,
-    /// The key whose settlement lets the number run, if there is one.
-    blocked_by: Option<Key>,
+    waited: Duration,
+    restart: bool,
+    /// The key whose settlement lets the call continue, if it is known.
+    blocker: Option<Key>,
 }
 
-/// Waits until the call is admitted, or until its own key is settled. Returns the instant from which the lease of an admitted
-/// call counts. `waits` says whether the call may wait in place, if its policy says so.
-pub(crate) async fn await_admission(
+pub(crate) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     position: &SequencePosition,
     report: &Report<'_>,
-    waits: bool,
+    may_wait: bool,
 ) -> Result<Instant, NotAcquired> {
     let order = engine.store.abilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
-    let sequence = Sequence { engine, prepared, position, order };
-    let max_wait = match prepared.terms.on_in_flight {
-        OnInFlight::Wait(max) if waits => max,
+    let max_wait = match prepared.policy.on_in_flight {
+        OnInFlight::Wait(max_wait) if may_wait => max_wait,
         _ => Duration::ZERO,
     };
     let deadline = later(engine.clock.now(), max_wait);
-    // Without a permit, too many calls wait, and this one is deferred.
+    // The call is deferred if too many calls wait already.
     let permit = (!max_wait.is_zero()).then(|| engine.wait_permits.try_acquire().ok()).flatten();
-    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
+    let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     let failed = |error| {
         report.event(&Event::StoreFailed { step: "order", error: &error });
-        refused(engine, error, prepared)
+        store_failure(engine, error, prepared)
     };
     let mut watched: Option<(Key, Watching)> = None;
-    let mut lost_races = 0;
-    while lost_races < MAX_CONTENTION {
+    let mut conflicts = 0;
+    while conflicts < MAX_CONTENTION {
         // The lease of a call that is admitted now counts from here.
         let began = engine.clock.now();
-        let snapshot = sequence.read().await.map_err(failed)?;
-        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
+        let snapshot = load_snapshot(engine, prepared, position, order).await.map_err(failed)?;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
         let written = match snapshot.admission {
             _ if snapshot.is_settled => {
                 if matches!(snapshot.admission, Admission::Halt(why) if why != BrokenOrder::Late) {
-                    sequence.admit(&snapshot).await.map_err(failed)?;
+                    admit(engine, prepared, position, order, &snapshot).await.map_err(failed)?;
                 }
                 return Ok(began);
             }
-            Admission::Run | Admission::Skip(_) => sequence.admit(&snapshot).await,
-            Admission::Wait | Admission::Hold(_) => sequence.note_waiting(&snapshot).await,
+            Admission::Run | Admission::Skip(_) => admit(engine, prepared, position, order, &snapshot).await,
+            Admission::Wait | Admission::Hold(_) => note_waiting(engine, prepared, position, order, &snapshot).await,
             Admission::Halt(_) => Ok(true),
         };
         if !written.map_err(failed)? {
-            lost_races += 1;
+            conflicts += 1;
             continue;
         }
         if matches!(snapshot.admission, Admission::Wait | Admission::Hold(_)) && permit.is_some() && !is_over {
-            let blocked_by = snapshot.blocked_by.as_ref().unwrap_or(&prepared.request.key);
-            // Watching started before the read that found the call waiting, so no settlement went unnoticed.
-            if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocked_by) {
+            let blocker = snapshot.blocker.as_ref().unwrap_or(&prepared.request.key);
+            // Watching started before the check, so that no settlement in between was missed.
+            if let Some((_, settled)) = watched.take_if(|(key, _)| key == blocker) {
                 let rest = deadline.saturating_duration_since(engine.clock.now());
-                let notifies = snapshot.blocked_by.is_some();
-                let rest = if notifies { InFlight::Leased { rest } } else { InFlight::Busy };
-                engine.settled(settled, rest, recheck_at(engine, prepared, deadline), until).await;
+                let is_known = snapshot.blocker.is_some();
+                let rest = if is_known { InFlight::Leased { rest } } else { InFlight::Busy };
+                engine.wait_for_settlement(settled, rest, recheck_deadline(engine, prepared, deadline), phase).await;
             }
-            watched = Some((blocked_by.clone(), engine.watch(blocked_by)));
+            watched = Some((blocker.clone(), engine.watch(blocker)));
             continue;
         }
-        return match apply(engine, prepared, report, snapshot.admission, snapshot.overdue.waited).await {
+        return match apply_admission(engine, prepared, report, snapshot.admission, snapshot.waited).await {
             Ok(()) => Ok(began),
-            Err(rejected) => {
-                if let (Admission::Halt(why), NotAcquired::Away(Rejection::Dead { .. })) =
-                    (snapshot.admission, &rejected)
+            Err(not_acquired) => {
+                if let (Admission::Halt(why), NotAcquired::Rejected(Rejection::Dead { .. })) =
+                    (snapshot.admission, &not_acquired)
                     && why != BrokenOrder::Late
                 {
-                    // If this fails, the next delivery admits the call.
-                    let _ = sequence.admit(&snapshot).await;
+                    // If this write fails, the next delivery repeats it.
+                    let _ = admit(engine, prepared, position, order, &snapshot).await;
                 }
-                Err(rejected)
+                Err(not_acquired)
             }
         };
     }
     Err(failed(contention_error()))
 }
 
-impl Sequence<'_> {
-    /// Reads the order table and the records that it refers to, and decides.
-    async fn read(&self) -> Result<TableSnapshot, StoreError> {
-        let terms = &self.prepared.terms;
-        let (own, number) = (&self.prepared.request.key, self.position.number);
-        let Lined { line: bytes, now } =
-            self.engine.in_time(terms.lease / 3, self.order.line(&self.position.table)).await?;
-        let table = bytes.as_deref().map(unpack).transpose()?.unwrap_or_default();
-        let marker = table.seen(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
-        let PredecessorStatus { state, overdue, mut blocked_by } = self.predecessor(&table, marker, now).await?;
-        let is_late = table.is_late(number, own);
-        let mut admission = match (is_late, terms.on_late) {
-            (false, _) => admission(state, overdue.waited, terms.on_broken_order),
-            (true, OnLate::Run) => Admission::Skip(BrokenOrder::Late),
-            (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
-        };
-        let is_last = table.last.as_ref().is_some_and(|last| last.number == number);
-        let is_settled = (is_late || is_last || admission != Admission::Run) && self.is_settled(own).await?;
-        if let (Admission::Run | Admission::Skip(_), Some(admitted), false) = (admission, &table.admitted, is_settled)
-            && admitted.key != *own
-            && self.may_run(admitted, now).await?
-        {
-            (admission, blocked_by) = (Admission::Wait, Some(admitted.key.clone()));
-        }
-        Ok(TableSnapshot { table, bytes, now, admission, overdue, marker, blocked_by, is_settled })
+async fn load_snapshot(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+    order: &dyn Order,
+) -> Result<TableSnapshot, StoreError> {
+    let Lined { line: bytes, now } =
+        engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?;
+    let table = bytes.as_deref().map(decode).transpose()?.unwrap_or_default();
+    let (own, number) = (&prepared.request.key, position.number);
+    let marker = table.wait_times(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
+    let PredecessorStatus { state, waited, restart, mut blocker } =
+        predecessor_status(engine, prepared, &table, number, marker, now).await?;
+    let late = table.is_late(number, own);
+    let mut admission = match (late, prepared.policy.on_late) {
+        (false, _) => decide_admission(state, waited, prepared.policy.on_broken_order),
+        (true, OnLate::Run) => Admission::Skip(BrokenOrder::Late),
+        (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
+    };
+    let again = table.last.as_ref().is_some_and(|last| last.number == number);
+    let is_settled = (late || again || admission != Admission::Run) && has_settled(engine, prepared, own).await?;
+    if let (Admission::Run | Admission::Skip(_), Some(admitted), false) = (admission, &table.admitted, is_settled)
+        && admitted.key != *own
+        && may_run(engine, prepared, admitted, now).await?
+    {
+        (admission, blocker) = (Admission::Wait, Some(admitted.key.clone()));
     }
-
-    /// Returns true if the record of a key is settled. A duplicate of a settled call gets its answer, whatever the state of its
-    /// predecessor.
-    async fn is_settled(&self, key: &Key) -> Result<bool, StoreError> {
-        let state = read_record(self.engine, self.prepared, key).await?.0.map(|record| record.state.kind());
-        Ok(matches!(state, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
-    }
-
-    /// Returns the state of the calls before this number, and the time for which they have been missing.
-    async fn predecessor(
-        &self,
-        table: &OrderTable,
-        marker: Option<WaitMarker>,
-        now: Micros,
-    ) -> Result<PredecessorStatus, StoreError> {
-        let patience = self.prepared.terms.on_broken_order.patience();
-        let status = |(state, sign): (StateKind, Option<Micros>), blocked_by| {
-            let overdue = match (state, marker, sign) {
-                (StateKind::Absent, Some(own), Some(sign)) => own.overdue(sign, patience),
-                _ => Overdue { waited: waited(marker, sign.unwrap_or_default()), restarts: false },
-            };
-            PredecessorStatus { state, overdue, blocked_by }
-        };
-        let last_delivery = match table.before(self.position.number) {
-            Precedence::Nothing => return Ok(status((StateKind::Consumed, None), None)),
-            Precedence::LastAdmitted(key) => return Ok(status(self.last_sign(table, &key).await?, Some(key))),
-            Precedence::Expected(last_delivery) => last_delivery,
-        };
-        let present_until = last_delivery.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
-        let expected = status((StateKind::Absent, present_until), None);
-        // The expected numbers are missing. The call that was admitted before them may be delivered again, though.
-        let last = table.last.as_ref().filter(|last| expected.overdue.waited >= patience && !last.done);
-        let Some(last) = last else { return Ok(expected) };
-        let (state, sign) = self.last_sign(table, &last.key).await?;
-        Ok(match state {
-            StateKind::Consuming | StateKind::Vacant => status((state, sign), Some(last.key.clone())),
-            _ => status((StateKind::Absent, present_until.max(sign)), None),
-        })
-    }
-
-    /// Returns the state of the call that was admitted last, and the time of its last sign.
-    async fn last_sign(&self, table: &OrderTable, key: &Key) -> Result<(StateKind, Option<Micros>), StoreError> {
-        let (record, now) = read_record(self.engine, self.prepared, key).await?;
-        Ok(match record {
-            // The worker was killed: the call is missing since the end of the lease.
-            Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => {
-                (StateKind::Absent, Some(until))
-            }
-            Some(record) => (record.state.kind(), Some(record.updated_at)),
-            // The call had been admitted and had not claimed its key.
-            None => {
-                let admitted = table.admitted.as_ref().filter(|admitted| admitted.key == *key);
-                (StateKind::Absent, admitted.map(|admitted| admitted.until))
-            }
-        })
-    }
-
-    /// Returns true if an admitted call may be running. `table_read_at` is the store's time of the read of the table, for a
-    /// record that does not exist and so has no time.
-    async fn may_run(&self, admitted: &Admitted, table_read_at: Micros) -> Result<bool, StoreError> {
-        let (record, now) = read_record(self.engine, self.prepared, &admitted.key).await?;
-        let now = if record.is_some() { now } else { table_read_at };
-        Ok(admitted.may_run(record.as_ref().map(|record| &record.state), now))
-    }
-
-    /// Admits the call. Returns false if another process changed the table first.
-    ///
-    /// A call in a transaction claims its key unseen, so the table says for its whole run that it may run.
-    async fn admit(&self, snapshot: &TableSnapshot) -> Result<bool, StoreError> {
-        let terms = &self.prepared.terms;
-        let unseen = match (&self.prepared.via, snapshot.admission) {
-            (_, Admission::Halt(_)) => Duration::ZERO,
-            (Some(_), _) => terms.max_run.saturating_add(terms.lease),
-            (None, _) => terms.lease,
-        };
-        let mut next = snapshot.table.clone();
-        next.admit(self.position.number, &self.prepared.request.key, snapshot.now + unseen);
-        let next = pack(&next).into_boxed_slice();
-        let swapped = self.swap(snapshot.bytes.as_deref(), &next).await?;
-        if swapped {
-            let _ = self.position.written.set(next);
-        }
-        Ok(swapped)
-    }
-
-    /// Notes that the call waits, unless a recent note exists. Returns false if another process changed the table first. In a
-    /// full table the call waits without a note, after all numbers of the table.
-    async fn note_waiting(&self, snapshot: &TableSnapshot) -> Result<bool, StoreError> {
-        let patience = self.prepared.terms.on_broken_order.patience();
-        let restarts = snapshot.overdue.restarts;
-        if !restarts && snapshot.marker.is_some_and(|marker| !marker.is_stale(patience)) {
-            return Ok(true);
-        }
-        let mut next = snapshot.table.clone();
-        if next.note_delivery(self.position.number, snapshot.now, restarts).is_err() || next == snapshot.table {
-            return Ok(true);
-        }
-        self.swap(snapshot.bytes.as_deref(), &pack(&next)).await
-    }
-
-    /// Replaces the table if it still has these bytes.
-    async fn swap(&self, seen: Option<&[u8]>, next: &[u8]) -> Result<bool, StoreError> {
-        let terms = &self.prepared.terms;
-        let keep = retention(terms.retain, terms.memory, terms.on_broken_order.patience());
-        self.engine.in_time(terms.lease / 3, self.order.redraw(&self.position.table, seen, next, keep)).await
-    }
-
-    /// Notes that this number is consumed.
-    async fn note_done(&self) -> Result<(), StoreError> {
-        let mut seen: Option<Arc<[u8]>> = self.position.written.get().map(|written| written[..].into());
-        for _ in 0..MAX_CONTENTION {
-            let Some(bytes) = seen else { return Ok(()) };
-            let mut table = unpack(&bytes)?;
-            if !table.note_done(self.position.number, &self.prepared.request.key)
-                || self.swap(Some(&bytes), &pack(&table)).await?
-            {
-                return Ok(());
-            }
-            let read = self.order.line(&self.position.table);
-            seen = self.engine.in_time(self.prepared.terms.lease / 3, read).await?.line;
-        }
-        Err(contention_error())
-    }
+    Ok(TableSnapshot { table, bytes, now, admission, waited, marker, restart, blocker, is_settled })
 }
 
-/// Notes in the stream's table that the number of this run is consumed, so that the next call need not read its record. The
-/// record says the same, so a failed note costs nothing before the record expires.
+/// Returns true if the call's own key is settled. Such a duplicate is answered whatever its predecessor's state.
+async fn has_settled(engine: &Arc<Engine>, prepared: &Prepared, own: &Key) -> Result<bool, StoreError> {
+    let found = read_record(engine, prepared, own).await?.0.map(|record| record.state.kind());
+    Ok(matches!(found, Some(StateKind::Consumed | StateKind::Failed | StateKind::Dead)))
+}
+
+/// Determines the predecessor of a number, and for how long it has been missing.
+async fn predecessor_status(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    table: &OrderTable,
+    number: u64,
+    marker: Option<WaitMarker>,
+    now: Micros,
+) -> Result<PredecessorStatus, StoreError> {
+    let patience = prepared.policy.on_broken_order.patience();
+    let status = |(state, last_sign): (StateKind, Option<Micros>), blocker| {
+        let (waited, restart) = match (state, marker, last_sign) {
+            (StateKind::Absent, Some(own), Some(last_sign)) => own.overdue(last_sign, patience),
+            _ => (waited(marker, last_sign.unwrap_or_default()), false),
+        };
+        PredecessorStatus { state, waited, restart, blocker }
+    };
+    let wait_times = match table.precedence(number) {
+        Precedence::Nothing => return Ok(status((StateKind::Consumed, None), None)),
+        Precedence::LastAdmitted(key) => {
+            return Ok(status(last_activity(engine, prepared, table, &key).await?, Some(key)));
+        }
+        Precedence::Expected(wait_times) => wait_times,
+    };
+    let there = wait_times.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
+    let all = status((StateKind::Absent, there), None);
+    // The waiting numbers are missing, but the last admitted call may be redelivered.
+    let last = table.last.as_ref().filter(|last| all.waited >= patience && !last.is_consumed);
+    let Some(last) = last else { return Ok(all) };
+    let (state, last_sign) = last_activity(engine, prepared, table, &last.key).await?;
+    Ok(match state {
+        StateKind::Consuming | StateKind::Vacant => status((state, last_sign), Some(last.key.clone())),
+        _ => status((StateKind::Absent, there.max(last_sign)), None),
+    })
+}
+
+/// Returns the state of the last admitted call and the time of its last sign of activity.
+async fn last_activity(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    table: &OrderTable,
+    key: &Key,
+) -> Result<(StateKind, Option<Micros>), StoreError> {
+    let (found, now) = read_record(engine, prepared, key).await?;
+    Ok(match found {
+        // The run was killed if its lease has expired, and is missing from then on.
+        Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, Some(until)),
+        Some(record) => (record.state.kind(), Some(record.updated_at)),
+        // The call was about to claim.
+        None => {
+            let admitted = table.admitted.as_ref().filter(|admitted| admitted.key == *key);
+            (StateKind::Absent, admitted.map(|admitted| admitted.until))
+        }
+    })
+}
+
+/// Returns true if the admitted call may be running. `lined` is the store's time at which the table was read, for a
+/// record that does not exist.
+async fn may_run(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    admitted: &Admitted,
+    lined: Micros,
+) -> Result<bool, StoreError> {
+    let (found, now) = read_record(engine, prepared, &admitted.key).await?;
+    let now = if found.is_some() { now } else { lined };
+    Ok(admitted.may_run(found.as_ref().map(|record| &record.state), now))
+}
+
+/// Admits the call. Returns false if another writer was faster.
+///
+/// A call in a transaction claims invisibly to others, so its admission lasts for as long as the call may run.
+async fn admit(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+    order: &dyn Order,
+    snapshot: &TableSnapshot,
+) -> Result<bool, StoreError> {
+    let policy = &prepared.policy;
+    let unseen = match (&prepared.transaction_store, snapshot.admission) {
+        (_, Admission::Halt(_)) => Duration::ZERO,
+        (Some(_), _) => policy.max_run.saturating_add(policy.lease),
+        (None, _) => policy.lease,
+    };
+    let mut next_table = snapshot.table.clone();
+    next_table.admit(position.number, &prepared.request.key, snapshot.now + unseen);
+    let encoded = encode(&next_table).into_boxed_slice();
+    let swapped = swap_table(engine, prepared, position, order, snapshot.bytes.as_deref(), &encoded).await?;
+    if swapped {
+        let _ = position.admitted_table.set(encoded);
+    }
+    Ok(swapped)
+}
+
+/// Records the delivery of a waiting call. Returns false if another writer was faster. If the table is full, the call
+/// waits without a record, in order with the recorded numbers.
+async fn note_waiting(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+    order: &dyn Order,
+    snapshot: &TableSnapshot,
+) -> Result<bool, StoreError> {
+    let patience = prepared.policy.on_broken_order.patience();
+    if !snapshot.restart && snapshot.marker.is_some_and(|marker| !marker.is_stale(patience)) {
+        return Ok(true);
+    }
+    let mut next_table = snapshot.table.clone();
+    if next_table.record_wait(position.number, snapshot.now, snapshot.restart).is_err() || next_table == snapshot.table
+    {
+        return Ok(true);
+    }
+    swap_table(engine, prepared, position, order, snapshot.bytes.as_deref(), &encode(&next_table)).await
+}
+
+async fn swap_table(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+    order: &dyn Order,
+    expected: Option<&[u8]>,
+    next_table: &[u8],
+) -> Result<bool, StoreError> {
+    let policy = &prepared.policy;
+    let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
+    engine.with_timeout(policy.lease / 3, order.redraw(&position.table_key, expected, next_table, retention)).await
+}
+
+/// Marks the number of this run as consumed in the stream's table, so that the next call need not read its record. A
+/// failed update is harmless until the record expires, since the record shows the same.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
-    let (engine, prepared) = (attempt.engine, &*attempt.prepared);
-    let Some(After::Line(position)) = prepared.comes.as_deref() else { return };
-    let Some(order) = engine.store.abilities().order else { return };
-    let until = attempt.answers_at(engine.clock.now());
-    let noted = engine.before(until, Sequence { engine, prepared, position, order }.note_done()).await;
+    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared.ordering.as_deref() else { return };
+    let engine = attempt.engine;
+    let deadline = attempt.return_deadline(engine.clock.now());
+    let noted = engine.before(deadline, mark_consumed(engine, &attempt.prepared, position)).await;
     if let Err(error) = noted.unwrap_or_else(|| Err(no_answer("in time"))) {
         report.event(&Event::StoreFailed { step: "order", error: &error });
     }
 }
 
+async fn mark_consumed(
+    engine: &Arc<Engine>,
+    prepared: &Prepared,
+    position: &SequencePosition,
+) -> Result<(), StoreError> {
+    let Some(order) = engine.store.abilities().order else { return Ok(()) };
+    let mut stored: Option<Arc<[u8]>> = position.admitted_table.get().map(|encoded| encoded[..].into());
+    for _ in 0..MAX_CONTENTION {
+        let Some(bytes) = stored else { return Ok(()) };
+        let mut table = decode(&bytes)?;
+        if !table.mark_consumed(position.number, &prepared.request.key)
+            || swap_table(engine, prepared, position, order, Some(&bytes), &encode(&table)).await?
+        {
+            return Ok(());
+        }
+        stored = engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?.line;
+    }
+    Err(contention_error())
+}
+
 pub(super) fn contention_error() -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("other processes changed the stream's order table {MAX_CONTENTION} times in a row; try again"))
+    StoreError::new(StoreErrorKind::NotApplied).because(format!(
+        "order table contention: other calls changed the stream's table {MAX_CONTENTION} times in a row; retry"
+    ))
 }

@@ -1,9 +1,11 @@
-//! A stream, as it is named.
+//! The [`Stream`] trait: names of streams.
 use super::Named;
 use crate::{Identity, Key, KeyPart, Parts};
 
-/// Names a stream of numbered calls: whatever makes a key (a stream of the handlers of the same scene, scope, tenant and
-/// namespace), or an [`Identity`] or a [`Key`] of any other. A missing part is an error, as it is for keys.
+/// A name of a stream of numbered calls.
+///
+/// Anything that makes a key names a stream of the same scene, scope, tenant and namespace. An [`Identity`] or a
+/// [`Key`] names any other stream. A missing part is an error, as for keys.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name a stream",
     label = "must be what a key is made of, an `Identity` or a `Key`",

@@ -1,12 +1,14 @@
-//! Markers of waiting calls: the start of a call's wait, and its last delivery.
+//! The wait marker of a call: when it was first deferred, and when it was last delivered.
 //!
-//! A marker is a record of its own, with a key that is derived from the call's key. The first deferral of the call creates it, and
-//! later deliveries update it. Each write claims the record and releases it at once. If the process is killed in between, the
-//! claim expires, and the next delivery writes the marker again.
+//! The marker is a separate record next to the call's own. The record is created when the call is first deferred, and
+//! later deliveries update it. Each write claims the record and releases it at once. If a process is killed in between,
+//! the claim expires, and the next delivery writes the marker again.
 //!
-//! Later calls of the same order read the marker to learn that a call waits itself. Without the marker, all calls of a chain
-//! would exceed their patience as soon as the first one does, and any of them might run first. A call that was not delivered
-//! for long, as all calls during an outage of the broker, learns from its own marker that it cannot tell which others were absent.
+//! The marker shows the calls after this one that it waits itself. Otherwise a whole chain would run out of patience
+//! with its first call, and the calls would run in the order of their deliveries. The marker also shows whether the
+//! call itself was not delivered for long, for example while a broker was down. Such a call cannot judge whether others
+//! are missing.
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::position::derived_key;
@@ -15,10 +17,10 @@ use crate::engine::Engine;
 use crate::run::{Prepared, release};
 use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
 
-/// The shortest lease of a marker's claim: longer than a store takes to answer.
-const SHORTEST_CLAIM: Duration = Duration::from_millis(100);
+/// The shortest lease of a marker claim, long enough for the store to answer.
+const MIN_LEASE: Duration = Duration::from_millis(100);
 
-/// The marker of a call: the start of its wait and its last delivery, read at `now`.
+/// The first and the last delivery of a waiting call, as of `now`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WaitMarker {
     pub(super) first: Micros,
@@ -26,98 +28,98 @@ pub(super) struct WaitMarker {
     pub(super) now: Micros,
 }
 
-/// The time for which a call has waited for a missing predecessor.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Overdue {
-    pub(super) waited: Duration,
-    /// True if the time restarts now.
-    pub(super) restarts: bool,
-}
-
 impl WaitMarker {
-    /// Returns true if the marker is old enough to be written again.
+    /// Returns true if a new delivery should update the marker.
     pub(super) fn is_stale(self, patience: Duration) -> bool {
         self.now - self.last >= marker_interval(patience)
     }
 
-    /// Returns the latest time at which the call may have been delivered, as far as the marker tells.
+    /// Returns the time until which the call was certainly present.
     pub(super) fn present_until(self, patience: Duration) -> Micros {
         self.last + marker_interval(patience)
     }
 
-    /// Returns the time for which the call has waited since `sign`, the last sign of its predecessor.
+    /// Returns for how long the call has missed its predecessor, whose last sign of activity was at `sign`, and whether
+    /// that time starts again now.
     ///
-    /// A call that was not delivered for long cannot tell for how long its predecessor was absent, so its time restarts. The
-    /// time restarts only once after each sign: a call that is delivered too rarely waits twice as long, but not for ever.
-    pub(super) fn overdue(self, sign: Micros, patience: Duration) -> Overdue {
-        let waited = waited(Some(self), sign);
-        let was_away = self.now - self.last >= patience / 2;
-        match waited >= patience && was_away && self.first < sign + patience {
-            true => Overdue { waited: Duration::ZERO, restarts: true },
-            false => Overdue { waited, restarts: false },
+    /// A call that was not delivered for long itself cannot tell how long its predecessor was missing, so its time
+    /// starts again. That happens only once after each sign, so a rarely delivered call waits twice as long, but not
+    /// forever.
+    pub(super) fn overdue(self, sign: Micros, patience: Duration) -> (Duration, bool) {
+        let waited_so_far = waited(Some(self), sign);
+        let was_absent = self.now - self.last >= patience / 2;
+        match waited_so_far >= patience && was_absent && self.first < sign + patience {
+            true => (Duration::ZERO, true),
+            false => (waited_so_far, false),
         }
     }
 }
 
-/// Returns the time for which a call has waited: since its first deferral, but not before `since`.
+/// Returns how long a call has waited since its first deferral, but not before `since`.
 pub(super) fn waited(marker: Option<WaitMarker>, since: Micros) -> Duration {
     marker.map_or(Duration::ZERO, |marker| marker.now - marker.first.max(since))
 }
 
-/// Returns the shortest time between two writes of a marker.
+/// Returns the shortest interval between updates of a marker.
 pub(super) fn marker_interval(patience: Duration) -> Duration {
     patience / 4
 }
 
-/// Reads the marker of the call with this key.
+/// Reads the wait marker of the call with this key.
 pub(super) async fn read_marker(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     prepared: &Prepared,
     key: &Key,
 ) -> Result<Option<WaitMarker>, StoreError> {
     let (found, now) = read_record(engine, prepared, &marker_key(key)).await?;
     Ok(found.map(|Record { first_seen, updated_at, state, .. }| {
         let first = match state {
-            State::Vacant { error, .. } => parse_start(&error).map_or(first_seen, |start| start.max(first_seen)),
-            // A write is in progress, or its process was killed, so the start of the time is not known.
+            State::Vacant { error, .. } => parse_start(&error).map_or(first_seen, |since| since.max(first_seen)),
+            // Another process is writing the marker, or was killed before the end, so the restart time is unknown.
             _ => updated_at,
         };
         WaitMarker { first, last: updated_at, now }
     }))
 }
 
-/// Writes the marker of the call, unless a recent one exists. With `restarts`, the time of the call restarts now.
+/// Records that the call was delivered and waits, unless the marker is recent. With `restart`, the waiting time starts
+/// again now.
 pub(super) async fn write_marker(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     prepared: &Prepared,
     marker: Option<WaitMarker>,
-    restarts: bool,
+    restart: bool,
 ) -> Result<(), StoreError> {
-    let terms = &prepared.terms;
-    let patience = terms.on_broken_order.patience();
-    if !restarts && marker.is_some_and(|marker| !marker.is_stale(patience)) {
+    let patience = prepared.policy.on_broken_order.patience();
+    if !restart && marker.is_some_and(|marker| !marker.is_stale(patience)) {
         return Ok(());
     }
-    let start = marker.map(|marker| if restarts { marker.now } else { marker.first });
+    let since = marker.map(|marker| if restart { marker.now } else { marker.first });
+    store_marker(engine, prepared, since).await
+}
+
+async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
+    let policy = &prepared.policy;
+    let patience = policy.on_broken_order.patience();
     let key = marker_key(&prepared.request.key);
-    let memory = terms.memory.max(patience.saturating_mul(2));
+    let memory = policy.memory.max(patience.saturating_mul(2));
     let request = ClaimRequest {
         key: key.clone(),
         fingerprint: None,
-        lease: terms.lease.min(marker_interval(patience).max(SHORTEST_CLAIM)),
+        lease: policy.lease.min(marker_interval(patience).max(MIN_LEASE)),
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
         memory,
         display: None,
         ..prepared.request.clone()
     };
-    let answers_in = terms.lease / 3;
-    // Another process that writes the marker at this moment writes the same.
-    if let Claim::Acquired(grant) = engine.in_time(answers_in, engine.store.claim(&request)).await? {
+    let timeout = policy.lease / 3;
+    // A concurrent writer writes the same marker.
+    if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
         let held = Held { key, owner: request.owner, fencing: Some(grant.fencing) };
-        // The marker is never deleted, not even to restart the time: a call without a marker counts as missing.
-        let left = release(Verdict::Vacate, memory, &error_text(start));
-        engine.in_time(answers_in, engine.store.release(&held, &left)).await?;
+        // The marker is never deleted, not even for a restart: without it, the call would be taken for missing.
+        let left = release(Verdict::Vacate, memory, &marker_text(since));
+        engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;
     }
     Ok(())
 }
@@ -125,17 +127,16 @@ pub(super) async fn write_marker(
 const WAITS: &str = "no run: waits for its turn";
 const SINCE: &str = " since ";
 
-/// Returns the error text of a marker's record. The text names the start of the time, in µs of the store's clock, unless the
-/// time starts with the record.
-fn error_text(start: Option<Micros>) -> String {
-    start.map_or_else(|| WAITS.to_owned(), |Micros(start)| format!("{WAITS}{SINCE}{start}"))
+/// Builds the text of a marker: its start in µs of the store's clock, if that is not the record's creation.
+fn marker_text(since: Option<Micros>) -> String {
+    since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
 }
 
 fn parse_start(text: &str) -> Option<Micros> {
     text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
 }
 
-/// Returns the key of a call's marker, which no identity has.
+/// Returns the key of the marker, which no identity produces.
 fn marker_key(key: &Key) -> Key {
     derived_key(key, b"idempotent: is there, and waits for its turn")
 }
@@ -155,38 +156,32 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_keeps_the_start_of_its_time() {
-        assert_eq!(parse_start(&error_text(Some(at(17)))), Some(at(17)));
-        assert_eq!(parse_start(&error_text(None)), None);
+    fn a_marker_text_contains_its_restart_time() {
+        assert_eq!(parse_start(&marker_text(Some(at(17)))), Some(at(17)));
+        assert_eq!(parse_start(&marker_text(None)), None);
         assert_eq!(parse_start("no stock since 17"), None);
     }
 
     #[test]
-    fn a_predecessor_is_missing_from_its_last_sign() {
+    fn a_predecessor_is_missing_from_its_last_sign_of_activity() {
         assert_eq!(waited(None, at(0)), Duration::ZERO);
         assert_eq!(waited(Some(marker(10, 50, 70)), at(0)), T);
-        assert_eq!(marker(0, 99, 100).overdue(at(40), T), Overdue { waited: T, restarts: false });
-        assert_eq!(
-            marker(0, 99, 100).overdue(at(41), T),
-            Overdue { waited: T - Duration::from_secs(1), restarts: false }
-        );
-        // The marker is up to a quarter of the patience older than the last delivery.
+        assert_eq!(marker(0, 99, 100).overdue(at(40), T), (T, false));
+        assert_eq!(marker(0, 99, 100).overdue(at(41), T), (T - Duration::from_secs(1), false));
+        // The marker was updated up to a quarter of the patience before the last delivery.
         assert_eq!((marker(0, 40, 54).is_stale(T), marker(0, 40, 55).is_stale(T)), (false, true));
         assert_eq!(marker(0, 40, 54).present_until(T), at(55));
     }
 
     #[test]
-    fn a_call_that_was_not_delivered_restarts_its_time_once_after_each_sign() {
-        let restarted = Overdue { waited: Duration::ZERO, restarts: true };
-        assert_eq!(marker(0, 5, 300).overdue(at(15), T), restarted);
-        assert!(!marker(0, 271, 300).overdue(at(15), T).restarts, "away for less than half of the patience");
-        assert_eq!(marker(0, 270, 300).overdue(at(15), T), restarted);
-        // The time restarted at 75, when the predecessor was missing already; or there was a sign since.
-        assert_eq!(
-            marker(75, 75, 300).overdue(at(15), T),
-            Overdue { waited: Duration::from_secs(225), restarts: false }
-        );
-        assert_eq!(marker(75, 75, 300).overdue(at(16), T), restarted);
-        assert!(!marker(0, 0, 59).overdue(at(0), T).restarts, "within the patience");
+    fn an_absent_call_restarts_its_wait_once_after_each_sign() {
+        let restart = (Duration::ZERO, true);
+        assert_eq!(marker(0, 5, 300).overdue(at(15), T), restart);
+        assert!(!marker(0, 271, 300).overdue(at(15), T).1, "for less than half of its time");
+        assert_eq!(marker(0, 270, 300).overdue(at(15), T), restart);
+        // The time restarted at 75, when the predecessor was already missing; then without a new sign, and with one.
+        assert_eq!(marker(75, 75, 300).overdue(at(15), T), (Duration::from_secs(225), false));
+        assert_eq!(marker(75, 75, 300).overdue(at(16), T), restart);
+        assert!(!marker(0, 0, 59).overdue(at(0), T).1, "its time is not over");
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::prepared::Prepared;
-use super::release::{known_steps, spared, sparing_steps};
+use super::release::{keeping_record, keeping_steps, known_steps};
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
-use crate::engine::{Engine, draining};
+use crate::engine::{Engine, draining_rejection};
 use crate::lease::RenewalGuard;
 use crate::policy::{OnLeaseLost, ResolvedPolicy};
 use crate::{Lease, Outcome, Rejection, Release, Store, Verdict};
@@ -18,17 +18,17 @@ pub(crate) struct Attempt<'e> {
     pub(crate) lease: Lease,
     pub(crate) prepared: Box<Prepared>,
     pub(crate) guard: ReleaseOnDrop<'e>,
-    heartbeat: Option<RenewalGuard<'e>>,
+    renewal: Option<RenewalGuard<'e>>,
     pub(crate) granted_at: Instant,
     /// The start of the settlement, from which `settle_timeout` counts.
-    settles_from: Option<Instant>,
+    settlement_start: Option<Instant>,
 }
 
-/// Why a handler is dropped.
+/// The reason for which a handler is dropped.
 #[derive(Clone, Copy)]
 pub(crate) enum AbortReason {
     LeaseLost,
-    Closed,
+    GraceEnded,
 }
 
 impl<'e> Attempt<'e> {
@@ -39,41 +39,41 @@ impl<'e> Attempt<'e> {
         guard: ReleaseOnDrop<'e>,
         granted_at: Instant,
     ) -> Self {
-        let heartbeat = Some(engine.renewer.add(&lease, granted_at));
-        Self { engine, lease, prepared, guard, heartbeat, granted_at, settles_from: None }
+        let renewal = Some(engine.renewer.add(&lease, granted_at));
+        Self { engine, lease, prepared, guard, renewal, granted_at, settlement_start: None }
     }
 
-    pub(crate) fn terms(&self) -> &ResolvedPolicy {
-        &self.prepared.terms
+    pub(crate) fn policy(&self) -> &ResolvedPolicy {
+        &self.prepared.policy
     }
 
-    /// Where this run is settled.
+    /// Returns the store that settles this run.
     pub(crate) fn store(&self) -> &dyn Store {
         self.prepared.store(self.engine)
     }
 
-    /// A grant that came too late to be used is to be given back.
-    pub(crate) fn too_late(&self, now: Instant) -> Option<Rejection> {
+    /// Returns the rejection if the grant came too late to start the handler.
+    pub(crate) fn late_rejection(&self, now: Instant) -> Option<Rejection> {
         match () {
-            () if self.engine.is_draining() && !self.prepared.inside => Some(draining()),
+            () if self.engine.is_draining() && !self.prepared.is_nested => Some(draining_rejection()),
             () if self.lease.is_lost_at(now) => Some(Rejection::LeaseLost),
             () => None,
         }
     }
 
-    /// Nothing ran: the attempt is not counted.
-    pub(crate) async fn give_back(&mut self) {
-        self.stop_heartbeat();
-        let release = self.releasing(Verdict::Refund, "not started").await;
-        // Whether or not it is confirmed, and not for long: the lease ends by itself.
+    /// Releases the key of a run that has not started; the attempt is not counted.
+    pub(crate) async fn refund(&mut self) {
+        self.stop_renewal();
+        let release = self.prepare_release(Verdict::Refund, "not started").await;
+        // A missing confirmation only delays the next run: the lease expires.
         let until = self.engine.clock.now() + self.lease.length() / 10;
         let _ = self.engine.before(until, self.store().release(self.lease.held(), &release)).await;
         self.guard.disarm();
-        self.tell_waiters();
+        self.wake_waiters();
     }
 
     pub(crate) fn start(&mut self, report: &mut Report<'_>) {
-        self.guard.started(&self.prepared.terms);
+        self.guard.started(&self.prepared.policy);
         report.started();
     }
 
@@ -82,96 +82,96 @@ impl<'e> Attempt<'e> {
         report.end(outcome);
     }
 
-    pub(crate) fn stop_heartbeat(&mut self) {
-        self.heartbeat = None;
+    pub(crate) fn stop_renewal(&mut self) {
+        self.renewal = None;
     }
 
-    /// Stops the heartbeat and starts the settlement. A second step of the same settlement continues with the time that is left.
-    pub(crate) fn begin_to_settle(&mut self) {
-        self.stop_heartbeat();
-        self.settles_from.get_or_insert_with(|| self.engine.clock.now());
+    /// Stops the renewal and starts the settlement. A second step of the same settlement uses the remaining time.
+    pub(crate) fn begin_settlement(&mut self) {
+        self.stop_renewal();
+        self.settlement_start.get_or_insert_with(|| self.engine.clock.now());
     }
 
     /// Returns the start of the settlement, or `now` if the settlement starts with this step.
-    pub(crate) fn settles_from(&self, now: Instant) -> Instant {
-        self.settles_from.unwrap_or(now)
+    pub(crate) fn settlement_start(&self, now: Instant) -> Instant {
+        self.settlement_start.unwrap_or(now)
     }
 
-    /// Ends when the lease is lost and the handler is not to go on without it; looks after the lease meanwhile.
-    pub(crate) async fn lost(&self) {
-        self.engine.renewer.watch_over(&self.lease).await;
-        match self.terms().on_lease_lost {
+    /// Waits until the lease is lost and the policy aborts the handler for that. Loses the lease at its guard.
+    pub(crate) async fn lease_lost(&self) {
+        self.engine.renewer.watch_lease(&self.lease).await;
+        match self.policy().on_lease_lost {
             OnLeaseLost::Abort => {}
             OnLeaseLost::Finish => pending().await,
         }
     }
 
-    /// The handler was dropped midway: its effect is unknown, the key is left to its lease.
+    /// Reports a handler that was dropped: its effect is unknown, and the key is held until the lease expires.
     pub(crate) fn abandon(&mut self, why: AbortReason, report: &mut Report<'_>) -> Rejection {
-        self.stop_heartbeat();
+        self.stop_renewal();
         match why {
             AbortReason::LeaseLost => {
                 self.end(report, Outcome::LeaseLost);
                 Rejection::LeaseLost
             }
-            AbortReason::Closed => {
-                self.engine.drain.abandon();
+            AbortReason::GraceEnded => {
+                self.engine.drain.count_abandoned();
                 self.end(report, Outcome::Abandoned);
                 Rejection::Draining { retry_after: self.lease.remaining() }
             }
         }
     }
 
-    /// Returns the deadline of a first try that starts at `now`: at most half the time that the call has left, so that there is
-    /// time for another try.
-    pub(crate) fn gives_up_at(&self, now: Instant) -> Instant {
-        let half = self.answers_at(now).saturating_duration_since(now) / 2;
-        try_until(now, self.insists_until(now)).min(now + half.max(Duration::from_millis(1)))
+    /// Returns the deadline of a first try that starts at `now`: at most half of the time that the call has left, so
+    /// that there is time for another try.
+    pub(crate) fn first_try_deadline(&self, now: Instant) -> Instant {
+        let half = self.return_deadline(now).saturating_duration_since(now) / 2;
+        try_deadline(now, self.retry_deadline(now)).min(now + half.max(Duration::from_millis(1)))
     }
 
-    pub(crate) fn insists_until(&self, now: Instant) -> Instant {
+    pub(crate) fn retry_deadline(&self, now: Instant) -> Instant {
         self.lease.guard().max(now + self.lease.length() / 10)
     }
 
     /// Returns the latest instant at which the call returns, settled or not.
-    pub(crate) fn answers_at(&self, now: Instant) -> Instant {
-        let (until, timeout) = (self.insists_until(now), self.terms().settle_timeout);
-        if timeout.is_zero() { until } else { until.min(self.settles_from(now) + timeout.min(self.lease.length())) }
+    pub(crate) fn return_deadline(&self, now: Instant) -> Instant {
+        let (until, timeout) = (self.retry_deadline(now), self.policy().settle_timeout);
+        if timeout.is_zero() { until } else { until.min(self.settlement_start(now) + timeout.min(self.lease.length())) }
     }
 
-    /// The release of a verdict, so that no steps are lost that another run is to replay.
-    pub(crate) async fn releasing(&self, verdict: Verdict, error: &str) -> Release {
-        let (release, limit) = (self.terms().release(verdict, error), self.terms().max_attempts() > 0);
+    /// Builds the release for a verdict, and keeps the record if a later run replays its steps.
+    pub(crate) async fn prepare_release(&self, verdict: Verdict, error: &str) -> Release {
+        let (release, counts_attempts) = (self.policy().release(verdict, error), self.policy().max_attempts() > 0);
         let (lease, store) = (&self.lease, &*self.engine.store);
-        match known_steps(lease, limit) {
-            // What costs nothing is not boxed.
+        match known_steps(lease, counts_attempts) {
+            // The common case needs no box.
             Some(false) => release,
             known => {
-                let sparing = Box::pin(sparing_steps(store, lease.held(), known, release.clone(), limit));
+                let sparing = Box::pin(keeping_steps(store, lease.held(), known, release.clone(), counts_attempts));
                 let now = self.engine.clock.now();
-                let until = self.gives_up_at(now).min(now + lease.length() / 10);
-                // A store that does not answer may hold steps, like one that answers with an error.
-                self.engine.before(until, sparing).await.unwrap_or_else(|| spared(release, limit))
+                let until = self.first_try_deadline(now).min(now + lease.length() / 10);
+                // The store may hold steps if it does not answer, as if it answers with an error.
+                self.engine.before(until, sparing).await.unwrap_or_else(|| keeping_record(release, counts_attempts))
             }
         }
     }
 
-    pub(crate) fn tell_waiters(&self) {
-        self.engine.tell_waiters(self.lease.key());
+    pub(crate) fn wake_waiters(&self) {
+        self.engine.wake_waiters(self.lease.key());
     }
 
-    pub(crate) fn retry_in(&self) -> Duration {
-        self.engine.retry_in(self.terms(), self.lease.attempt())
+    pub(crate) fn retry_delay(&self) -> Duration {
+        self.engine.retry_delay(self.policy(), self.lease.attempt())
     }
 
-    pub(crate) fn is_last(&self) -> bool {
-        let max = self.terms().max_attempts();
+    pub(crate) fn is_last_attempt(&self) -> bool {
+        let max = self.policy().max_attempts();
         max > 0 && self.lease.attempt() >= max
     }
 }
 
-/// Returns the deadline of one try: a third of the remaining time, at least 1 ms. A try that hangs on one connection leaves time
-/// for another connection.
-pub(crate) fn try_until(now: Instant, until: Instant) -> Instant {
+/// Returns the deadline of one try: a third of the remaining time, at least 1 ms. A try that hangs on one connection
+/// leaves time for another connection.
+pub(crate) fn try_deadline(now: Instant, until: Instant) -> Instant {
     now + (until.saturating_duration_since(now) / 3).max(Duration::from_millis(1))
 }

@@ -1,4 +1,4 @@
-//! Many deliveries, one handler: each item is claimed and settled on its own.
+//! Batches: many deliveries for one handler call, each claimed and settled on its own.
 mod answers;
 mod completions;
 
@@ -10,10 +10,10 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use self::answers::{Answers, Ended};
+use self::answers::{Answers, HandlerEnd};
 use super::attempt::{AbortReason, Attempt};
-use super::claim::{ClaimReply, ask, await_turn, granted, issued};
-use super::not_acquired::{NotAcquired, duplicate};
+use super::claim::{ClaimReply, await_turn, check_token, handle_reply, send_claim};
+use super::not_acquired::{NotAcquired, duplicate_rejection};
 use super::prepare::prepare;
 use super::prepared::Prepared;
 use super::release_on_drop::ReleaseOnDrop;
@@ -25,34 +25,34 @@ use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
 use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
 
-/// What an item of a batch came to.
+/// The answer to one item of a batch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Answer<O> {
-    /// What the caller of a single run would have got.
+    /// The output that a single run would have returned.
     pub output: O,
-    /// How its delivery is to be settled.
+    /// The outcome by which to settle the delivery.
     pub outcome: Outcome,
 }
 
-/// An item on its way.
-enum Place<'e, T> {
-    /// To be handled.
-    Mine(T, Attempt<'e>, Report<'e>),
-    /// Consumed before.
+/// An item of a batch after the claims.
+enum BatchEntry<'e, T> {
+    /// The key was granted, so the handler gets the item.
+    Claimed(T, Attempt<'e>, Report<'e>),
+    /// The key was consumed by an earlier run.
     Consumed(Option<Arc<[u8]>>, Report<'e>),
-    /// Not to be handled.
-    Away(Rejection, Report<'e>),
-    /// The same call stands at an earlier place.
-    Same(usize, Box<Prepared>, Report<'e>),
-    /// An earlier place has the same key with another payload: the record is asked once that one is settled.
-    Differs(Box<Prepared>, Report<'e>),
+    /// The item is rejected.
+    Rejected(Rejection, Report<'e>),
+    /// An earlier item of this batch, at this index, is the same call.
+    Duplicate(usize, Box<Prepared>, Report<'e>),
+    /// An earlier item has the same key with another payload. The store is asked again once that item is settled.
+    PayloadDiffers(Box<Prepared>, Report<'e>),
 }
 
-/// A handled item, and its place.
-type Mine<'e> = (usize, Attempt<'e>, Report<'e>);
+/// A claimed item with its index.
+type ClaimedItem<'e> = (usize, Attempt<'e>, Report<'e>);
 
-/// Claims each item, runs the handler once with the items that were granted, and settles each of them.
+/// Claims each item, runs the handler once with the granted items, and settles each of them.
 pub(super) async fn run<P, C, R, T, F, Fut>(
     engine: &Arc<Engine>,
     mut items: Vec<(Call, T)>,
@@ -64,7 +64,7 @@ where
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
     Fut: Future<Output = Vec<R>>,
 {
-    let frame = TaskContext::current();
+    let context = TaskContext::current();
     if let Some(needed) = P::policy() {
         for (call, _) in &mut items {
             call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
@@ -72,41 +72,43 @@ where
     }
     let (run, rules) = handler.take();
     let mut others = Vec::new();
-    let (mut given, mut mine): (Vec<_>, Vec<Mine<'_>>) = (Vec::new(), Vec::new());
-    for (at, place) in claim_batch(engine, items, &frame).await {
-        match place {
-            // The last claim may have come long after the first.
-            Place::Mine(item, mut attempt, mut report) => match attempt.too_late(engine.clock.now()) {
+    let (mut batch_items, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) = (Vec::new(), Vec::new());
+    for (index, entry) in claim_batch(engine, items, &context).await {
+        match entry {
+            // The last claim may have been granted long after the first.
+            BatchEntry::Claimed(item, mut attempt, mut report) => match attempt.late_rejection(engine.clock.now()) {
                 Some(rejection) => {
-                    attempt.give_back().await;
-                    others.push((at, Place::Away(rejection, report)));
+                    attempt.refund().await;
+                    others.push((index, BatchEntry::Rejected(rejection, report)));
                 }
                 None => {
                     attempt.start(&mut report);
-                    given.push(BatchItem { item, lease: attempt.lease.clone() });
-                    mine.push((at, attempt, report));
+                    batch_items.push(BatchItem { item, lease: attempt.lease.clone() });
+                    claimed.push((index, attempt, report));
                 }
             },
-            other => others.push((at, other)),
+            other => others.push((index, other)),
         }
     }
     let mut answers = Answers::new(&rules);
-    if !given.is_empty() {
-        let inner = OutcomeSlot::default();
-        let ended = proceed_batch::<P, R, T, F, Fut>(engine, &frame, &inner, run, given, &mine).await;
-        answers.settle(ended, mine, inner.take_outcome()).await;
+    if !batch_items.is_empty() {
+        let nested_slot = OutcomeSlot::default();
+        let ended = run_handler::<P, R, T, F, Fut>(engine, &context, &nested_slot, run, batch_items, &claimed).await;
+        answers.settle(ended, claimed, nested_slot.take_outcome()).await;
     }
-    for (at, place) in others {
-        match place {
-            Place::Consumed(value, report) => answers.replay(at, value, report),
-            Place::Away(rejection, report) => answers.reject(at, rejection, report),
-            Place::Same(first, prepared, report) if answers.is_duplicate(first) => {
-                ask_late(engine, at, prepared, report, &frame, &mut answers).await;
+    for (index, entry) in others {
+        match entry {
+            BatchEntry::Consumed(value, report) => answers.replay(index, value, report),
+            BatchEntry::Rejected(rejection, report) => answers.reject(index, rejection, report),
+            BatchEntry::Duplicate(first, prepared, report) if answers.is_duplicate(first) => {
+                claim_late(engine, index, prepared, report, &context, &mut answers).await;
             }
-            Place::Same(first, prepared, report) => answers.same(at, first, &prepared, report),
-            Place::Differs(prepared, report) => ask_late(engine, at, prepared, report, &frame, &mut answers).await,
-            // Taken above.
-            Place::Mine(_, _, report) => answers.reject(at, Rejection::LeaseLost, report),
+            BatchEntry::Duplicate(first, prepared, report) => answers.answer_duplicate(index, first, &prepared, report),
+            BatchEntry::PayloadDiffers(prepared, report) => {
+                claim_late(engine, index, prepared, report, &context, &mut answers).await
+            }
+            // Handled in the loop above.
+            BatchEntry::Claimed(_, _, report) => answers.reject(index, Rejection::LeaseLost, report),
         }
     }
     answers.in_order()
@@ -115,163 +117,167 @@ where
 async fn claim_batch<'e, T>(
     engine: &'e Arc<Engine>,
     items: Vec<(Call, T)>,
-    frame: &TaskContext,
-) -> Vec<(usize, Place<'e, T>)> {
-    let mut seen: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
-    let (mut asked, mut places) = (Vec::new(), Vec::new());
+    context: &TaskContext,
+) -> Vec<(usize, BatchEntry<'e, T>)> {
+    let mut first_by_key: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
+    let (mut to_claim, mut entries) = (Vec::new(), Vec::new());
     let mut began = None;
-    for (at, (mut call, item)) in items.into_iter().enumerate() {
-        call.via = call.via.map(CallStore::in_a_batch);
-        let mut report = Report::begin(engine, &call.identity, frame);
-        match prepare(engine, call, frame, &mut report) {
-            Err(rejection) => places.push((at, Place::Away(rejection, report))),
+    for (index, (mut call, item)) in items.into_iter().enumerate() {
+        call.transaction_store = call.transaction_store.map(CallStore::for_batch);
+        let mut report = Report::begin(engine, &call.identity, context);
+        match prepare(engine, call, context, &mut report) {
+            Err(rejection) => entries.push((index, BatchEntry::Rejected(rejection, report))),
             Ok(prepared) => {
-                if prepared.issued
-                    && let Err(turned) = issued(engine, &prepared, &report).await
+                if prepared.is_token
+                    && let Err(not_acquired) = check_token(engine, &prepared, &report).await
                 {
-                    places.push((at, place(engine, turned, report).await));
+                    entries.push((index, unclaimed_entry(engine, not_acquired, report).await));
                     continue;
                 }
-                if prepared.comes.is_some() {
+                if prepared.ordering.is_some() {
                     match await_turn(engine, &prepared, &report, false).await {
                         Ok(since) => began = Some(began.map_or(since, |began: Instant| began.min(since))),
-                        Err(turned) => {
-                            places.push((at, place(engine, turned, report).await));
+                        Err(not_acquired) => {
+                            entries.push((index, unclaimed_entry(engine, not_acquired, report).await));
                             continue;
                         }
                     }
                 }
                 let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
-                match seen.get(&hash) {
+                match first_by_key.get(&hash) {
                     None => {
-                        seen.insert(hash, (at, own));
-                        asked.push((at, item, prepared, report));
+                        first_by_key.insert(hash, (index, own));
+                        to_claim.push((index, item, prepared, report));
                     }
                     Some((_, first)) if *first != own => {
-                        places.push((at, Place::Differs(prepared, report)));
+                        entries.push((index, BatchEntry::PayloadDiffers(prepared, report)));
                     }
-                    Some((first, _)) => places.push((at, Place::Same(*first, prepared, report))),
+                    Some((first, _)) => entries.push((index, BatchEntry::Duplicate(*first, prepared, report))),
                 }
             }
         }
     }
-    places.extend(ask_batch(engine, asked, began, frame).await);
-    // Duplicates behind what they refer to, wherever it stood.
-    places.sort_by_key(|(at, place)| (matches!(place, Place::Same(..) | Place::Differs(..)), *at));
-    places
+    entries.extend(send_claims(engine, to_claim, began, context).await);
+    // Duplicates are answered after the item that they refer to.
+    entries.sort_by_key(|(index, entry)| {
+        (matches!(entry, BatchEntry::Duplicate(..) | BatchEntry::PayloadDiffers(..)), *index)
+    });
+    entries
 }
 
-/// One call of the store for all where it can, else side by side.
-async fn ask_batch<'e, T>(
+/// Sends the claims in one call if the store can, or concurrently otherwise.
+async fn send_claims<'e, T>(
     engine: &'e Arc<Engine>,
-    asked: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
+    to_claim: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
     began: Option<Instant>,
-    frame: &TaskContext,
-) -> Vec<(usize, Place<'e, T>)> {
-    let guards: Vec<_> = asked.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
+    context: &TaskContext,
+) -> Vec<(usize, BatchEntry<'e, T>)> {
+    let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
-    let at_once = match (engine.store.abilities().batch, &asked[..]) {
+    let batch_replies = match (engine.store.abilities().batch, &to_claim[..]) {
         (Some(batch), [_, _, ..]) => {
-            let requests: Vec<_> = asked.iter().map(|(_, _, own, _)| own.request.clone()).collect();
-            let patience = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-            Some(engine.before(now + patience, batch.claim_all(&requests)).await.unwrap_or_default())
+            let requests: Vec<_> = to_claim.iter().map(|(_, _, own, _)| own.request.clone()).collect();
+            let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
+            Some(engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default())
         }
         _ => None,
     };
-    let batched = at_once.is_some();
-    let mut at_once = at_once.into_iter().flatten();
-    let claims = asked.into_iter().zip(guards).map(|((at, item, prepared, mut report), guard)| {
-        let told = at_once.next();
+    let batched = batch_replies.is_some();
+    let mut batch_replies = batch_replies.into_iter().flatten();
+    let claims = to_claim.into_iter().zip(guards).map(|((index, item, prepared, mut report), guard)| {
+        let batch_reply = batch_replies.next();
         async move {
-            let asked = match told {
+            let reply = match batch_reply {
                 Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
-                    ClaimReply { sent, unheard: false, answer: Ok(answer) }
+                    ClaimReply { sent, is_ambiguous: false, answer: Ok(answer) }
                 }
-                told => {
-                    if let Some(Err(error)) = &told {
+                batch_reply => {
+                    if let Some(Err(error)) = &batch_reply {
                         report.event(&Event::StoreFailed { step: "claim", error });
                     }
-                    // Its lease may have begun with the asking for all, or when it was let in.
-                    let mut unheard = (batched || began.is_some()).then_some(sent);
-                    ask(engine, &prepared, &report, &mut unheard, None, engine.clock.now()).await
+                    // The lease may have begun with the batch request, or when the call was admitted.
+                    let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
+                    send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
                 }
             };
-            let place = match granted(engine, prepared, guard, asked, frame, &mut report) {
-                Err(turned) => place(engine, turned, report).await,
-                Ok(attempt) => Place::Mine(item, attempt, report),
+            let entry = match handle_reply(engine, prepared, guard, reply, context, &mut report) {
+                Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
+                Ok(attempt) => BatchEntry::Claimed(item, attempt, report),
             };
-            (at, place)
+            (index, entry)
         }
     });
     join_all(claims).await
 }
 
-/// The same key as an earlier place, another payload: judged by the record, as if it had come alone. If the key
-/// is free by now it is not handled in this batch any more.
-async fn ask_late<'e, P, C, R>(
+/// Claims an item whose key occurred earlier in the batch, as if it had come alone. A key that is free by now is not
+/// handled in this batch any more.
+async fn claim_late<'e, P, C, R>(
     engine: &'e Arc<Engine>,
-    at: usize,
+    index: usize,
     prepared: Box<Prepared>,
     mut report: Report<'e>,
-    frame: &TaskContext,
+    context: &TaskContext,
     answers: &mut Answers<'_, P, C, R>,
 ) where
     P: Replies<R>,
     C: Codec<P::Value>,
 {
     let guard = ReleaseOnDrop::new(engine, &prepared);
-    let retry_after = prepared.terms.in_flight_delay;
-    let asked = ask(engine, &prepared, &report, &mut None, None, engine.clock.now()).await;
-    match granted(engine, prepared, guard, asked, frame, &mut report) {
+    let retry_after = prepared.policy.in_flight_delay;
+    let reply = send_claim(engine, &prepared, &report, &mut None, None, engine.clock.now()).await;
+    match handle_reply(engine, prepared, guard, reply, context, &mut report) {
         Ok(mut attempt) => {
-            attempt.give_back().await;
-            answers.reject(at, Rejection::InFlight { retry_after, message: None }, report);
+            attempt.refund().await;
+            answers.reject(index, Rejection::InFlight { retry_after, message: None }, report);
         }
-        Err(NotAcquired::Replay(value)) => answers.replay(at, value, report),
-        Err(NotAcquired::Away(rejection)) => answers.reject(at, rejection, report),
-        Err(NotAcquired::Duplicate(prepared)) => answers.reject(at, duplicate(engine, &prepared).await, report),
-        Err(NotAcquired::Unprotected(error, _)) => answers.reject(at, error.into(), report),
+        Err(NotAcquired::Replay(value)) => answers.replay(index, value, report),
+        Err(NotAcquired::Rejected(rejection)) => answers.reject(index, rejection, report),
+        Err(NotAcquired::Duplicate(prepared)) => {
+            answers.reject(index, duplicate_rejection(engine, &prepared).await, report)
+        }
+        Err(NotAcquired::Unprotected(error, _)) => answers.reject(index, error.into(), report),
     }
 }
 
-async fn place<'e, T>(engine: &Engine, turned: NotAcquired, report: Report<'e>) -> Place<'e, T> {
-    match turned {
-        NotAcquired::Replay(value) => Place::Consumed(value, report),
-        NotAcquired::Away(rejection) => Place::Away(rejection, report),
-        NotAcquired::Duplicate(prepared) => Place::Away(duplicate(engine, &prepared).await, report),
-        NotAcquired::Unprotected(error, _) => Place::Away(error.into(), report),
+async fn unclaimed_entry<'e, T>(engine: &Engine, not_acquired: NotAcquired, report: Report<'e>) -> BatchEntry<'e, T> {
+    match not_acquired {
+        NotAcquired::Replay(value) => BatchEntry::Consumed(value, report),
+        NotAcquired::Rejected(rejection) => BatchEntry::Rejected(rejection, report),
+        NotAcquired::Duplicate(prepared) => BatchEntry::Rejected(duplicate_rejection(engine, &prepared).await, report),
+        NotAcquired::Unprotected(error, _) => BatchEntry::Rejected(error.into(), report),
     }
 }
 
-async fn proceed_batch<P, R, T, F, Fut>(
+async fn run_handler<P, R, T, F, Fut>(
     engine: &Engine,
-    frame: &TaskContext,
-    inner: &OutcomeSlot,
+    context: &TaskContext,
+    nested_slot: &OutcomeSlot,
     run: F,
-    given: Vec<BatchItem<T>>,
-    mine: &[Mine<'_>],
-) -> Ended<P::Value, P::Failure>
+    batch_items: Vec<BatchItem<T>>,
+    claimed: &[ClaimedItem<'_>],
+) -> HandlerEnd<P::Value, P::Failure>
 where
     P: Replies<R>,
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
     Fut: Future<Output = Vec<R>>,
 {
-    let items = given.iter().map(|item| item.lease.clone());
-    let leases: Arc<[Lease]> = frame.around.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
-    let around = TaskContext { slot: Some(inner.clone()), around: Some(leases), ..frame.clone() };
+    let items = batch_items.iter().map(|item| item.lease.clone());
+    let leases: Arc<[Lease]> = context.outer_leases.iter().flat_map(|leases| &**leases).cloned().chain(items).collect();
+    let inner_context = TaskContext { slot: Some(nested_slot.clone()), outer_leases: Some(leases), ..context.clone() };
     let handled = async {
         let mut replies = Vec::new();
-        for reply in run(given).await {
+        for reply in run(batch_items).await {
             replies.push(P::split(reply).await);
         }
         replies
     };
-    let running = AssertUnwindSafe(around.enter(Box::pin(handled))).catch_unwind();
+    let running = AssertUnwindSafe(inner_context.enter(Box::pin(handled))).catch_unwind();
     tokio::select! {
         biased;
-        ended = running => ended.map_or_else(Ended::Panicked, Ended::Replies),
-        _ = join_all(mine.iter().map(|(_, attempt, _)| attempt.lost())) => Ended::AbortReason(AbortReason::LeaseLost),
-        () = engine.closed() => Ended::AbortReason(AbortReason::Closed),
+        ended = running => ended.map_or_else(HandlerEnd::Panicked, HandlerEnd::Replies),
+        _ = join_all(claimed.iter().map(|(_, attempt, _)| attempt.lease_lost())) => HandlerEnd::Aborted(AbortReason::LeaseLost),
+        () = engine.grace_ended() => HandlerEnd::Aborted(AbortReason::GraceEnded),
     }
 }

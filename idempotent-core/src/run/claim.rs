@@ -1,10 +1,10 @@
-//! The claim: ask the store for the key, and ask again if the answer may be lost.
+//! The claim: requests the key from the store, and retries if the answer may be lost.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
-use super::not_acquired::{NotAcquired, refused, turned};
-use super::prepared::{After, Prepared};
+use super::not_acquired::{NotAcquired, not_granted, store_failure};
+use super::prepared::{Prepared, ResolvedOrdering};
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::clock::{later, pause};
@@ -17,228 +17,238 @@ use crate::{Claim, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreEr
 
 /// A store's answer to a claim.
 pub(super) struct ClaimReply {
-    /// No later than the grant's lease began, if one was granted.
+    /// An instant no later than the start of the grant's lease, if the key was granted.
     pub(super) sent: Instant,
-    /// Whether a copy of the claim was sent whose fate is unknown.
-    pub(super) unheard: bool,
+    /// True if a copy of the claim was sent whose result is unknown.
+    pub(super) is_ambiguous: bool,
     pub(super) answer: Result<Claim, StoreError>,
 }
 
-/// Re-asked this often at the least where the store does not answer; by the same token, so no second grant can
-/// come of it.
-const ASKED_AGAIN: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
+/// The pauses between retries of a claim without an answer. All copies carry the same owner token, so the store grants
+/// the key at most once.
+const RETRY_PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
 pub(super) async fn claim<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
-    frame: &TaskContext,
+    context: &TaskContext,
     report: &mut Report<'e>,
 ) -> Result<Attempt<'e>, NotAcquired> {
-    let mut began = report.began();
-    if prepared.issued {
-        Box::pin(issued(engine, &prepared, report)).await?;
+    let mut began = report.began_at();
+    if prepared.is_token {
+        Box::pin(check_token(engine, &prepared, report)).await?;
         began = engine.clock.now();
     }
-    if prepared.comes.is_some() {
+    if prepared.ordering.is_some() {
         began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
     }
-    // On guard before the claim is sent: a drop while the answer is under way takes it back.
+    // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
     let guard = ReleaseOnDrop::new(engine, &prepared);
-    let mut unheard = None;
-    // Nothing but pure steps lies between `began` and this.
-    let mut asked = ask(engine, &prepared, report, &mut unheard, None, began).await;
-    if let (OnInFlight::Wait(most), Ok(Claim::InFlight(in_flight))) = (prepared.terms.on_in_flight, &asked.answer) {
-        let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), most));
-        asked = Box::pin(wait(engine, &prepared, report, &mut unheard, (asked, in_flight), deadline)).await;
+    let mut ambiguous_since = None;
+    // Only pure steps run between `began` and this request.
+    let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
+    if let (OnInFlight::Wait(max_wait), Ok(Claim::InFlight(in_flight))) = (prepared.policy.on_in_flight, &reply.answer)
+    {
+        let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
+        reply =
+            Box::pin(wait_for_run(engine, &prepared, report, &mut ambiguous_since, (reply, in_flight), deadline)).await;
     }
-    granted(engine, prepared, guard, asked, frame, report)
+    handle_reply(engine, prepared, guard, reply, context, report)
 }
 
-/// Looks whether the token is known before it is claimed: a guess must leave no record behind. One that runs out
-/// between the two was good when it came.
-pub(super) async fn issued(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
-    let until = engine.clock.now() + prepared.terms.lease / 3;
-    let found = engine.before(until, engine.store.peek(&prepared.request.key)).await;
+/// Checks that the token is known before it is claimed, so that a guessed token leaves no record. A token that expires
+/// between the two requests counts as valid.
+pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
+    let deadline = engine.clock.now() + prepared.policy.lease / 3;
+    let found = engine.before(deadline, engine.store.peek(&prepared.request.key)).await;
     match found.unwrap_or_else(|| Err(no_answer("within a third of the lease"))) {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Rejection::UnknownToken.into()),
         Err(error) => {
             report.event(&Event::StoreFailed { step: "peek", error: &error });
-            Err(refused(engine, error, prepared))
+            Err(store_failure(engine, error, prepared))
         }
     }
 }
 
-/// What follows from the store's answer.
-pub(super) fn granted<'e>(
+/// Turns the store's answer into an attempt, or into the answer to the call.
+pub(super) fn handle_reply<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
     mut guard: ReleaseOnDrop<'e>,
-    asked: ClaimReply,
-    frame: &TaskContext,
+    reply: ClaimReply,
+    context: &TaskContext,
     report: &mut Report<'e>,
 ) -> Result<Attempt<'e>, NotAcquired> {
-    match asked.answer {
+    match reply.answer {
         Ok(Claim::Acquired(mut grant)) => {
             // The first attempt of a token was its issue.
-            grant.attempt -= u32::from(prepared.issued && grant.attempt > 1);
-            grant.attempt = grant.attempt.max(prepared.marked.unwrap_or_default());
+            grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
+            grant.attempt = grant.attempt.max(prepared.delivery_attempt.unwrap_or_default());
             guard.granted(grant.fencing);
-            // An observer is told, and may take its time: the clock is read when it has.
-            report.granted(&grant);
+            // The observer may take its time, so the clock is read after the event.
+            report.record_grant(&grant);
             let now = engine.clock.now();
-            let lease = lease(engine, &prepared, grant, frame, report, (asked.sent, now));
+            let lease = new_lease(engine, &prepared, grant, context, report, (reply.sent, now));
             Ok(Attempt::new(engine, prepared, lease, guard, now))
         }
         answer => {
-            // A copy that may yet be applied is taken back as the guard goes; else there is nothing to free.
-            if !asked.unheard {
+            // The guard releases a copy of the claim that may still be applied. Without such a copy, there is nothing
+            // to release.
+            if !reply.is_ambiguous {
                 guard.disarm();
             }
             Err(match answer {
                 Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => NotAcquired::Duplicate(prepared),
-                Ok(other) => turned(engine, other, &prepared),
-                Err(error) => refused(engine, error, &prepared),
+                Ok(other) => not_granted(engine, other, &prepared),
+                Err(error) => store_failure(engine, error, &prepared),
             })
         }
     }
 }
 
-/// Makes the grant a lease: only here it is known when the claim was sent.
-fn lease(
+/// Creates the lease of a grant, counted from the instant at which the claim was sent.
+fn new_lease(
     engine: &Engine,
     prepared: &Prepared,
     grant: Grant,
-    frame: &TaskContext,
+    context: &TaskContext,
     report: &Report<'_>,
-    trip: (Instant, Instant),
+    timestamps: (Instant, Instant),
 ) -> Lease {
     let held = prepared.held(Some(grant.fencing));
-    let terms = &prepared.terms;
-    let keep = terms.max_run.saturating_add(terms.lease).saturating_add(terms.memory);
-    let renews = prepared.via.as_ref().is_none_or(|own| own.renews());
-    let span = LeaseTiming {
-        heartbeat: terms.heartbeat(),
-        max_run: terms.max_run,
-        keep,
+    let policy = &prepared.policy;
+    let step_retention = policy.max_run.saturating_add(policy.lease).saturating_add(policy.memory);
+    let renews = prepared.transaction_store.as_ref().is_none_or(|own| own.renews());
+    let timing = LeaseTiming {
+        heartbeat: policy.heartbeat(),
+        max_run: policy.max_run,
+        step_retention,
         renews,
-        transaction: prepared.via.is_some(),
+        in_transaction: prepared.transaction_store.is_some(),
     };
-    let with = (engine.clock.clone(), engine.store.clone());
-    Lease::new(held, grant, report.names(), frame.lease.clone(), with, trip, &span)
+    let services = (engine.clock.clone(), engine.store.clone());
+    Lease::new(held, grant, report.handler_name(), context.lease.clone(), services, timestamps, &timing)
 }
 
-/// Asks, and asks again by the same token where the answer may have got lost.
+/// Sends a claim, and retries with the same owner token if the answer may be lost.
 ///
-/// `unheard` is when the first copy of this claim went out whose fate is unknown; it is remembered over all
-/// askings. That copy may be the one that was granted, whichever is answered, and then its lease began no
-/// later: a grant counts from there.
-pub(super) async fn ask(
+/// `ambiguous_since` is the time at which the first copy with an unknown result was sent, over all calls for this
+/// delivery. Whichever copy is answered, that first copy may be the granted one, so the lease counts from its time.
+pub(super) async fn send_claim(
     engine: &Engine,
     prepared: &Prepared,
     report: &Report<'_>,
-    unheard: &mut Option<Instant>,
+    ambiguous_since: &mut Option<Instant>,
     deadline: Option<Instant>,
     began: Instant,
 ) -> ClaimReply {
-    match ask_once(engine, prepared, deadline, began).await {
+    match try_claim(engine, prepared, deadline, began).await {
         answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
-            Box::pin(ask_again(engine, prepared, report, unheard, deadline, (began, answer))).await
+            Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
         }
-        answer => ClaimReply { sent: unheard.unwrap_or(began), unheard: unheard.is_some(), answer },
+        answer => {
+            ClaimReply { sent: ambiguous_since.unwrap_or(began), is_ambiguous: ambiguous_since.is_some(), answer }
+        }
     }
 }
 
-async fn ask_once(
+async fn try_claim(
     engine: &Engine,
     prepared: &Prepared,
     deadline: Option<Instant>,
     sent: Instant,
 ) -> Result<Claim, StoreError> {
-    let until = sent + prepared.terms.lease / 3;
+    let until = sent + prepared.policy.lease / 3;
     let until = deadline.map_or(until, |deadline| deadline.min(until));
     let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
     answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")))
 }
 
-/// What follows from a first answer that is none.
-async fn ask_again(
+/// Retries a claim whose first try had no usable answer.
+async fn retry_claim(
     engine: &Engine,
     prepared: &Prepared,
     report: &Report<'_>,
-    unheard: &mut Option<Instant>,
+    ambiguous_since: &mut Option<Instant>,
     deadline: Option<Instant>,
     (began, mut answer): (Instant, Result<Claim, StoreError>),
 ) -> ClaimReply {
-    let (mut sent, mut pauses) = (began, ASKED_AGAIN.into_iter());
-    let patience = prepared.terms.lease / 3;
+    let (mut sent, mut pauses) = (began, RETRY_PAUSES.into_iter());
+    let patience = prepared.policy.lease / 3;
     loop {
-        let again = match &answer {
+        let is_retryable = match &answer {
             Err(error) => {
                 report.event(&Event::StoreFailed { step: "claim", error });
                 if error.kind() == StoreErrorKind::Ambiguous {
-                    unheard.get_or_insert(sent);
+                    ambiguous_since.get_or_insert(sent);
                 }
                 error.is_worth_a_retry()
             }
-            // It may have met its own first copy, or a claim that is over in a moment.
+            // The claim may have met its own first copy, or another short-lived claim.
             Ok(Claim::InFlight(InFlight::Busy)) => true,
             Ok(_) => false,
         };
-        // Past two thirds of the lease a grant would be of no use.
+        // After two thirds of the lease, a grant would be useless.
         let now = engine.clock.now();
         let late = now.saturating_duration_since(began) >= patience * 2 || deadline.is_some_and(|end| end <= now);
         match pauses.next() {
-            Some(rest) if again && !late => pause(&*engine.clock, rest).await,
-            _ => return ClaimReply { sent: unheard.unwrap_or(sent), unheard: unheard.is_some(), answer },
+            Some(rest) if is_retryable && !late => pause(&*engine.clock, rest).await,
+            _ => {
+                return ClaimReply {
+                    sent: ambiguous_since.unwrap_or(sent),
+                    is_ambiguous: ambiguous_since.is_some(),
+                    answer,
+                };
+            }
         }
         sent = engine.clock.now();
-        answer = ask_once(engine, prepared, deadline, sent).await;
+        answer = try_claim(engine, prepared, deadline, sent).await;
     }
 }
 
-/// Waits for the run in flight to end, and asks again, until `deadline`.
-async fn wait(
+/// Waits until `deadline` for the run in flight to end, and sends the claim again after each notification.
+async fn wait_for_run(
     engine: &Engine,
     prepared: &Prepared,
     report: &Report<'_>,
-    unheard: &mut Option<Instant>,
-    (mut asked, mut in_flight): (ClaimReply, InFlight),
+    ambiguous_since: &mut Option<Instant>,
+    (mut reply, mut in_flight): (ClaimReply, InFlight),
     deadline: Instant,
 ) -> ClaimReply {
-    // Too many wait already: this one is told to come back.
-    let Ok(_place) = engine.wait_permits.try_acquire() else { return asked };
-    // A run inside another may go on for as long as that one may.
-    let until = if prepared.inside { DrainPhase::Closed } else { DrainPhase::Draining };
+    // The call is deferred if too many calls wait already.
+    let Ok(_place) = engine.wait_permits.try_acquire() else { return reply };
+    // A nested run may continue for as long as its outer run.
+    let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
-        // Watching begins before the store is asked again: nothing can be settled unseen in between.
+        // Watching starts before the next claim, so that no settlement in between is missed.
         let settled = engine.watch(&prepared.request.key);
-        asked = ask(engine, prepared, report, unheard, Some(deadline), engine.clock.now()).await;
-        let over = engine.clock.now() >= deadline || engine.drain.has_reached(until);
-        match &asked.answer {
+        reply = send_claim(engine, prepared, report, ambiguous_since, Some(deadline), engine.clock.now()).await;
+        let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
+        match &reply.answer {
             Ok(Claim::InFlight(still)) => in_flight = *still,
-            // No answer in the time that was left: it was in flight when last heard of.
-            Err(error) if over && error.is_worth_a_retry() => asked.answer = Ok(Claim::InFlight(in_flight)),
-            _ => return asked,
+            // No answer in the remaining time: the last known state is "in flight".
+            Err(error) if is_over && error.is_worth_a_retry() => reply.answer = Ok(Claim::InFlight(in_flight)),
+            _ => return reply,
         }
-        if over {
-            return asked;
+        if is_over {
+            return reply;
         }
-        engine.settled(settled, in_flight, deadline, until).await;
+        engine.wait_for_settlement(settled, in_flight, deadline, phase).await;
     }
 }
 
-/// Waits for the call's turn. Returns the instant from which its lease counts.
+/// Waits until the ordering admits the call. Returns the instant from which its lease counts.
 pub(super) async fn await_turn(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     report: &Report<'_>,
-    waits: bool,
+    may_wait: bool,
 ) -> Result<Instant, NotAcquired> {
-    match prepared.comes.as_deref() {
-        Some(After::Call(call)) => after::await_predecessor(engine, prepared, call, report, waits).await?,
-        Some(After::Line(position)) => {
-            return sequence::await_admission(engine, prepared, position, report, waits).await;
+    match prepared.ordering.as_deref() {
+        Some(ResolvedOrdering::After(call)) => after::await_turn(engine, prepared, call, report, may_wait).await?,
+        Some(ResolvedOrdering::Sequence(position)) => {
+            return sequence::await_turn(engine, prepared, position, report, may_wait).await;
         }
         None => {}
     }

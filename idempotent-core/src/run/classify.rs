@@ -9,29 +9,29 @@ use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Replies, Split};
 
-/// An answer, by the handler's rules.
+/// An answer, classified by the handler's rules.
 pub(crate) enum Classified<V, F> {
-    /// Done, and what is kept of it.
+    /// A successful result, with its encoded form if it is stored.
     Done(V, Option<Arc<[u8]>>),
     /// A value that means "not done".
     NotDone(V),
-    /// An error, whether it is worth another run, and what is recorded of it.
+    /// An error, with the retry decision and the text to record.
     Failed(F, RetryDecision, Cow<'static, str>),
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum RetryDecision {
-    AnotherRun,
-    NoMore,
-    /// Nobody can tell what another run would do: left as it is, for a person.
-    Parked,
+    Retry,
+    GiveUp,
+    /// The effect of another run is unknown, so the key is left to an operator.
+    Park,
 }
 
-/// The rules are the user's code: a panic in them is the handler's panic, and comes back as one.
+/// Classifies an answer. The rules are user code, so a panic in a rule is returned like a panic of the handler.
 pub(crate) fn classify<P, C, R>(
     reply: Split<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
-    terms: &ResolvedPolicy,
+    policy: &ResolvedPolicy,
     report: &Report<'_>,
 ) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
@@ -41,24 +41,24 @@ where
     catch_unwind(AssertUnwindSafe(|| match reply {
         Split::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
         Split::Value(value) => {
-            let kept = kept::<P, C, R>(&value, terms, report);
-            Classified::Done(value, kept)
+            let stored_value = encode_result::<P, C, R>(&value, policy, report);
+            Classified::Done(value, stored_value)
         }
         Split::Transient(failure) => {
-            let worth = if (rules.permanent)(&failure) { RetryDecision::NoMore } else { RetryDecision::AnotherRun };
+            let decision = if (rules.permanent)(&failure) { RetryDecision::GiveUp } else { RetryDecision::Retry };
             let error = P::describe(&failure);
-            Classified::Failed(failure, worth, error)
+            Classified::Failed(failure, decision, error)
         }
         Split::Permanent(failure) => {
             let error = P::describe(&failure);
-            Classified::Failed(failure, RetryDecision::NoMore, error)
+            Classified::Failed(failure, RetryDecision::GiveUp, error)
         }
     }))
 }
 
-/// Returns the value's bytes, if they can be kept. The run counts as done in any case, also if the codec panics: another run
-/// would repeat an effect that has happened.
-fn kept<P, C, R>(value: &P::Value, terms: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
+/// Encodes the value for storage. The run counts as done even if that fails or the codec panics: another run would
+/// repeat an effect that has happened.
+fn encode_result<P, C, R>(value: &P::Value, policy: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
@@ -69,8 +69,8 @@ where
         return None;
     };
     match encoded {
-        Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > terms.max_result => {
-            lost(&format!("{} bytes, max_result is {}", bytes.len(), terms.max_result));
+        Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > policy.max_result => {
+            lost(&format!("{} bytes, max_result is {}", bytes.len(), policy.max_result));
             None
         }
         Ok(bytes) => bytes.map(Arc::from),

@@ -13,10 +13,10 @@ use crate::outcome::OutcomeSlot;
 use crate::{Codec, Replies};
 
 impl Attempt<'_> {
-    /// Runs the handler under the lease and puts the run down by what it answers.
-    pub(crate) async fn proceed<P, C, R, F>(
+    /// Runs the handler under the lease and settles the run by its answer.
+    pub(crate) async fn run_handler<P, C, R, F>(
         mut self,
-        frame: TaskContext,
+        context: TaskContext,
         report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
@@ -26,36 +26,38 @@ impl Attempt<'_> {
         F: HandlerFn<R>,
     {
         let (run, handler) = handler.take();
-        // Only pure steps lie between the reading of the clock and this.
-        if let Some(rejection) = self.too_late(self.granted_at) {
-            Box::pin(self.give_back()).await;
+        // Only pure steps run between the reading of the clock and this check.
+        if let Some(rejection) = self.late_rejection(self.granted_at) {
+            Box::pin(self.refund()).await;
             return report.reject(&handler, rejection);
         }
         self.start(report);
-        let inner = OutcomeSlot::default();
-        let around = TaskContext { lease: Some(self.lease.clone()), slot: Some(inner.clone()), ..frame };
-        // Boxed: the handler's state is kept once, and only by calls that do run it. The answer is taken apart
-        // under the lease too, since it may be a stream.
-        let running = around.enter(Box::pin(async { P::split(run().await).await }));
-        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.dropped()).await {
+        let nested_slot = OutcomeSlot::default();
+        let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot.clone()), ..context };
+        // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
+        // it may be a stream.
+        let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
+        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
             Ok(ended) => ended,
             Err(why) => return handler.reject(self.abandon(why, report)),
         };
-        match ended.and_then(|reply| classify(reply, &handler, self.terms(), report)) {
-            Ok(judged) => Box::pin(self.settle(report, judged, None, inner.take_outcome(), &handler)).await.output,
+        match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
+            Ok(classified) => {
+                Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)).await.output
+            }
             Err(panic) => {
-                Box::pin(self.panicked(report)).await;
+                Box::pin(self.settle_panic(report)).await;
                 resume_unwind(panic)
             }
         }
     }
 
-    /// Ends when the handler must be dropped.
-    async fn dropped(&self) -> AbortReason {
+    /// Waits until the handler must be dropped, and returns the reason.
+    async fn abort_reason(&self) -> AbortReason {
         tokio::select! {
             biased;
-            () = self.lost() => AbortReason::LeaseLost,
-            () = self.engine.closed() => AbortReason::Closed,
+            () = self.lease_lost() => AbortReason::LeaseLost,
+            () = self.engine.grace_ended() => AbortReason::GraceEnded,
         }
     }
 }

@@ -1,116 +1,128 @@
-//! The steps before the claim: everything that can be refused without asking the store.
+//! The checks before the claim, which need no store.
 use std::time::Duration;
 
-use super::prepared::{After, Prepared};
+use super::prepared::{Prepared, ResolvedOrdering};
 use super::report::Report;
 use crate::context::TaskContext;
-use crate::engine::{Engine, draining};
+use crate::engine::{Engine, draining_rejection};
 use crate::executor::Call;
 use crate::ordering::{Named, OrderingRequest, SequencePosition};
 use crate::policy::ResolvedPolicy;
 use crate::transaction::CallStore;
 use crate::{ClaimRequest, Identity, Key, KeyError, OnStoreError, OwnerToken, PolicyError, Rejection, Scene};
 
-/// Everything that can be refused without asking the store.
+/// Checks and resolves a call before its claim.
 pub(super) fn prepare(
     engine: &Engine,
     call: Call,
-    frame: &TaskContext,
+    context: &TaskContext,
     report: &mut Report<'_>,
 ) -> Result<Box<Prepared>, Rejection> {
     if !engine.has_runtime() {
         return Err(Rejection::NoRuntime);
     }
-    let Call { identity, fingerprint, policy, message, issued, comes, via, site } = call;
+    let Call { identity, fingerprint, policy, message, token_ttl, ordering, transaction_store, site } = call;
     if let Some(site) = site {
-        site.enter(&identity);
+        site.register_call(&identity);
     }
     let key = identity.key(&engine.namespace)?;
-    report.keyed(&key);
-    // A window is for calls that are told apart by what they say, and would stand for a spent token's retention.
-    let policy = if issued.is_some() { policy.window(Duration::ZERO) } else { policy };
-    let mut terms = engine.terms(&identity.scene, policy)?;
-    if let Some(ttl) = issued {
-        terms.of_token(ttl);
+    report.set_key(&key);
+    // A window distinguishes calls by their payload, and would replace the retention of a spent token.
+    let policy = if token_ttl.is_some() { policy.window(Duration::ZERO) } else { policy };
+    let mut policy = engine.resolve_policy(&identity.scene, policy)?;
+    if let Some(ttl) = token_ttl {
+        policy.of_token(ttl);
     }
-    let comes = comes.map(|comes| predecessor(engine, *comes, &identity, &key, frame)).transpose()?;
-    if comes.is_some() {
-        terms.on_store_error = OnStoreError::Fail;
+    let ordering =
+        ordering.map(|ordering| resolve_ordering(engine, *ordering, &identity, &key, context)).transpose()?;
+    if ordering.is_some() {
+        policy.on_store_error = OnStoreError::Fail;
     }
-    let marked =
-        frame.delivered.filter(|_| via.as_ref().is_some_and(CallStore::forgets_attempts) && !frame.is_inside());
-    let via = via.map(|via| via.under(&mut terms)).transpose()?;
-    if let Some(scope) = frame.runs(&key) {
+    let delivery_attempt = context
+        .delivery_attempt
+        .filter(|_| transaction_store.as_ref().is_some_and(CallStore::forgets_attempts) && !context.is_nested());
+    let transaction_store =
+        transaction_store.map(|transaction_store| transaction_store.resolve(&mut policy)).transpose()?;
+    if let Some(scope) = context.scope_of_run(&key) {
         return Err(Rejection::Nested { scope: scope.into() });
     }
-    // What runs may finish, with the runs inside it.
-    let inside = frame.is_inside();
-    if let Some(redelivery) = frame.redelivery.as_ref().filter(|_| !inside && identity.scene == Scene::Mq) {
-        terms.fits(redelivery)?;
+    // Runs in progress may finish during a drain, including the runs nested inside them.
+    let is_nested = context.is_nested();
+    if let Some(redelivery) = context.redelivery.as_ref().filter(|_| !is_nested && identity.scene == Scene::Mq) {
+        policy.fits(redelivery)?;
     }
-    if engine.is_draining() && !inside {
-        return Err(draining());
+    if engine.is_draining() && !is_nested {
+        return Err(draining_rejection());
     }
     let fingerprint = fingerprint?;
-    // Zero stands for a token that was not kept: whoever draws it is not to be mistaken for nobody.
+    // The value zero marks a token that was not kept, so no owner gets it.
     let owner = OwnerToken(engine.entropy.bits()?.max(1));
-    let mut request = request(&identity, key, owner, fingerprint, &terms);
-    if issued.is_some() {
-        // Its issue is on record as an attempt.
+    let mut request = claim_request(&identity, key, owner, fingerprint, &policy);
+    if token_ttl.is_some() {
+        // The issue of the token is recorded as an attempt.
         request.max_attempts = request.max_attempts.saturating_add(1);
     }
-    Ok(Box::new(Prepared { request, terms, message, issued: issued.is_some(), inside, comes, via, marked }))
+    Ok(Box::new(Prepared {
+        request,
+        policy,
+        message,
+        is_token: token_ttl.is_some(),
+        is_nested,
+        ordering,
+        transaction_store,
+        delivery_attempt,
+    }))
 }
 
-fn predecessor(
+fn resolve_ordering(
     engine: &Engine,
-    comes: OrderingRequest,
+    ordering: OrderingRequest,
     own: &Identity,
     key: &Key,
-    frame: &TaskContext,
-) -> Result<Box<After>, Rejection> {
-    let of = |named: Named, what| named.key(own, &engine.namespace, what);
-    Ok(Box::new(match comes {
+    context: &TaskContext,
+) -> Result<Box<ResolvedOrdering>, Rejection> {
+    let resolve = |named: Named, argument| named.key(own, &engine.namespace, argument);
+    Ok(Box::new(match ordering {
         OrderingRequest::After(named) => {
-            let after = of(named, "after")?;
-            in_its_turn(&after, key, frame)?;
-            After::Call(after)
+            let after = resolve(named, "after")?;
+            check_predecessor(&after, key, context)?;
+            ResolvedOrdering::After(after)
         }
-        OrderingRequest::SequencePosition(stream, number) => {
+        OrderingRequest::Sequence(stream, number) => {
             if engine.store.abilities().order.is_none() {
                 return Err(PolicyError::no_order(&engine.store).into());
             }
-            After::Line(SequencePosition::new(&of(stream, "sequence")?, number))
+            ResolvedOrdering::Sequence(SequencePosition::new(&resolve(stream, "sequence")?, number))
         }
     }))
 }
 
-/// A call cannot come after itself, nor inside a run of what it comes after: it would wait for ever.
-fn in_its_turn(after: &Key, own: &Key, frame: &TaskContext) -> Result<(), Rejection> {
+/// Rejects a call that would wait forever: one that comes after itself, or after a run that it is nested in.
+fn check_predecessor(after: &Key, own: &Key, context: &TaskContext) -> Result<(), Rejection> {
     if after == own {
         return Err(KeyError::AfterItself.into());
     }
-    match frame.runs(after) {
+    match context.scope_of_run(after) {
         Some(scope) => Err(Rejection::Nested { scope: scope.into() }),
         None => Ok(()),
     }
 }
 
-fn request(
+fn claim_request(
     identity: &Identity,
     key: Key,
     owner: OwnerToken,
     fingerprint: Option<crate::Fingerprint>,
-    terms: &ResolvedPolicy,
+    policy: &ResolvedPolicy,
 ) -> ClaimRequest {
     ClaimRequest {
         key,
         owner,
-        lease: terms.lease,
+        lease: policy.lease,
         fingerprint,
-        max_attempts: terms.max_attempts(),
-        on_expiry: terms.on_expiry,
-        memory: terms.memory,
-        display: identity.display(terms.display_key),
+        max_attempts: policy.max_attempts(),
+        on_expiry: policy.on_expiry,
+        memory: policy.memory,
+        display: identity.display(policy.display_key),
     }
 }

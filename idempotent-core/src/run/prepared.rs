@@ -8,27 +8,27 @@ use crate::policy::ResolvedPolicy;
 use crate::transaction::OneRun;
 use crate::{ClaimRequest, Fencing, Held, Key, OnConsumed, Rejection, Store};
 
-/// A call made ready to be claimed.
+/// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
     pub(crate) request: ClaimRequest,
-    pub(crate) terms: ResolvedPolicy,
+    pub(crate) policy: ResolvedPolicy,
     pub(super) message: Option<Arc<str>>,
-    /// The key must have been issued before.
-    pub(crate) issued: bool,
-    /// Inside another run: that one may finish while the executor drains, and so may this.
-    pub(crate) inside: bool,
-    /// What it comes after.
-    pub(crate) comes: Option<Box<After>>,
-    /// A store of its own, whose steps are those of its transaction.
-    pub(crate) via: Option<Arc<dyn OneRun>>,
-    /// Which attempt it is by the delivery's mark, where the record's count is rolled back with its transaction.
-    pub(crate) marked: Option<u32>,
+    /// True if the key must have been issued as a token.
+    pub(crate) is_token: bool,
+    /// True inside another run. Both may finish while the executor drains.
+    pub(crate) is_nested: bool,
+    /// The predecessor or position of the call.
+    pub(crate) ordering: Option<Box<ResolvedOrdering>>,
+    /// The store that runs this call in its transaction.
+    pub(crate) transaction_store: Option<Arc<dyn OneRun>>,
+    /// The attempt according to the delivery, for runs whose recorded count is rolled back with their transaction.
+    pub(crate) delivery_attempt: Option<u32>,
 }
 
-/// What a call comes after, by its key.
-pub(crate) enum After {
-    Call(Key),
-    Line(SequencePosition),
+/// The predecessor of a call by its key, or the position of the call in a stream.
+pub(crate) enum ResolvedOrdering {
+    After(Key),
+    Sequence(SequencePosition),
 }
 
 impl Prepared {
@@ -36,32 +36,32 @@ impl Prepared {
         Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
     }
 
-    /// Where the run is claimed, completed and released.
+    /// Returns the store that claims, completes and releases the run.
     pub(crate) fn store<'s>(&'s self, engine: &'s Engine) -> &'s dyn Store {
-        self.via.as_deref().map_or(&*engine.store, |own| own)
+        self.transaction_store.as_deref().map_or(&*engine.store, |own| own)
     }
 
-    /// What it comes after, for people. Names only what keys show: no part of an identity.
+    /// Describes the predecessor for operators. Names only the visible part of keys, and no part of an identity.
     pub(crate) fn waits_for(&self) -> String {
-        match self.comes.as_deref() {
-            Some(After::Call(after)) => format!("it comes after `{after}`"),
-            Some(After::Line(place)) => place.to_string(),
+        match self.ordering.as_deref() {
+            Some(ResolvedOrdering::After(after)) => format!("it comes after `{after}`"),
+            Some(ResolvedOrdering::Sequence(position)) => position.to_string(),
             None => String::new(),
         }
     }
 
     pub(crate) fn refuses_duplicates(&self) -> bool {
-        self.terms.on_consumed == OnConsumed::Refuse
+        self.policy.on_consumed == OnConsumed::Refuse
     }
 
-    /// What a duplicate in flight is told.
-    pub(crate) fn in_flight(&self, retry_after: Duration) -> Rejection {
+    /// Creates the rejection of a duplicate of a run in flight.
+    pub(crate) fn in_flight_rejection(&self, retry_after: Duration) -> Rejection {
         Rejection::InFlight { retry_after, message: self.message.clone() }
     }
 
-    /// What a duplicate that gets no result is told, with this much left of the window.
-    pub(crate) fn duplicate(&self, rest: Duration) -> Rejection {
-        let retry_after = (!self.terms.window.is_zero()).then_some(rest);
+    /// Creates the rejection of a duplicate without a result. `rest` is the time left of the deduplication window.
+    pub(crate) fn duplicate_rejection(&self, rest: Duration) -> Rejection {
+        let retry_after = (!self.policy.window.is_zero()).then_some(rest);
         Rejection::Duplicate { retry_after, message: self.message.clone() }
     }
 }

@@ -6,13 +6,13 @@ use crate::policy::ResolvedPolicy;
 use crate::{Held, Journaled, Lease, Release, StateKind, Store, Verdict};
 
 impl ResolvedPolicy {
-    /// Without a limit there is nothing to remember.
-    pub(crate) fn undo(&self, verdict: Verdict) -> Verdict {
+    /// Returns `verdict`, or [`Verdict::Delete`] if attempts are unlimited, so that no count has to be kept.
+    pub(crate) fn vacate_or_delete(&self, verdict: Verdict) -> Verdict {
         if self.max_attempts() > 0 { verdict } else { Verdict::Delete }
     }
 
     pub(crate) fn release(&self, verdict: Verdict, error: &str) -> Release {
-        // After the window an equal call is another one, and has nothing to do with what failed before.
+        // After the window an equal payload is a new call, which must not see earlier failures.
         let memory = if self.window.is_zero() { self.memory } else { self.window };
         release(verdict, memory, error)
     }
@@ -23,7 +23,7 @@ pub(crate) fn release(verdict: Verdict, memory: Duration, error: &str) -> Releas
 }
 
 /// Returns true if an applied release of this verdict leaves a key in this state.
-pub(crate) fn leads_to(verdict: Verdict, now: StateKind) -> bool {
+pub(crate) fn leads_to_state(verdict: Verdict, now: StateKind) -> bool {
     match verdict {
         Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
         Verdict::Vacate => now == StateKind::Vacant,
@@ -32,24 +32,24 @@ pub(crate) fn leads_to(verdict: Verdict, now: StateKind) -> bool {
     }
 }
 
-/// Whether there are steps of this run or of one before it, as far as can be told without asking. Without a limit a
-/// deferred run that had steps keeps its attempt, so that the next one knows that it is not the first.
-pub(crate) fn known_steps(lease: &Lease, limit: bool) -> Option<bool> {
+/// Returns whether this run or an earlier one has steps, or `None` if only the store knows. If attempts are unlimited,
+/// a deferred run with steps keeps its attempt, so that the next run is not taken for the first.
+pub(crate) fn known_steps(lease: &Lease, counts_attempts: bool) -> Option<bool> {
     match lease.steps_called() {
-        Some(steps) => Some(steps.is_kept()),
-        None if lease.is_first() && !limit => Some(false),
+        Some(steps) => Some(steps.may_have_records()),
+        None if lease.is_first() && !counts_attempts => Some(false),
         None => None,
     }
 }
 
-/// A release that may delete the record would take the steps along that are to be replayed: it leaves the key vacant
-/// instead. `known` is whether there are any, if that need not be asked.
-pub(crate) async fn sparing_steps(
+/// Replaces a release that would delete steps that a later run replays. `known` is whether there are steps, if that is
+/// known without a request.
+pub(crate) async fn keeping_steps(
     store: &dyn Store,
     held: &Held,
     known: Option<bool>,
     release: Release,
-    limit: bool,
+    counts_attempts: bool,
 ) -> Release {
     let deletes = match release.verdict {
         Verdict::Delete => true,
@@ -57,25 +57,25 @@ pub(crate) async fn sparing_steps(
         Verdict::Vacate | Verdict::Fail | Verdict::Bury => false,
     };
     let Some(journal) = store.abilities().journal.filter(|_| deletes && known != Some(false)) else { return release };
-    let spares = match known {
+    let has_steps = match known {
         Some(known) => known,
         None => match journal.steps(held, release.memory).await {
             Ok(Journaled::Steps(steps)) => !steps.is_empty(),
-            // Nothing will be released.
+            // Another owner holds the key, so the release will have no effect.
             Ok(Journaled::Lost { .. }) => false,
             Err(_) => true,
         },
     };
-    if spares { spared(release, limit) } else { release }
+    if has_steps { keeping_record(release, counts_attempts) } else { release }
 }
 
 /// Returns the release with a verdict that keeps the record and its steps.
-pub(crate) fn spared(release: Release, limit: bool) -> Release {
+pub(crate) fn keeping_record(release: Release, counts_attempts: bool) -> Release {
     match release.verdict {
         Verdict::Vacate | Verdict::Fail | Verdict::Bury => release,
-        // The shortest delay keeps the record, and costs no attempt.
+        // The shortest delay keeps the record and costs no attempt.
         Verdict::Refund if !release.delay.is_zero() => release,
-        Verdict::Refund if limit => Release { delay: Duration::from_millis(1), ..release },
+        Verdict::Refund if counts_attempts => Release { delay: Duration::from_millis(1), ..release },
         _ => Release { verdict: Verdict::Vacate, ..release },
     }
 }

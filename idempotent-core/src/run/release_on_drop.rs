@@ -1,26 +1,27 @@
-//! What a dropped run leaves behind.
+//! The release of a key when its run is dropped.
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::prepared::Prepared;
-use super::release::{release, sparing_steps};
+use super::release::{keeping_steps, release};
 use crate::clock::{before, later};
 use crate::engine::Engine;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::OneRun;
 use crate::{Fencing, Held, Store, Verdict};
 
-/// Frees the key of a run that is dropped midway, as far as that is safe. Stands before the claim is sent: a
-/// drop while the answer is under way takes the claim back.
+/// A guard that releases the key of a run that is dropped midway, as far as that is safe. It is created before the
+/// claim is sent: if the call is dropped before the answer arrives, the guard releases a key that may have been
+/// granted.
 pub(crate) struct ReleaseOnDrop<'e> {
     engine: &'e Arc<Engine>,
-    armed: Option<PendingRelease>,
-    /// A release that takes longer than the lease is of no use.
+    pending: Option<PendingRelease>,
+    /// The time limit of the release, after which the lease has expired.
     lease: Duration,
     memory: Duration,
-    /// Whether attempts are counted.
-    limit: bool,
-    via: Option<Arc<dyn OneRun>>,
+    /// True if the policy limits attempts.
+    counts_attempts: bool,
+    transaction_store: Option<Arc<dyn OneRun>>,
 }
 
 struct PendingRelease {
@@ -30,62 +31,64 @@ struct PendingRelease {
 }
 
 impl<'e> ReleaseOnDrop<'e> {
-    /// Nothing has run yet: the attempt is not counted.
+    /// Creates an armed guard. Until the handler starts, the release does not count the attempt.
     pub(crate) fn new(engine: &'e Arc<Engine>, prepared: &Prepared) -> Self {
-        let terms = &prepared.terms;
-        // Whether there is something to remember the store knows: the claim may have taken over unheard.
-        let armed = Some(PendingRelease {
+        let policy = &prepared.policy;
+        // Only the store knows whether there is a count to keep: the claim may have taken over without an answer.
+        let pending = Some(PendingRelease {
             held: prepared.held(None),
             verdict: Verdict::Refund,
             error: "cancelled before it started",
         });
-        let (lease, memory, limit) = (terms.lease, terms.memory, terms.max_attempts() > 0);
-        Self { engine, armed, lease, memory, limit, via: prepared.via.clone() }
+        let (lease, memory, counts_attempts) = (policy.lease, policy.memory, policy.max_attempts() > 0);
+        Self { engine, pending, lease, memory, counts_attempts, transaction_store: prepared.transaction_store.clone() }
     }
 
-    /// For a claim by the executor's own store, beside the transaction the call would run in.
-    pub(crate) fn past_transaction(mut self) -> Self {
-        self.via = None;
+    /// Releases by the executor's store instead of the store of the call's transaction.
+    pub(crate) fn with_executor_store(mut self) -> Self {
+        self.transaction_store = None;
         self
     }
 
-    /// From here on it is this grant that is given back, and no other of the same token.
+    /// Restricts the release to this grant, and excludes later grants of the same owner token.
     pub(crate) fn granted(&mut self, fencing: Fencing) {
-        if let Some(armed) = &mut self.armed {
-            armed.held.fencing = Some(fencing);
+        if let Some(pending) = &mut self.pending {
+            pending.held.fencing = Some(fencing);
         }
     }
 
-    /// From here on the effect is unknown: the key is left to its lease, unless the policy says otherwise.
-    pub(crate) fn started(&mut self, terms: &ResolvedPolicy) {
-        match &mut self.armed {
-            Some(armed) if terms.release_on_cancel => {
-                (armed.verdict, armed.error) = (terms.undo(Verdict::Vacate), "cancelled");
+    /// Marks the handler as started. Its effect is unknown from here on, so the key is held until the lease expires,
+    /// unless the policy sets `release_on_cancel`.
+    pub(crate) fn started(&mut self, policy: &ResolvedPolicy) {
+        match &mut self.pending {
+            Some(pending) if policy.release_on_cancel => {
+                (pending.verdict, pending.error) = (policy.vacate_or_delete(Verdict::Vacate), "cancelled");
             }
-            armed => *armed = None,
+            pending => *pending = None,
         }
     }
 
     pub(crate) fn disarm(&mut self) {
-        self.armed = None;
+        self.pending = None;
     }
 }
 
 impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
-        let Some(PendingRelease { held, verdict, error }) = self.armed.take() else { return };
-        let (engine, lease, limit, via) = (self.engine.clone(), self.lease, self.limit, self.via.take());
+        let Some(PendingRelease { held, verdict, error }) = self.pending.take() else { return };
+        let (engine, lease, counts_attempts, transaction_store) =
+            (self.engine.clone(), self.lease, self.counts_attempts, self.transaction_store.take());
         let release = release(verdict, self.memory, error);
-        // A drop cannot wait: hand it to the runtime, if there is one. If not, the lease runs out.
+        // A drop cannot wait, so a task sends the release. Without a runtime, the lease expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // Whether it worked or not, there is nobody left to tell; the lease ends in any case.
+                // The result is ignored: the lease expires in any case.
                 let clock = &*engine.clock;
-                let store = via.as_deref().map_or(&*engine.store, |own| own as &dyn Store);
+                let store = transaction_store.as_deref().map_or(&*engine.store, |own| own as &dyn Store);
                 let freed = async {
-                    // Without a limit no run that never began deletes what another has left.
-                    let known = (verdict == Verdict::Refund && !limit).then_some(false);
-                    let release = sparing_steps(store, &held, known, release, limit).await;
+                    // If attempts are unlimited, a run that never began must not delete the steps of an earlier run.
+                    let known = (verdict == Verdict::Refund && !counts_attempts).then_some(false);
+                    let release = keeping_steps(store, &held, known, release, counts_attempts).await;
                     store.release(&held, &release).await
                 };
                 let _ = before(clock, later(clock.now(), lease), freed).await;

@@ -1,4 +1,4 @@
-//! The one terminal outcome of each delivery, whatever way it ends.
+//! The report of each delivery's terminal outcome, however the delivery ends.
 use std::borrow::Cow;
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use crate::observe::{self, Run};
 use crate::outcome::{Captured, OutcomeSlot};
 use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Replies, Scene, Tracing};
 
-/// Tells the outcome to the slot the run stands in, to the counters and to the observer, exactly once: a report
-/// that is dropped without a word was a run that was dropped.
+/// A reporter that publishes the outcome exactly once, to the outcome slot, the counters and the observer. A report
+/// that is dropped without an outcome reports a dropped run.
 pub(crate) struct Report<'e> {
     engine: &'e Engine,
     slot: Option<OutcomeSlot>,
@@ -22,43 +22,43 @@ pub(crate) struct Report<'e> {
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<Fencing>,
-    began: Instant,
-    /// `None` where nobody wants it.
+    began_at: Instant,
+    /// `None` if the span is disabled.
     span: Option<Span>,
-    /// What a drop means from here on; `None` once told.
-    if_dropped: Option<Outcome>,
+    /// The outcome to report on a drop; `None` after the outcome was published.
+    outcome_if_dropped: Option<Outcome>,
 }
 
 impl<'e> Report<'e> {
-    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, frame: &TaskContext) -> Self {
+    pub(crate) fn begin(engine: &'e Engine, identity: &Identity, context: &TaskContext) -> Self {
         engine.counters.began();
-        engine.drain.enter();
+        engine.drain.begin_call();
         Self {
             engine,
-            slot: frame.slot.clone(),
+            slot: context.slot.clone(),
             scene: identity.scene.clone(),
             scope: identity.scope.clone(),
             key: None,
             attempt: None,
             fencing: None,
-            began: engine.clock.now(),
+            began_at: engine.clock.now(),
             span: observe::span(&identity.scene, &identity.scope),
-            if_dropped: Some(Outcome::Cancelled),
+            outcome_if_dropped: Some(Outcome::Cancelled),
         }
     }
 
-    pub(crate) fn names(&self) -> HandlerName {
+    pub(crate) fn handler_name(&self) -> HandlerName {
         HandlerName { scene: self.scene.clone(), scope: self.scope.clone() }
     }
 
-    pub(crate) fn keyed(&mut self, key: &Key) {
+    pub(crate) fn set_key(&mut self, key: &Key) {
         if let Some(span) = &self.span {
             span.record("key", key.as_str());
         }
         self.key = Some(key.clone());
     }
 
-    pub(crate) fn granted(&mut self, grant: &Grant) {
+    pub(crate) fn record_grant(&mut self, grant: &Grant) {
         (self.attempt, self.fencing) = (Some(grant.attempt), Some(grant.fencing));
         if let Some(span) = &self.span {
             span.record("attempt", grant.attempt);
@@ -67,27 +67,27 @@ impl<'e> Report<'e> {
         self.event(&Event::Claimed { taken_over: grant.taken_over });
     }
 
-    /// From here on a drop leaves an unknown effect.
+    /// Marks the handler as started, so that a drop reports an unknown effect.
     pub(crate) fn started(&mut self) {
-        self.if_dropped = Some(Outcome::Abandoned);
+        self.outcome_if_dropped = Some(Outcome::Abandoned);
     }
 
     pub(crate) fn event(&self, event: &Event<'_>) {
-        let on = || self.engine.observer.on(&self.run(), event);
+        let on = || self.engine.observer.on(&self.observed_run(), event);
         match &self.span {
             Some(span) => span.in_scope(on),
             None => on(),
         }
     }
 
-    /// The run's span. A batch has one for each item.
+    /// Returns the span of the run. A batch has one span per item.
     pub(crate) fn span(&self) -> Option<&Span> {
         self.span.as_ref()
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
-        self.if_dropped = None;
-        self.tell(outcome);
+        self.outcome_if_dropped = None;
+        self.publish(outcome);
     }
 
     /// Reports a rejection, and returns the handler's answer for it.
@@ -100,23 +100,23 @@ impl<'e> Report<'e> {
         rules.reject(rejection)
     }
 
-    /// When the call came.
-    pub(crate) fn began(&self) -> Instant {
-        self.began
+    /// Returns the instant at which the call arrived.
+    pub(crate) fn began_at(&self) -> Instant {
+        self.began_at
     }
 
-    fn run(&self) -> Run<'_> {
+    fn observed_run(&self) -> Run<'_> {
         let run = Run::new(&self.scene, &self.scope, self.key.as_ref());
         Run { attempt: self.attempt, fencing: self.fencing, ..run }
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn publish(&self, outcome: Outcome) {
         let engine = self.engine;
         engine.counters.ended(&outcome);
         if let Some(span) = &self.span {
             span.record("outcome", outcome.name());
         }
-        let elapsed = engine.clock.now().saturating_duration_since(self.began);
+        let elapsed = engine.clock.now().saturating_duration_since(self.began_at);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {
             slot.tell(Captured { outcome, key: self.key.clone(), attempt: self.attempt });
@@ -126,14 +126,14 @@ impl<'e> Report<'e> {
 
 impl Drop for Report<'_> {
     fn drop(&mut self) {
-        if let Some(outcome) = self.if_dropped.take() {
-            self.tell(outcome);
+        if let Some(outcome) = self.outcome_if_dropped.take() {
+            self.publish(outcome);
         }
-        self.engine.drain.leave();
+        self.engine.drain.end_call();
     }
 }
 
-/// A call that found no executor has nobody to count it; the slot and the log are told.
+/// Reports a call without an executor to the outcome slot and the log. No executor exists to count it.
 pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let outcome = Outcome::of(rejection);
     let run = Run::new(&identity.scene, &identity.scope, None);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::classify::{Classified, RetryDecision};
-use super::prepared::After;
-use super::release::leads_to;
+use super::prepared::ResolvedOrdering;
+use super::release::leads_to_state;
 use super::report::Report;
 use super::settling_step::SettlingStep;
 use crate::context::TaskContext;
@@ -15,48 +15,52 @@ use crate::ordering::sequence;
 use crate::outcome::OutcomeSlot;
 use crate::{Completion, Event, Outcome, Rejection, Replies, Settled, StoreError, StoreErrorKind, Verdict};
 
-/// What a run came to.
+/// A settled run.
 pub(crate) struct SettledRun<O> {
     pub(crate) output: O,
     pub(crate) outcome: Outcome,
-    /// The bytes a duplicate gets.
-    pub(crate) kept: Option<Arc<[u8]>>,
+    /// The encoded result for duplicates.
+    pub(crate) stored_value: Option<Arc<[u8]>>,
 }
 
-/// What the store said to a completion that went with others.
+/// The store's reply to a completion that was sent as part of a batch.
 pub(crate) struct StoreReply {
     pub(crate) answer: Result<Settled, StoreError>,
-    /// There is no time for another try.
+    /// True if there is no time for another try.
     pub(crate) is_last: bool,
 }
 
 impl Attempt<'_> {
-    /// Settles the run by what its handler's answer came to. `told`: what the store said to its completion, where that
-    /// went with others. `inner` is what the runs inside it came to.
+    /// Settles the run by its handler's classified answer. `batch_reply` is the store's reply if the completion was
+    /// sent in a batch. `nested` is the outcome of the runs inside this one.
     pub(crate) async fn settle<P: Replies<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
-        judged: Classified<P::Value, P::Failure>,
-        told: Option<StoreReply>,
-        inner: Option<Outcome>,
+        classified: Classified<P::Value, P::Failure>,
+        batch_reply: Option<StoreReply>,
+        nested: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
     ) -> SettledRun<P::Output<R>> {
-        let mut flipped = None;
-        let (output, outcome) = match judged {
-            Classified::Done(value, kept) => {
-                match self.complete(report, kept.clone(), told).await {
+        let mut replayable = None;
+        let (output, outcome) = match classified {
+            Classified::Done(value, stored) => {
+                match self.complete(report, stored.clone(), batch_reply).await {
                     Ok(()) => {
-                        if matches!(self.prepared.comes.as_deref(), Some(After::Line(_))) {
+                        if matches!(self.prepared.ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
                             Box::pin(sequence::note_consumed(self, report)).await;
                         }
-                        flipped = kept;
+                        replayable = stored;
                         (P::value(value), Outcome::Ran)
                     }
                     Err(Rejection::RolledBack { cause, .. }) => {
-                        // Nothing of the run is there: it failed, whatever it answered.
-                        let worth = RetryDecision::AnotherRun;
-                        let outcome =
-                            Box::pin(self.delete(report, worth, "its transaction was rolled back".into(), None));
+                        // The rollback removed every effect, so the run failed whatever its answer.
+                        let decision = RetryDecision::Retry;
+                        let outcome = Box::pin(self.release_failed(
+                            report,
+                            decision,
+                            "its transaction was rolled back".into(),
+                            None,
+                        ));
                         let outcome = outcome.await;
                         let retry_after = outcome.retry_after().unwrap_or_default();
                         (rules.reject(Rejection::RolledBack { retry_after, cause }), outcome)
@@ -69,51 +73,56 @@ impl Attempt<'_> {
                 }
             }
             Classified::NotDone(value) => {
-                let worth = RetryDecision::AnotherRun;
-                (P::value(value), Box::pin(self.delete(report, worth, "failed by its value".into(), inner)).await)
+                let decision = RetryDecision::Retry;
+                (
+                    P::value(value),
+                    Box::pin(self.release_failed(report, decision, "failed by its value".into(), nested)).await,
+                )
             }
-            Classified::Failed(failure, worth, error) => {
-                // Boxed: a run that went well should not carry its failure along.
-                (P::failure(failure), Box::pin(self.delete(report, worth, error, inner)).await)
+            Classified::Failed(failure, decision, error) => {
+                // Boxed so that a successful run does not carry the failure path.
+                (P::failure(failure), Box::pin(self.release_failed(report, decision, error, nested)).await)
             }
         };
         self.end(report, outcome.clone());
-        SettledRun { output, outcome, kept: flipped }
+        SettledRun { output, outcome, stored_value: replayable }
     }
 
-    /// A handler that panicked: its key is free again.
-    pub(crate) async fn panicked(&mut self, report: &mut Report<'_>) -> Outcome {
-        let outcome = self.delete(report, RetryDecision::AnotherRun, "the handler panicked".into(), None).await;
+    /// Releases the key after a panic of the handler.
+    pub(crate) async fn settle_panic(&mut self, report: &mut Report<'_>) -> Outcome {
+        let outcome = self.release_failed(report, RetryDecision::Retry, "the handler panicked".into(), None).await;
         self.end(report, outcome.clone());
         outcome
     }
 
-    /// What completes the run. From here on a drop leaves the key to its lease: it is done, recorded or not. The heartbeat
-    /// stops here, so that refused completions cannot prolong the lease for ever.
+    /// Builds the completion. If the call is dropped from here on, the key is held until its lease expires. Stops the
+    /// renewal, so that refused completions cannot prolong the lease.
     pub(crate) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
         self.guard.disarm();
-        self.begin_to_settle();
-        Completion { value, retain: self.terms().retain }
+        self.begin_settlement();
+        Completion { value, retain: self.policy().retain }
     }
 
-    /// Consuming → consumed, by the same token until the guard as it stood when the handler ended. A handler that
-    /// finished late still gets a try: the token guards it, and nobody may have taken over.
+    /// Marks the key as consumed. Retries with the same owner token until the local guard of the lease.
+    ///
+    /// A handler that finished late still gets one try: the token protects the record, and the lease may not have been
+    /// taken over.
     async fn complete(
         &mut self,
         report: &Report<'_>,
         value: Option<Arc<[u8]>>,
-        told: Option<StoreReply>,
+        batch_reply: Option<StoreReply>,
     ) -> Result<(), Rejection> {
         let done = self.completion(value);
-        if let Some(StoreReply { answer: Err(error), .. }) = &told {
+        if let Some(StoreReply { answer: Err(error), .. }) = &batch_reply {
             report.event(&Event::StoreFailed { step: "complete", error });
         }
-        let settled = match told {
+        let settled = match batch_reply {
             Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
-            // What failed for all may go well for one, whatever it was.
-            _ => self.insist(report, SettlingStep::Complete(done)).await.0,
+            // A completion that failed in the batch may succeed alone.
+            _ => self.apply_step(report, SettlingStep::Complete(done)).await.0,
         };
-        self.tell_waiters();
+        self.wake_waiters();
         match settled {
             Ok(Settled::Done) => Ok(()),
             Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
@@ -124,66 +133,68 @@ impl Attempt<'_> {
         }
     }
 
-    /// Takes the marker back, as far as the attempts allow. A store that does not confirm only delays the retry:
-    /// the lease ends by itself.
-    pub(crate) async fn delete(
+    /// Releases the key of a failed run, as far as the attempts allow. An unconfirmed release only delays the retry
+    /// until the lease expires.
+    pub(crate) async fn release_failed(
         &mut self,
         report: &Report<'_>,
-        worth: RetryDecision,
+        decision: RetryDecision,
         error: Cow<'static, str>,
-        inner: Option<Outcome>,
+        nested: Option<Outcome>,
     ) -> Outcome {
-        let (worth, error) = Box::pin(self.look_at_steps(worth, error, inner.as_ref())).await;
-        self.begin_to_settle();
+        let (decision, error) = Box::pin(self.check_steps(decision, error, nested.as_ref())).await;
+        self.begin_settlement();
         let dead = || (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() });
-        let (verdict, outcome) = match inner.filter(Outcome::is_deferral) {
-            _ if worth == RetryDecision::Parked => dead(),
-            _ if worth == RetryDecision::NoMore => (Verdict::Fail, Outcome::Failed),
-            Some(inner) => (Verdict::Refund, inner),
-            None if self.is_last() => dead(),
-            None => (self.terms().undo(Verdict::Vacate), Outcome::Released { retry_after: self.retry_in() }),
+        let (verdict, outcome) = match nested.filter(Outcome::is_deferral) {
+            _ if decision == RetryDecision::Park => dead(),
+            _ if decision == RetryDecision::GiveUp => (Verdict::Fail, Outcome::Failed),
+            Some(nested) => (Verdict::Refund, nested),
+            None if self.is_last_attempt() => dead(),
+            None => {
+                (self.policy().vacate_or_delete(Verdict::Vacate), Outcome::Released { retry_after: self.retry_delay() })
+            }
         };
-        let release = self.releasing(verdict, &error).await;
+        let release = self.prepare_release(verdict, &error).await;
         let verdict = release.verdict;
-        let (settled, unheard) = self.insist(report, SettlingStep::Release(release)).await;
-        self.tell_waiters();
+        let (settled, is_ambiguous) = self.apply_step(report, SettlingStep::Release(release)).await;
+        self.wake_waiters();
         match settled {
             Ok(Settled::Done) => outcome,
-            // An earlier copy whose answer got lost was applied.
-            Ok(Settled::Lost { now }) if unheard && leads_to(verdict, now) => outcome,
+            // An earlier copy with a lost answer was applied.
+            Ok(Settled::Lost { now }) if is_ambiguous && leads_to_state(verdict, now) => outcome,
             Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
             Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }
     }
 
-    /// What a failed run is worth, with a look at its steps. Those of a run that fails for good are taken back; the lease
-    /// is kept alive meanwhile.
-    pub(crate) async fn look_at_steps(
+    /// Adjusts the decision by the run's steps. Compensates them if the run fails for good; the lease is renewed
+    /// meanwhile.
+    pub(crate) async fn check_steps(
         &self,
-        worth: RetryDecision,
+        decision: RetryDecision,
         error: Cow<'static, str>,
-        inner: Option<&Outcome>,
+        nested: Option<&Outcome>,
     ) -> (RetryDecision, Cow<'static, str>) {
-        let Some(steps) = self.lease.steps_called() else { return (worth, error) };
-        if let Some(parked) = steps.parked() {
-            return (RetryDecision::Parked, parked.into());
+        let Some(steps) = self.lease.steps_called() else { return (decision, error) };
+        if let Some(parked) = steps.parked_reason() {
+            return (RetryDecision::Park, parked.into());
         }
-        let deferred = worth == RetryDecision::AnotherRun && inner.is_some_and(Outcome::is_deferral);
-        let ends = worth == RetryDecision::NoMore || self.is_last() && !deferred || steps.is_taken_back();
+        let deferred = decision == RetryDecision::Retry && nested.is_some_and(Outcome::is_deferral);
+        let ends = decision == RetryDecision::GiveUp || self.is_last_attempt() && !deferred || steps.is_compensated();
         if !ends {
-            return (worth, error);
+            return (decision, error);
         }
-        // What compensations run is not what this delivery came to.
-        let frame = TaskContext {
+        // The outcomes of runs inside compensations are not outcomes of this delivery.
+        let context = TaskContext {
             lease: Some(self.lease.clone()),
             slot: Some(OutcomeSlot::default()),
             ..TaskContext::current()
         };
-        match frame.enter(steps.take_back(&self.lease)).await {
-            Ok(()) if steps.is_taken_back() => (RetryDecision::NoMore, error),
-            Ok(()) => (worth, error),
-            // Tried again by the next run, or left to a person where this was the last one.
-            Err(why) => (RetryDecision::AnotherRun, format!("{why}; before that: {error}").into()),
+        match context.enter(steps.compensate_all(&self.lease)).await {
+            Ok(()) if steps.is_compensated() => (RetryDecision::GiveUp, error),
+            Ok(()) => (decision, error),
+            // The next run retries the compensation. After the last run, it is left to an operator.
+            Err(why) => (RetryDecision::Retry, format!("{why}; before that: {error}").into()),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! A settling step, tried until the store answers: in the background once the call has waited long enough.
+//! A settling step: a completion or release, retried until the store answers, if necessary in the background.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::attempt::{Attempt, try_until};
-use super::release::leads_to;
+use super::attempt::{Attempt, try_deadline};
+use super::release::leads_to_state;
 use super::report::Report;
 use crate::clock::pause;
 use crate::engine::{DrainPhase, Engine, no_answer};
@@ -14,24 +14,24 @@ use crate::observe::Run;
 use crate::transaction::OneRun;
 use crate::{Completion, Event, Held, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
 
-/// The end of a run, for its record.
+/// The store request that ends a run.
 pub(crate) enum SettlingStep {
     Complete(Completion),
     Release(Release),
 }
 
-/// A settling step with all that it needs once its call has ended.
+/// A settling step with all data that it needs after its call has returned.
 struct StepRetry {
     engine: Arc<Engine>,
     lease: Lease,
-    via: Option<Arc<dyn OneRun>>,
+    transaction_store: Option<Arc<dyn OneRun>>,
     span: Option<Span>,
     step: SettlingStep,
-    until: Instant,
+    retry_deadline: Instant,
 }
 
-/// The answer, and whether a copy of the step was sent whose fate is unknown.
-type Answer = (Result<Settled, StoreError>, bool);
+/// The answer, and whether a copy of the request was sent whose result is unknown.
+type StepReply = (Result<Settled, StoreError>, bool);
 
 impl SettlingStep {
     fn name(&self) -> &'static str {
@@ -41,7 +41,7 @@ impl SettlingStep {
         }
     }
 
-    async fn ask(&self, store: &dyn Store, held: &Held) -> Result<Settled, StoreError> {
+    async fn send(&self, store: &dyn Store, held: &Held) -> Result<Settled, StoreError> {
         match self {
             Self::Complete(completion) => store.complete(held, completion).await,
             Self::Release(release) => store.release(held, release).await,
@@ -50,141 +50,142 @@ impl SettlingStep {
 }
 
 impl Attempt<'_> {
-    /// Retries a settling step until the store answers or a drain ends. The retries stop at the lease's guard, but not before a
-    /// tenth of the lease has passed. The call waits for `settle_timeout`; after that time, the retries continue in the
-    /// background.
-    pub(crate) async fn insist(&self, report: &Report<'_>, step: SettlingStep) -> Answer {
+    /// Retries a settling step until the store answers or a drain ends.
+    ///
+    /// The retries stop at the lease's guard, but not before a tenth of the lease has passed. The call waits for
+    /// `settle_timeout`; after that time, the retries continue in the background.
+    pub(crate) async fn apply_step(&self, report: &Report<'_>, step: SettlingStep) -> StepReply {
         let clock = &self.engine.clock;
         let now = clock.now();
-        if self.answers_at(now) <= now {
-            // Used up by an earlier step of this settlement.
-            return Box::pin(self.insist_again(report, step, now, None)).await;
+        if self.return_deadline(now) <= now {
+            // An earlier step of this settlement has used up the time.
+            return Box::pin(self.retry_step(report, step, now, None)).await;
         }
-        let first = self.gives_up_at(now);
-        match self.engine.before(first, step.ask(self.store(), self.lease.held())).await {
+        let first = self.first_try_deadline(now);
+        match self.engine.before(first, step.send(self.store(), self.lease.held())).await {
             Some(Ok(settled)) => (Ok(settled), false),
-            // Cut off by the end of a drain: there is no time for another.
-            None if self.engine.drain.has_reached(DrainPhase::Closed) && clock.now() < first => {
-                (Err(no_answer("before the drain's end")), true)
+            // The drain has ended the try: there is no time for another.
+            None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
+                (Err(no_answer("before the end of the drain")), true)
             }
             answer => {
                 let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
-                Box::pin(self.insist_again(report, step, now, Some(answer))).await
+                Box::pin(self.retry_step(report, step, now, Some(answer))).await
             }
         }
     }
 
-    async fn insist_again(
+    async fn retry_step(
         &self,
         report: &Report<'_>,
         step: SettlingStep,
         began: Instant,
         answer: Option<Result<Settled, StoreError>>,
-    ) -> Answer {
-        let (until, answers_at) = (self.insists_until(began), self.answers_at(began));
-        let via = self.prepared.via.clone();
+    ) -> StepReply {
+        let (retry_deadline, return_deadline) = (self.retry_deadline(began), self.return_deadline(began));
+        let transaction_store = self.prepared.transaction_store.clone();
         // A transaction ends with its call.
-        let here = answers_at >= until || via.is_some();
+        let in_place = return_deadline >= retry_deadline || transaction_store.is_some();
         let (engine, lease, span) = (self.engine.clone(), self.lease.clone(), report.span().cloned());
-        let insistence = StepRetry { engine, lease, via, span, step, until };
-        if here {
-            return insistence.run(answer).await;
+        let retry = StepRetry { engine, lease, transaction_store, span, step, retry_deadline };
+        if in_place {
+            return retry.run(answer).await;
         }
-        let (to, mut handed_over) = oneshot::channel();
-        let _handover = GateHandover { engine: self.engine.clone(), to: Some(to) };
-        let going_on = tokio::spawn(async move {
-            let answer = insistence.run(answer).await;
-            insistence.engine.tell_waiters(insistence.lease.key());
-            if let Ok(_guard) = handed_over.try_recv() {
-                insistence.report_late(&answer);
+        let (guard_sender, mut guard_receiver) = oneshot::channel();
+        let _handover = DrainHandover { engine: self.engine.clone(), guard_sender: Some(guard_sender) };
+        let background = tokio::spawn(async move {
+            let answer = retry.run(answer).await;
+            retry.engine.wake_waiters(retry.lease.key());
+            if let Ok(_guard) = guard_receiver.try_recv() {
+                retry.report_late(&answer);
             }
             answer
         });
-        let ended = self.engine.before(answers_at, going_on).await;
+        let ended = self.engine.before(return_deadline, background).await;
         ended.and_then(Result::ok).unwrap_or_else(|| (Err(no_answer("within `settle_timeout`")), true))
     }
 }
 
-/// A guard that hands the call's entry in the gate over to the background step, if the call returns or is dropped first. A drain
-/// then waits for the step and counts the run once.
-struct GateHandover {
+/// A guard that transfers the call's entry in the drain state to the background step, if the call returns or is dropped
+/// first. A drain then waits for the step and counts the run once.
+struct DrainHandover {
     engine: Arc<Engine>,
-    to: Option<oneshot::Sender<GateGuard>>,
+    guard_sender: Option<oneshot::Sender<DrainGuard>>,
 }
 
-impl Drop for GateHandover {
+impl Drop for DrainHandover {
     fn drop(&mut self) {
-        if let Some(to) = self.to.take().filter(|to| !to.is_closed()) {
-            self.engine.drain.enter();
-            // If the step has ended meanwhile, `send` returns the guard, which leaves the gate here.
-            drop(to.send(GateGuard(self.engine.clone())));
+        if let Some(guard_sender) = self.guard_sender.take().filter(|guard_sender| !guard_sender.is_closed()) {
+            self.engine.drain.begin_call();
+            // If the step has ended, `send` returns the guard, and dropping the guard here ends the entry.
+            drop(guard_sender.send(DrainGuard(self.engine.clone())));
         }
     }
 }
 
-/// A guard of the gate: the background step counts among the runs until the guard is dropped.
-struct GateGuard(Arc<Engine>);
+/// An entry in the drain state: the background step counts as a call in progress until the guard is dropped.
+struct DrainGuard(Arc<Engine>);
 
-impl Drop for GateGuard {
+impl Drop for DrainGuard {
     fn drop(&mut self) {
-        self.0.drain.leave();
+        self.0.drain.end_call();
     }
 }
 
 impl StepRetry {
     /// Repeats the step until the store answers. `answer` is the result of a first try.
-    async fn run(&self, mut answer: Option<Result<Settled, StoreError>>) -> Answer {
+    async fn run(&self, mut answer: Option<Result<Settled, StoreError>>) -> StepReply {
         let clock = &*self.engine.clock;
-        let (mut last, mut unheard) = (None, false);
+        let (mut last, mut is_ambiguous) = (None, false);
         let tries = async {
-            let mut rest = Duration::from_millis(10);
+            let mut pause_for = Duration::from_millis(10);
             loop {
-                let asked = match answer.take() {
+                let reply = match answer.take() {
                     Some(answer) => answer,
-                    None => self.ask().await,
+                    None => self.send().await,
                 };
-                let error = match asked {
+                let error = match reply {
                     Ok(settled) => return Ok(settled),
                     Err(error) => error,
                 };
-                unheard |= error.kind() == StoreErrorKind::Ambiguous;
+                is_ambiguous |= error.kind() == StoreErrorKind::Ambiguous;
                 self.report(&error);
                 if !error.is_worth_a_retry() {
                     return Err(error);
                 }
                 last = Some(error);
-                pause(clock, rest).await;
-                rest = (rest * 2).min(Duration::from_secs(1));
+                pause(clock, pause_for).await;
+                pause_for = (pause_for * 2).min(Duration::from_secs(1));
             }
         };
-        let ended = self.engine.before(self.until, tries).await;
-        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease's end"))));
-        (settled, unheard)
+        let ended = self.engine.before(self.retry_deadline, tries).await;
+        let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease expired"))));
+        (settled, is_ambiguous)
     }
 
-    async fn ask(&self) -> Result<Settled, StoreError> {
-        let until = try_until(self.engine.clock.now(), self.until);
-        let answer = self.engine.before(until, self.step.ask(self.store(), self.lease.held())).await;
+    async fn send(&self) -> Result<Settled, StoreError> {
+        let retry_deadline = try_deadline(self.engine.clock.now(), self.retry_deadline);
+        let answer = self.engine.before(retry_deadline, self.step.send(self.store(), self.lease.held())).await;
         answer.unwrap_or_else(|| Err(no_answer("in time")))
     }
 
     fn store(&self) -> &dyn Store {
-        self.via.as_deref().map_or(&*self.engine.store, |own| own)
+        self.transaction_store.as_deref().map_or(&*self.engine.store, |own| own)
     }
 
     fn report(&self, error: &StoreError) {
-        self.tell(&Event::StoreFailed { step: self.step.name(), error });
+        self.notify(&Event::StoreFailed { step: self.step.name(), error });
     }
 
     /// Reports the end of a step whose call has returned.
-    fn report_late(&self, (settled, unheard): &Answer) {
+    fn report_late(&self, (settled, is_ambiguous): &StepReply) {
         let lost = |now| {
             StoreError::new(StoreErrorKind::NotApplied).because(format!("the lease was lost; the key is {now:?}"))
         };
         let lost = match (settled, &self.step) {
-            // An earlier copy whose answer got lost was applied.
+            // An earlier copy with a lost answer was applied.
             (Ok(Settled::Lost { now }), SettlingStep::Release(release))
-                if *unheard && leads_to(release.verdict, *now) =>
+                if *is_ambiguous && leads_to_state(release.verdict, *now) =>
             {
                 None
             }
@@ -192,11 +193,11 @@ impl StepRetry {
             _ => None,
         };
         let error = settled.as_ref().err().or(lost.as_ref());
-        self.tell(&Event::SettledLate { step: self.step.name(), error });
+        self.notify(&Event::SettledLate { step: self.step.name(), error });
     }
 
-    fn tell(&self, event: &Event<'_>) {
-        let names = self.lease.names();
+    fn notify(&self, event: &Event<'_>) {
+        let names = self.lease.handler_name();
         let run = Run::new(&names.scene, &names.scope, Some(self.lease.key()));
         let run = Run { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
         let on = || self.engine.observer.on(&run, event);

@@ -1,20 +1,20 @@
-//! The store is down, and the policy says to run all the same.
+//! Runs without a lease, for policies that run the handler although the store is down.
 use std::panic::resume_unwind;
 
 use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
 use crate::context::TaskContext;
-use crate::engine::{Engine, draining};
+use crate::engine::{Engine, draining_rejection};
 use crate::executor::{Handler, HandlerFn};
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Outcome, Replies};
 
-/// Runs the handler without a lease; duplicates run too. What it answers settles the delivery as it would under a
-/// lease, but that nothing is recorded.
-pub(crate) async fn unprotected<P, C, R, F>(
+/// Runs the handler without a lease, so duplicates run too. The answer settles the delivery as under a lease, but
+/// nothing is recorded.
+pub(crate) async fn run_unprotected<P, C, R, F>(
     engine: &Engine,
-    terms: &ResolvedPolicy,
-    frame: TaskContext,
+    policy: &ResolvedPolicy,
+    context: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -24,32 +24,32 @@ where
     F: HandlerFn<R>,
 {
     let (run, handler) = handler.take();
-    if engine.is_draining() && !frame.is_inside() {
-        return report.reject(&handler, draining());
+    if engine.is_draining() && !context.is_nested() {
+        return report.reject(&handler, draining_rejection());
     }
     report.started();
     report.event(&Event::RunsUnprotected);
-    // No lease of its own, and none of another key to be taken for it; a run around this one is still one.
-    let inner = TaskContext { lease: None, slot: None, ..frame.around() };
-    let running = inner.enter(Box::pin(async { P::split(run().await).await }));
+    // The context has no lease of its own, and keeps the leases of the runs around it.
+    let nested = TaskContext { lease: None, slot: None, ..context.with_outer_leases() };
+    let running = nested.enter(Box::pin(async { P::split(run().await).await }));
     let reply = tokio::select! {
         biased;
         reply = running => reply,
-        () = engine.closed() => {
-            engine.drain.abandon();
+        () = engine.grace_ended() => {
+            engine.drain.count_abandoned();
             report.end(Outcome::Abandoned);
-            return handler.reject(draining());
+            return handler.reject(draining_rejection());
         }
     };
-    let (output, outcome) = match classify(reply, &handler, terms, &report) {
+    let (output, outcome) = match classify(reply, &handler, policy, &report) {
         Ok(Classified::Done(value, _)) => (P::value(value), Outcome::Unprotected),
-        Ok(Classified::NotDone(value)) => (P::value(value), again(engine, terms)),
-        Ok(Classified::Failed(failure, RetryDecision::AnotherRun, _)) => (P::failure(failure), again(engine, terms)),
-        Ok(Classified::Failed(failure, RetryDecision::NoMore | RetryDecision::Parked, _)) => {
+        Ok(Classified::NotDone(value)) => (P::value(value), released(engine, policy)),
+        Ok(Classified::Failed(failure, RetryDecision::Retry, _)) => (P::failure(failure), released(engine, policy)),
+        Ok(Classified::Failed(failure, RetryDecision::GiveUp | RetryDecision::Park, _)) => {
             (P::failure(failure), Outcome::Failed)
         }
         Err(panic) => {
-            report.end(again(engine, terms));
+            report.end(released(engine, policy));
             resume_unwind(panic)
         }
     };
@@ -57,6 +57,6 @@ where
     output
 }
 
-fn again(engine: &Engine, terms: &ResolvedPolicy) -> Outcome {
-    Outcome::Released { retry_after: engine.retry_in(terms, 1) }
+fn released(engine: &Engine, policy: &ResolvedPolicy) -> Outcome {
+    Outcome::Released { retry_after: engine.retry_delay(policy, 1) }
 }

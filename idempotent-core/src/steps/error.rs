@@ -1,136 +1,136 @@
-//! Why a step cannot be.
+//! The errors of steps.
 use crate::{CodecError, StoreError};
 
-/// Why a step was not run, or its result not kept. Reaches a handler as
+/// The error of a step that was not run, or whose result could not be recorded. A handler receives it as
 /// [`Rejection::Journal`](crate::Rejection::Journal).
 ///
-/// Those that say that the run is *parked* end it for good, if the handler fails with them or after them: its key is dead
-/// ([`Outcome::Dead`](crate::Outcome::Dead), so a message goes to the dead letters) with this text, and nothing is
-/// compensated, since nobody knows what there is to undo. Another run would come to the same.
+/// An error that *parks* the run ends it permanently, if the handler fails with the error or after it. The key is then
+/// dead ([`Outcome::Dead`](crate::Outcome::Dead)) with the error as its text, and a message is dead-lettered. Another
+/// run would fail in the same way. No step is compensated, since the completed steps are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// There is no run around the step whose journal it could stand in.
+    /// The step was called outside of a run, so there is no journal to record it in.
     #[error(
-        "step `{step}` stands in no run: call it in a handler, not in a task of its own, a batch or an unprotected run; \
-         there, use the `step` of the run's lease"
+        "step `{step}`: no run in scope; call it in the task of a handler. In a separate task or a batch use `Lease::step`; an \
+         unprotected run has no steps"
     )]
     NotInRun {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// The store of this executor keeps no steps.
+    /// The executor's store does not keep steps.
     #[error(
-        "step `{step}`: the store keeps no journal; use one that reports the ability `journal`, or no steps in this handler"
+        "step `{step}`: the store keeps no journal; use a store with the `journal` ability, or no steps in this handler"
     )]
     NoJournal {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// The run has a transaction (`transaction = tx`). A step is kept beside it, and would be replayed as done although what it
-    /// wrote in the transaction was rolled back.
+    /// The run has a transaction (`transaction = tx`). The step would be recorded outside of that transaction, and
+    /// replayed as completed even if its writes in the transaction were rolled back.
     #[error(
-        "step `{step}` stands in a run that has a transaction: what it wrote there may be rolled back, and would count as \
-         done; if that transaction is all it writes in, say `.in_transaction()`, else take the steps in a handler without one"
+        "step `{step}`: its run has a transaction, whose rollback would not undo the step's record; use `.in_transaction()` if \
+         the step writes only in that transaction, or a handler without a transaction"
     )]
     InTransaction {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// There is no transaction that the step could be written in: the run of a step
-    /// [in its transaction](crate::Step::in_transaction) has none, or the store of a [`step_in`](crate::step_in()) begins none of that type.
-    #[error("step `{step}` has no transaction to be written in: {why}")]
+    /// The step has no transaction. Either the run of a step [in its transaction](crate::Step::in_transaction) has
+    /// none, or the store of a [`step_in`](crate::step_in()) does not begin transactions of that type.
+    #[error("step `{step}`: no transaction for the step: {why}")]
     NoTransaction {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
-        /// What is missing.
+        /// The missing condition.
         why: Box<str>,
     },
     /// The name is empty or too long.
     #[error("the name of a step has {bytes} bytes, 1 to {max} are taken: put data into its key, not into its name")]
     Name {
-        /// Bytes of the name.
+        /// The length of the name in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         max: usize,
     },
-    /// Two steps of one run have one name. The run is parked.
+    /// Two steps of the run have the same name. The run is parked.
     #[error("step `{step}` is called twice in one run: give each a name of its own, in a loop by its number")]
     Repeated {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// The handler does not call the steps that it called before, in the order it did. The run is parked.
+    /// The handler calls other steps than an earlier run, or in another order. The run is parked.
     #[error(
         "step {place} was `{recorded}` in an earlier run of this key and is `{called}` now: which steps a handler calls, \
          and in which order, may depend on its message and on results of steps only; a changed handler is another scope"
     )]
     NonDeterminism {
-        /// Which of the run's steps, from 0.
+        /// The position of the step in the run, from 0.
         place: u32,
-        /// What was noted there.
+        /// The step recorded at this position.
         recorded: Box<str>,
-        /// What is called now.
+        /// The step called now.
         called: Box<str>,
     },
-    /// A step that may be begun only once was begun, and its result is not known. The run is parked.
+    /// An at-most-once step was started, and its result is not known. The run is parked.
     #[error(
         "step `{step}` was begun and its result is not known: it may be begun only once, so it is not run again; find \
          out whether it happened, put that right by hand, and forget the key"
     )]
     Uncertain {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// The step was compensated by an earlier run that failed for good.
-    #[error("step `{step}` was taken back: an earlier run of this key failed for good")]
+    /// The step was compensated by an earlier run that failed permanently.
+    #[error("step `{step}` was compensated: an earlier run of this key failed permanently")]
     TakenBack {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
     },
-    /// The result is too large to be kept. The run is parked.
+    /// The result is too large to record. The run is parked.
     #[error(
         "the result of step `{step}` has {bytes} bytes, {max} are kept for {of}: return less of it, or where it lies"
     )]
     TooLarge {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
-        /// Bytes of this result, or of all with it.
+        /// The size of this result in bytes, or the total with it.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         max: usize,
-        /// What the limit is for: one step, or all of a run.
+        /// The scope of the limit: one step, or all steps of a run.
         of: &'static str,
     },
     /// The run has too many steps. The run is parked.
     #[error("step `{step}` is one more than the {max} that a run may have: take several items into one step")]
     TooMany {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
         /// The limit.
         max: usize,
     },
-    /// The result cannot be kept, or not be restored. The run is parked.
+    /// The result could not be encoded or decoded. The run is parked.
     #[error("step `{step}`: {cause}")]
     Codec {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
-        /// Why.
+        /// The codec's error.
         cause: CodecError,
     },
-    /// The journal could not be read or written in time. A step that ran before that runs again in the next run, unless
-    /// it may be begun only once.
-    #[error("step `{step}` is not noted: {cause}")]
+    /// The journal could not be read or written in time. A step that has already run will run again in the next run,
+    /// unless it is an at-most-once step.
+    #[error("step `{step}` was not recorded: {cause}")]
     Store {
-        /// Which step.
+        /// The name of the step.
         step: Box<str>,
-        /// The store's last word.
+        /// The store's last error.
         cause: StoreError,
     },
 }
 
 impl JournalError {
-    /// Whether another run would come to the same, or might do harm.
+    /// Returns true if another run would fail in the same way or might do harm.
     pub(crate) fn parks(&self) -> bool {
         match self {
             Self::NonDeterminism { .. }

@@ -1,16 +1,16 @@
-//! A step that is written in a transaction of its own, together with its note.
+//! Steps with a transaction of their own, which includes the record of the step.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::journal::{StepStart, insist};
+use super::journal::{StepStart, retry_until_guard};
 use super::{JournalError, Step, StepRecord, StepState};
 use crate::clock::unless;
 use crate::transaction::{StepTransactionSlot, steps_within};
 use crate::{Codec, Json, Lease, Lent, Rejection, StoreError, StoreErrorKind};
 
-/// A [`Step`] that is written in a transaction of type `T` of its own, together with its note.
+/// The marker of a [`Step`] with its own transaction of type `T`, which also records the step.
 pub struct Within<T>(PhantomData<fn() -> T>);
 
 impl<T> fmt::Debug for Within<T> {
@@ -19,25 +19,28 @@ impl<T> fmt::Debug for Within<T> {
     }
 }
 
-/// A step whose effect lies in the store's own database: it is given a short transaction, in which its effect and its note are
-/// committed together. So the effect is there **exactly once**, whatever is killed when (level L3 for this step); there is no
-/// moment for [`at_most_once`](Step::at_most_once) to guard. The rest is as with [`step`](crate::step()).
+/// Creates a step that writes to the store's own database, in a short transaction that also records the step.
 ///
-/// `T` is the database's transaction, which the closure is lent: `idempotent-sqlx` calls that `StepTransaction<Db>`. An error
-/// rolls back, and is not kept. What the closure does elsewhere is no part of it. Keep it short: it holds a connection of the
-/// store's, and on SQLite the file's only lock, for which renewals wait, too.
+/// The effect and the record are committed together. So the effect happens **exactly once**, even if the process is
+/// killed (level L3 for this step), and [`at_most_once`](Step::at_most_once) is not needed. Otherwise the step behaves
+/// like [`step`](crate::step()).
 ///
-/// For handlers without a transaction of their own; in one that has it (`transaction = tx`) write in that, as
-/// [`step(…).in_transaction()`](Step::in_transaction).
+/// `T` is the database's transaction, which the closure borrows; `idempotent-sqlx` calls the borrowed form
+/// `StepTransaction<Db>`. An error rolls back, and is not recorded. Effects outside of the transaction are not covered.
+/// Keep the transaction short: it uses a connection of the store. On SQLite it holds the only lock of the file, so
+/// renewals wait.
+///
+/// Use this in handlers without a transaction. In a handler with one (`transaction = tx`), write in that transaction
+/// with [`step(…).in_transaction()`](Step::in_transaction).
 ///
 /// # Errors
-/// The step's own; or the handler's error made of a [`Rejection`]: as with [`step`](crate::step()), and
-/// [`JournalError::NoTransaction`] where the store begins no such transaction. After [`JournalError::Store`] the next run finds
-/// out what is there: nothing if it is of kind [`RolledBack`](StoreErrorKind::RolledBack).
+/// The step's own error, or the handler's error made from a [`Rejection`], as for [`step`](crate::step()).
+/// [`JournalError::NoTransaction`] if the store does not begin transactions of this type. After [`JournalError::Store`]
+/// the next run reads what was committed, which is nothing if the kind is [`RolledBack`](StoreErrorKind::RolledBack).
 ///
 /// # Cancellation
-/// Dropped before its commit is under way, it is rolled back. From then on the commit goes on, and the next run finds its note,
-/// or not.
+/// Dropping the step before its commit begins rolls back. After that the commit continues, and the next run reads its
+/// result.
 pub fn step_in<T, F, Fut>(name: &str, run: F) -> Step<'_, F, Json, Within<T>>
 where
     T: Send + 'static,
@@ -51,7 +54,7 @@ impl<F, C, W> Step<'_, F, C, Within<W>>
 where
     W: Send + 'static,
 {
-    async fn go<Fut, T, E>(mut self) -> Result<T, E>
+    async fn execute<Fut, T, E>(mut self) -> Result<T, E>
     where
         F: FnOnce(Lent<W>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -63,37 +66,38 @@ where
             StepStart::Run(place) => place,
             StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
-        let (run, step) = self.parted();
+        let (run, step) = self.into_parts();
         let missing = |why: String| JournalError::NoTransaction { step: step.name.into(), why: why.into() };
-        let within = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
-        let (slot, lent) = StepTransactionSlot::lend(insist(&lease, step.name, || within.begin()).await?);
-        // With an error it is rolled back as it is dropped.
+        let transactions = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
+        let (slot, lent) =
+            StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
+        // An error drops the transaction, which rolls it back.
         let value = run(lent).await?;
-        let kept = step.kept(&lease, &value)?;
-        let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: kept };
-        lease.steps().has_room_for(&record)?;
+        let encoded = step.encode(&lease, &value)?;
+        let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: encoded };
+        lease.steps().check_room(&record)?;
         let failed = |cause| Rejection::from(JournalError::Store { step: step.name.into(), cause });
-        let kept =
-            || StoreError::new(StoreErrorKind::RolledBack).because("the step has kept its transaction to itself");
-        let transaction = slot.take().ok_or_else(|| failed(kept()))?;
-        lease.steps().unsure(true);
-        let committed = within.commit(transaction, lease.held(), &record);
+        let not_returned =
+            || StoreError::new(StoreErrorKind::RolledBack).because("the step did not return its transaction");
+        let transaction = slot.take().ok_or_else(|| failed(not_returned()))?;
+        lease.steps().set_commit_unknown(true);
+        let committed = transactions.commit(transaction, lease.held(), &record);
         let settled = match unless(committed, || lease.clock().sleep_until(lease.guard())).await {
             Ok(settled) => settled,
-            Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("its commit has not been answered")),
+            Err(()) => Err(StoreError::new(StoreErrorKind::Ambiguous).because("no answer to the commit in time")),
         };
-        // What is known to be there counts as kept, and what is known not to be needs nothing.
-        let unsure = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);
-        lease.steps().unsure(unsure);
+        // A known commit counts as recorded, and a known rollback needs no compensation.
+        let is_unknown = settled.as_ref().is_err_and(|error| error.kind() != StoreErrorKind::RolledBack);
+        lease.steps().set_commit_unknown(is_unknown);
         let settled = match settled {
             Ok(settled) => settled,
             Err(cause) => {
-                lease.steps().doubt(place, step.name, step.undo.filter(|_| unsure));
+                lease.steps().add_unconfirmed_compensation(place, step.name, step.compensation.filter(|_| is_unknown));
                 return Err(failed(cause).into());
             }
         };
-        lease.steps().noted(&record, settled)?;
-        lease.steps().undo_by(place, step.name, step.undo);
+        lease.steps().apply_recorded(&record, settled)?;
+        lease.steps().add_compensation(place, step.name, step.compensation);
         Ok(value)
     }
 }
@@ -111,6 +115,6 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
+        Box::pin(self.execute())
     }
 }

@@ -1,4 +1,4 @@
-//! The journal of one run, as this process knows it.
+//! The journal of one run in this process.
 use std::collections::HashSet;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -15,91 +15,93 @@ use crate::clock::{pause, unless};
 use crate::store::Journal;
 use crate::{Lease, Rejection, Settled, StoreError, StoreErrorKind, protocol};
 
-/// Made at a run's first step.
+/// The journal of one run, created at its first step.
 #[derive(Default)]
 pub(crate) struct StepJournal {
-    next: AtomicU32,
-    read: OnceCell<()>,
-    book: Mutex<StepTable>,
+    next_place: AtomicU32,
+    loaded: OnceCell<()>,
+    table: Mutex<StepTable>,
 }
 
 #[derive(Default)]
 struct StepTable {
-    /// What the store has.
-    kept: Vec<StepRecord>,
-    /// Whether it may have more: nobody has said what became of a commit.
-    unsure: bool,
+    /// The records in the store.
+    stored: Vec<StepRecord>,
+    /// True while the result of a commit is unknown, so that the store may have more records.
+    commit_unknown: bool,
     called: HashSet<Box<str>>,
-    undo: Vec<(u32, Box<str>, Compensation)>,
-    /// Of steps that may be done.
-    doubts: Vec<(u32, Box<str>, Compensation)>,
-    /// Why the run is not to be repeated.
+    compensations: Vec<(u32, Box<str>, Compensation)>,
+    /// The compensations of steps that may be completed.
+    unconfirmed: Vec<(u32, Box<str>, Compensation)>,
+    /// The reason why the run must not be repeated.
     parked: Option<String>,
-    /// Whether an earlier run began to take steps back.
-    taken_back: bool,
+    /// True if an earlier run started to compensate its steps.
+    is_compensated: bool,
 }
 
-/// What a step leaves to be done if its run fails for good.
+/// The action that undoes a step if its run fails permanently.
 pub(super) type Compensation = Box<dyn FnOnce() -> CompensationResult + Send>;
-/// An error is told by its type: its text may be anything.
+/// The result of a compensation. An error is reported by its type name only, since its text may contain anything.
 type CompensationResult = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
 
-/// What is to be done for a step that is called.
+/// The decision about a called step.
 pub(super) enum StepStart {
     Run(u32),
     Replay(u32, Option<Arc<[u8]>>),
 }
 
 impl StepJournal {
-    fn book(&self) -> MutexGuard<'_, StepTable> {
-        // Nothing under this lock panics halfway.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, StepTable> {
+        // No code under this lock panics halfway.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks the step up. Its place is taken before anything is waited for, so that steps side by side stand in the order
-    /// in which they were called.
+    /// Looks up a step. The step's position is assigned before the first await, so that concurrent steps are ordered by
+    /// their calls.
     pub(super) async fn begin(
         &self,
         lease: &Lease,
         name: &str,
         once: bool,
-        undo: &mut Option<Compensation>,
+        compensation: &mut Option<Compensation>,
     ) -> Result<StepStart, Rejection> {
-        let place = self.next.fetch_add(1, Ordering::SeqCst);
-        self.read.get_or_try_init(|| self.read(lease, name)).await?;
-        let mut book = self.book();
-        let begun = book.begin(place, name, once);
-        match begun {
-            Ok(begin) => Ok(begin),
+        let place = self.next_place.fetch_add(1, Ordering::SeqCst);
+        self.loaded.get_or_try_init(|| self.load(lease, name)).await?;
+        let mut table = self.table();
+        let start = table.begin(place, name, once);
+        match start {
+            Ok(start) => Ok(start),
             Err(error) => {
                 if matches!(error, JournalError::TakenBack { .. }) {
-                    book.undo.extend(undo.take().map(|undo| (place, name.into(), undo)));
+                    table
+                        .compensations
+                        .extend(compensation.take().map(|compensation| (place, name.into(), compensation)));
                 }
-                drop(book);
-                Err(self.refuse(error))
+                drop(table);
+                Err(self.reject(error))
             }
         }
     }
 
-    /// A step in the transaction of its run, which stands and falls with it: nothing is kept, nothing is there to be read.
-    pub(super) fn begin_inside(&self, name: &str) -> Result<(), Rejection> {
-        let place = self.next.fetch_add(1, Ordering::SeqCst);
-        let _ = self.read.set(());
-        let begun = self.book().begin(place, name, false);
-        begun.map(drop).map_err(|error| self.refuse(error))
+    /// Begins a step in its run's transaction. The step commits with the run, so nothing is recorded or read.
+    pub(super) fn begin_in_transaction(&self, name: &str) -> Result<(), Rejection> {
+        let place = self.next_place.fetch_add(1, Ordering::SeqCst);
+        let _ = self.loaded.set(());
+        let start = self.table().begin(place, name, false);
+        start.map(drop).map_err(|error| self.reject(error))
     }
 
-    /// The run's own journal, or that of the runs before it.
-    async fn read(&self, lease: &Lease, name: &str) -> Result<(), Rejection> {
+    /// Loads the records of this run and of earlier runs.
+    async fn load(&self, lease: &Lease, name: &str) -> Result<(), Rejection> {
         let journal = journal(lease, name)?;
-        match insist(lease, name, || journal.steps(lease.held(), lease.keep())).await? {
-            Journaled::Steps(steps) => self.book().kept = steps,
+        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
+            Journaled::Steps(steps) => self.table().stored = steps,
             Journaled::Lost { .. } => return Err(Rejection::LeaseLost),
         }
         Ok(())
     }
 
-    pub(super) async fn note(
+    pub(super) async fn record(
         &self,
         lease: &Lease,
         name: &str,
@@ -108,89 +110,91 @@ impl StepJournal {
         value: Option<Arc<[u8]>>,
     ) -> Result<(), Rejection> {
         let step = StepRecord { name: name.into(), place, state, value };
-        self.has_room_for(&step)?;
+        self.check_room(&step)?;
         let journal = journal(lease, name)?;
-        let settled = insist(lease, name, || journal.note(lease.held(), &step, lease.keep())).await?;
-        self.noted(&step, settled)
+        let settled =
+            retry_until_guard(lease, name, || journal.note(lease.held(), &step, lease.step_retention())).await?;
+        self.apply_recorded(&step, settled)
     }
 
-    pub(super) fn has_room_for(&self, step: &StepRecord) -> Result<(), Rejection> {
-        let room = self.book().room_for(step);
-        room.map_err(|error| self.refuse(error))
+    pub(super) fn check_room(&self, step: &StepRecord) -> Result<(), Rejection> {
+        let room = self.table().check_room(step);
+        room.map_err(|error| self.reject(error))
     }
 
-    /// Until this is told otherwise the record is not deleted: without it the next run would not find what there may be.
-    pub(super) fn unsure(&self, unsure: bool) {
-        self.book().unsure = unsure;
+    /// Sets whether a commit has an unknown result. While it has, the record is not deleted, so that the next run can
+    /// read it.
+    pub(super) fn set_commit_unknown(&self, commit_unknown: bool) {
+        self.table().commit_unknown = commit_unknown;
     }
 
-    pub(super) fn noted(&self, step: &StepRecord, settled: Settled) -> Result<(), Rejection> {
+    pub(super) fn apply_recorded(&self, step: &StepRecord, settled: Settled) -> Result<(), Rejection> {
         match settled {
-            Settled::Done => protocol::note(&mut self.book().kept, step),
+            Settled::Done => protocol::note(&mut self.table().stored, step),
             Settled::Lost { .. } => return Err(Rejection::LeaseLost),
         }
         Ok(())
     }
 
-    /// What takes a step back that is done, if there is something.
-    pub(super) fn undo_by(&self, place: u32, name: &str, undo: Option<Compensation>) {
-        self.book().undo.extend(undo.map(|undo| (place, name.into(), undo)));
+    /// Adds the compensation of a completed step, if there is one.
+    pub(super) fn add_compensation(&self, place: u32, name: &str, compensation: Option<Compensation>) {
+        self.table().compensations.extend(compensation.map(|compensation| (place, name.into(), compensation)));
     }
 
-    /// What takes a step back of whose commit nobody has told.
-    pub(super) fn doubt(&self, place: u32, name: &str, undo: Option<Compensation>) {
-        self.book().doubts.extend(undo.map(|undo| (place, name.into(), undo)));
+    /// Adds the compensation of a step with an unknown commit.
+    pub(super) fn add_unconfirmed_compensation(&self, place: u32, name: &str, compensation: Option<Compensation>) {
+        self.table().unconfirmed.extend(compensation.map(|compensation| (place, name.into(), compensation)));
     }
 
-    /// Remembers what ends the run for good, and tells the handler.
-    pub(super) fn refuse(&self, error: JournalError) -> Rejection {
-        let mut book = self.book();
+    /// Remembers an error that ends the run permanently, and converts it for the handler.
+    pub(super) fn reject(&self, error: JournalError) -> Rejection {
+        let mut table = self.table();
         if error.parks() {
-            book.parked.get_or_insert_with(|| format!("parked: {error}"));
+            table.parked.get_or_insert_with(|| format!("parked: {error}"));
         }
-        book.taken_back |= matches!(error, JournalError::TakenBack { .. });
-        drop(book);
+        table.is_compensated |= matches!(error, JournalError::TakenBack { .. });
+        drop(table);
         error.into()
     }
 
-    /// Why this run is not to be repeated, if it is not.
-    pub(crate) fn parked(&self) -> Option<String> {
-        self.book().parked.clone()
+    /// Returns the reason why this run must not be repeated, if there is one.
+    pub(crate) fn parked_reason(&self) -> Option<String> {
+        self.table().parked.clone()
     }
 
-    /// Whether an earlier run failed for good and was cut off while it took its steps back.
-    pub(crate) fn is_taken_back(&self) -> bool {
-        self.book().taken_back
+    /// Returns true if an earlier run failed permanently and was interrupted while it compensated its steps.
+    pub(crate) fn is_compensated(&self) -> bool {
+        self.table().is_compensated
     }
 
-    /// Whether the store has steps of this run, or may have.
-    pub(crate) fn is_kept(&self) -> bool {
-        !self.read.initialized() || self.book().unsure || !self.book().kept.is_empty()
+    /// Returns true if the store has records of steps, or may have.
+    pub(crate) fn may_have_records(&self) -> bool {
+        !self.loaded.initialized() || self.table().commit_unknown || !self.table().stored.is_empty()
     }
 
-    /// Takes the steps back, the last one first. That it is about to is noted before each: whatever becomes of this
-    /// process, no later run takes such a step for done.
+    /// Compensates the completed steps in reverse order. Each compensation is recorded before it starts, so that no
+    /// later run takes its step for completed if the process is killed.
     ///
     /// # Errors
-    /// What went wrong, as a text for the record.
-    pub(crate) async fn take_back(&self, lease: &Lease) -> Result<(), String> {
-        let doubts = std::mem::take(&mut self.book().doubts);
-        for (place, name, undo) in doubts {
-            let done = self.is_done(lease, place, &name).await;
+    /// A text for the record that describes the failure.
+    pub(crate) async fn compensate_all(&self, lease: &Lease) -> Result<(), String> {
+        let unconfirmed = std::mem::take(&mut self.table().unconfirmed);
+        for (place, name, compensation) in unconfirmed {
+            let done = self.is_committed(lease, place, &name).await;
             if done.map_err(|why| format!("nobody knows whether step `{name}` is done: {why}"))? {
-                self.undo_by(place, &name, Some(undo));
+                self.add_compensation(place, &name, Some(compensation));
             }
         }
         loop {
             let last = {
-                let mut book = self.book();
-                let last = (0..book.undo.len()).max_by_key(|at| book.undo[*at].0);
-                last.map(|at| book.undo.swap_remove(at))
+                let mut table = self.table();
+                let last = (0..table.compensations.len()).max_by_key(|index| table.compensations[*index].0);
+                last.map(|index| table.compensations.swap_remove(index))
             };
-            let Some((place, name, undo)) = last else { return Ok(()) };
+            let Some((place, name, compensation)) = last else { return Ok(()) };
             let failed = |why: &dyn std::fmt::Display| format!("step `{name}` could not be taken back: {why}");
-            self.note(lease, &name, place, StepState::Undoing, None).await.map_err(|error| failed(&error))?;
-            match AssertUnwindSafe(async { undo().await }).catch_unwind().await {
+            self.record(lease, &name, place, StepState::Undoing, None).await.map_err(|error| failed(&error))?;
+            match AssertUnwindSafe(async { compensation().await }).catch_unwind().await {
                 Ok(Ok(())) => {}
                 Ok(Err(of)) => return Err(failed(&format_args!("an error of type `{of}`, its text is not kept"))),
                 Err(_) => return Err(failed(&"its compensation panicked")),
@@ -198,12 +202,12 @@ impl StepJournal {
         }
     }
 
-    /// Whether a step was committed. A note of it waits for the transaction that it is written in, so that it is over behind
-    /// that, one way or the other.
-    async fn is_done(&self, lease: &Lease, place: u32, name: &str) -> Result<bool, Rejection> {
-        self.note(lease, name, place, StepState::Intended, None).await?;
+    /// Returns true if a step was committed. Writing a record for the step waits for the step's own transaction, so its
+    /// result is final afterwards.
+    async fn is_committed(&self, lease: &Lease, place: u32, name: &str) -> Result<bool, Rejection> {
+        self.record(lease, name, place, StepState::Intended, None).await?;
         let journal = journal(lease, name)?;
-        match insist(lease, name, || journal.steps(lease.held(), lease.keep())).await? {
+        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
             Journaled::Steps(steps) => {
                 Ok(steps.iter().any(|step| &*step.name == name && step.state == StepState::Done))
             }
@@ -218,14 +222,14 @@ impl StepTable {
         if !self.called.insert(name.into()) {
             return Err(JournalError::Repeated { step: step() });
         }
-        let known = self.kept.iter().find(|known| &*known.name == name);
-        let there = self.kept.iter().find(|known| known.place == place);
-        match (known, there) {
+        let known = self.stored.iter().find(|known| &*known.name == name);
+        let at_place = self.stored.iter().find(|known| known.place == place);
+        match (known, at_place) {
             (Some(known), _) if known.place == place => match known.state {
                 StepState::Done => Ok(StepStart::Replay(place, known.value.clone())),
                 StepState::Undoing => Err(JournalError::TakenBack { step: step() }),
                 StepState::Intended if once => Err(JournalError::Uncertain { step: step() }),
-                // The handler does not mind any more.
+                // The step is not at-most-once any more, so it may run again.
                 StepState::Intended => Ok(StepStart::Run(place)),
             },
             (None, None) if place as usize >= MAX_STEPS => Err(JournalError::TooMany { step: step(), max: MAX_STEPS }),
@@ -234,15 +238,15 @@ impl StepTable {
                 let recorded = Box::from(&*known.name);
                 Err(JournalError::NonDeterminism { place: known.place, recorded, called: step() })
             }
-            (_, Some(there)) => {
-                Err(JournalError::NonDeterminism { place, recorded: Box::from(&*there.name), called: step() })
+            (_, Some(at_place)) => {
+                Err(JournalError::NonDeterminism { place, recorded: Box::from(&*at_place.name), called: step() })
             }
         }
     }
 
-    fn room_for(&self, step: &StepRecord) -> Result<(), JournalError> {
+    fn check_room(&self, step: &StepRecord) -> Result<(), JournalError> {
         let size = |step: &StepRecord| step.value.as_ref().map_or(0, |value| value.len());
-        let bytes = self.kept.iter().map(size).sum::<usize>() + size(step);
+        let bytes = self.stored.iter().map(size).sum::<usize>() + size(step);
         if bytes <= MAX_JOURNAL_BYTES {
             return Ok(());
         }
@@ -259,27 +263,27 @@ fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn Journal, Rejectio
     journal.ok_or_else(|| JournalError::NoJournal { step: name.into() }.into())
 }
 
-/// Asks until it is answered, or until the guard of the lease: what an owner reads and notes may be asked twice.
-pub(super) async fn insist<T, Fut>(lease: &Lease, name: &str, ask: impl Fn() -> Fut) -> Result<T, Rejection>
+/// Repeats a request until the store answers or the lease reaches its guard. Requests of a journal are idempotent.
+pub(super) async fn retry_until_guard<T, Fut>(lease: &Lease, name: &str, ask: impl Fn() -> Fut) -> Result<T, Rejection>
 where
     Fut: Future<Output = Result<T, StoreError>>,
 {
     let clock = &**lease.clock();
-    let mut rest = Duration::from_millis(10);
+    let mut pause_for = Duration::from_millis(10);
     loop {
-        // One try may not use up all of the time.
+        // One try must not use up the remaining time.
         let left = lease.guard().saturating_duration_since(clock.now());
-        let try_until = clock.now() + (left / 3).max(Duration::from_millis(1));
-        let answer = unless(ask(), || clock.sleep_until(try_until)).await;
+        let deadline = clock.now() + (left / 3).max(Duration::from_millis(1));
+        let answer = unless(ask(), || clock.sleep_until(deadline)).await;
         let cause = match answer {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(cause)) => cause,
             Err(()) => StoreError::new(StoreErrorKind::Ambiguous).because("no answer in time"),
         };
-        if !cause.is_worth_a_retry() || lease.guard() <= clock.now() + rest {
+        if !cause.is_worth_a_retry() || lease.guard() <= clock.now() + pause_for {
             return Err(JournalError::Store { step: name.into(), cause }.into());
         }
-        pause(clock, rest).await;
-        rest = (rest * 2).min(Duration::from_secs(1));
+        pause(clock, pause_for).await;
+        pause_for = (pause_for * 2).min(Duration::from_secs(1));
     }
 }

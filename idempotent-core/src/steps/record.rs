@@ -1,32 +1,32 @@
-//! Steps as stores keep them, and their limits.
+//! The stored form of steps, and their limits.
 use std::fmt;
 use std::sync::Arc;
 
 use crate::StateKind;
 
-/// The most steps of a run.
+/// The maximum number of steps per run.
 pub const MAX_STEPS: usize = 1_000;
-/// The most bytes of one step's result, encoded: 1 MiB.
+/// The maximum size of one step's encoded result: 1 MiB.
 pub const MAX_STEP_BYTES: usize = 1 << 20;
-/// The most bytes of all results of a run, encoded: 8 MiB. A retry reads them all.
+/// The maximum size of all encoded results of a run: 8 MiB. A retry reads all of them.
 pub const MAX_JOURNAL_BYTES: usize = 8 << 20;
-/// The most bytes of a step's name.
+/// The maximum length of a step's name in bytes.
 pub const MAX_STEP_NAME: usize = 200;
 
 /// A step of a run, as a store keeps it under the run's key.
 #[derive(Clone, PartialEq)]
 pub struct StepRecord {
-    /// Its name: names it among the steps of its run.
+    /// The name, unique among the steps of the run.
     pub name: Arc<str>,
-    /// Which of the run's steps it is, from 0.
+    /// The position among the run's steps, from 0.
     pub place: u32,
-    /// How far it got.
+    /// The progress of the step.
     pub state: StepState,
-    /// Its encoded result, if it is done and there is one to keep.
+    /// The encoded result, if the step is done and has a result to keep.
     pub value: Option<Arc<[u8]>>,
 }
 
-/// Results are never shown, they may be anything.
+/// Formats the step without its result, which may contain anything.
 impl fmt::Debug for StepRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StepRecord")
@@ -38,25 +38,25 @@ impl fmt::Debug for StepRecord {
     }
 }
 
-/// How far a step got. It only goes on: what arrives late takes nothing back.
+/// The progress of a step. States only advance, so a late write does not reset a state.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum StepState {
-    /// About to begin, and not to be begun twice: whether its effect happened nobody knows.
+    /// About to run, and not to be run twice. Whether the effect has happened is unknown.
     Intended,
-    /// Its result is kept.
+    /// Completed, with its result recorded.
     Done,
     /// About to be compensated, or compensated.
     Undoing,
 }
 
-/// What a store answers to an owner that asks for its steps.
+/// A store's answer to an owner that reads the steps of its key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Journaled {
-    /// Those noted under this key since its record began, by whichever owner; in the order of their places.
+    /// All steps recorded since the key's record began, by any owner, ordered by their positions.
     Steps(Vec<StepRecord>),
-    /// The asker does not hold the key: this attempt is over.
+    /// The caller does not hold the key, so its attempt is over.
     Lost {
-        /// What is there instead.
+        /// The current state of the key.
         now: StateKind,
     },
 }

@@ -1,4 +1,4 @@
-//! A step as a handler writes it.
+//! The [`Step`] builder and the functions that handlers call.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -11,16 +11,16 @@ use super::journal::{Compensation, StepStart};
 use super::{JournalError, MAX_STEP_BYTES, MAX_STEP_NAME, StepState};
 use crate::{Codec, Json, Lease, Rejection};
 
-/// A step of the run that this stands in: it runs once, however often the handler does.
+/// Creates a step of the current run. A completed step is not repeated when the handler runs again.
 ///
-/// Its result is kept under the run's key before the handler goes on. Where the handler runs again, by a retry or a
-/// takeover, a step that is kept does not run: its result comes back. An error of the step is not kept: the next run tries
-/// it again. What lies between the effect of a step and its note can still be cut: a process that dies there runs the step
-/// again. So give what can recognise a repetition the [`step_key`] (level L4), or say
-/// [`at_most_once`](Step::at_most_once).
+/// The result is recorded under the run's key before the handler continues. If the handler runs again, after a retry or
+/// a takeover, a recorded step returns its result without running. An error is not recorded, so the next run repeats
+/// the step. If the process is killed between the effect of a step and its record, the step runs again. Pass the
+/// [`step_key`] to services that recognise repetitions (level L4), or use [`at_most_once`](Step::at_most_once).
 ///
-/// The names of a run's steps differ; which steps are called, and in which order, depends on the message and on results of
-/// steps only. A run that calls other steps than before is parked: [`JournalError::NonDeterminism`].
+/// Each step of a run needs a unique name. The steps that a handler calls, and their order, may depend only on the
+/// message and on results of steps. A run that calls other steps than an earlier one is parked:
+/// [`JournalError::NonDeterminism`].
 ///
 /// ```
 /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, step, step_key};
@@ -38,11 +38,11 @@ use crate::{Codec, Json, Lease, Rejection};
 /// ```
 ///
 /// # Errors
-/// The step's own; or the handler's error made of a [`Rejection`]: [`Rejection::Journal`] where the step cannot be,
-/// [`Rejection::LeaseLost`] where another worker may have taken over.
+/// The step's own error, or the handler's error made from a [`Rejection`]: [`Rejection::Journal`] if the step cannot
+/// run or be recorded, and [`Rejection::LeaseLost`] if another worker may have taken over.
 ///
 /// # Cancellation
-/// Dropped while the step runs, nothing is kept of it but the intent of one that may be begun only once.
+/// If the step is dropped while it runs, nothing is recorded, except the intent of an at-most-once step.
 pub fn step<F, Fut>(name: &str, run: F) -> Step<'_, F>
 where
     F: FnOnce() -> Fut,
@@ -51,8 +51,8 @@ where
     Step::new(Lease::current(), name, run)
 }
 
-/// A key for a far side that recognises repetitions: the same for every run of this key and step, another for every other
-/// key or step. See [`Lease::step_key`].
+/// Derives a key for a service that recognises repetitions. The key is the same for every run of this key and step, and
+/// different for every other key or step. See [`Lease::step_key`].
 ///
 /// # Errors
 /// [`JournalError::NotInRun`] outside of a run.
@@ -62,8 +62,8 @@ pub fn step_key(step: &str) -> Result<String, Rejection> {
 }
 
 impl Lease {
-    /// A step of this run, where [`Lease::current`] does not know it: in a task of its own, or in a batch. Elsewhere say
-    /// [`step`](crate::step()), which tells more.
+    /// Creates a step of this run where [`Lease::current`] does not return its lease: in a separate task, or in a
+    /// batch. Otherwise use [`step`](crate::step()).
     pub fn step<'a, F, Fut>(&self, name: &'a str, run: F) -> Step<'a, F>
     where
         F: FnOnce() -> Fut,
@@ -73,115 +73,133 @@ impl Lease {
     }
 }
 
-/// A step that waits to be awaited; see [`step`].
+/// A step that runs when it is awaited; see [`step`].
 #[must_use = "a step runs when it is awaited"]
 pub struct Step<'a, F, C = Json, W = Beside> {
     lease: Option<Lease>,
     pub(super) name: &'a str,
     run: F,
-    once: bool,
-    pub(super) undo: Option<Compensation>,
-    /// Its effect is in the transaction of its run.
-    inside: bool,
+    at_most_once: bool,
+    pub(super) compensation: Option<Compensation>,
+    /// True if the effect is part of the run's transaction.
+    in_run_transaction: bool,
     codec: PhantomData<fn() -> (C, W)>,
 }
 
-/// A [`Step`] that is noted beside its effect, once that is there.
+/// The marker of a [`Step`] that is recorded outside of a transaction, after its effect.
 #[derive(Debug)]
 pub enum Beside {}
 
 impl<F, C, W> fmt::Debug for Step<'_, F, C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step").field("name", &self.name).field("at_most_once", &self.once).finish_non_exhaustive()
+        f.debug_struct("Step")
+            .field("name", &self.name)
+            .field("at_most_once", &self.at_most_once)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a, F, W> Step<'a, F, Json, W> {
     pub(crate) fn new(lease: Option<Lease>, name: &'a str, run: F) -> Self {
-        Self { lease, name, run, once: false, undo: None, inside: false, codec: PhantomData }
+        Self {
+            lease,
+            name,
+            run,
+            at_most_once: false,
+            compensation: None,
+            in_run_transaction: false,
+            codec: PhantomData,
+        }
     }
 }
 
 impl<F, C> Step<'_, F, C> {
-    /// Never begun twice: that it is about to begin is written down first. A run that finds that without a result is
-    /// parked ([`JournalError::Uncertain`]), and so is one in which the step fails: after an error, too, nobody knows
-    /// whether the effect happened. For what must not happen twice and cannot recognise a repetition.
+    /// Runs the step at most once, by recording its start first.
+    ///
+    /// A run that finds a start without a result is parked ([`JournalError::Uncertain`]), and so is a run in which the
+    /// step fails, since its effect may have happened. Use this for effects that must not be repeated and cannot be
+    /// recognised as repetitions.
     pub fn at_most_once(mut self) -> Self {
-        self.once = true;
+        self.at_most_once = true;
         self
     }
 
-    /// All it does is written in the transaction of its run (`transaction = tx`, `Inbox`): it stands and falls with that, so its
-    /// effect is there once, and nothing has to be kept of it. After a rollback it runs again, as the whole run does. Neither an
-    /// intent ([`at_most_once`](Self::at_most_once)) nor a [compensation](Self::compensate) is needed, and none is made. What it
-    /// does elsewhere is repeated with the run.
+    /// Declares that all effects of the step are written in the transaction of its run (`transaction = tx`, `Inbox`).
     ///
-    /// In a run without a transaction: [`step_in`](crate::step_in()), which has one of its own.
+    /// The step commits or rolls back with the run, so its effect happens once, and nothing has to be recorded. After a
+    /// rollback the step runs again, like the whole run. The step needs no recorded start
+    /// ([`at_most_once`](Self::at_most_once)) and no [compensation](Self::compensate), so neither is made. Effects
+    /// outside of the transaction are repeated with the run.
+    ///
+    /// In a run without a transaction use [`step_in`](crate::step_in()), which has a transaction of its own.
     pub fn in_transaction(mut self) -> Self {
-        self.inside = true;
+        self.in_run_transaction = true;
         self
     }
 }
 
 impl<'a, F, C, W> Step<'a, F, C, W> {
-    /// What takes the step back if the run fails for good: by a permanent error, or out of attempts. Those of the steps
-    /// that were done are run in reverse order, each at least once: one that the process dies in is run again by the next
-    /// run, if there is one, so let it recognise a repetition. One that fails ends the row; the next run, if there is one,
-    /// goes on there.
+    /// Sets the action that undoes the step if the run fails permanently: by a permanent error, or out of attempts.
     ///
-    /// A parked run, and one whose last attempt ended with its process, is left as it is, for a person.
-    pub fn compensate<U, Fut, E>(mut self, undo: U) -> Self
+    /// The completed steps are compensated in reverse order, each at least once. If the process is killed during a
+    /// compensation, the next run repeats it, if there is one, so a compensation must tolerate repetitions. A failed
+    /// compensation stops the sequence. The next run, if there is one, continues there.
+    ///
+    /// A parked run is not compensated, nor is a run whose last attempt ended with its process. Both are left to an
+    /// operator.
+    pub fn compensate<U, Fut, E>(mut self, compensation: U) -> Self
     where
         U: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
     {
-        self.undo = Some(Box::new(|| Box::pin(undo().map(|undone| undone.map_err(|_| std::any::type_name::<E>())))));
+        self.compensation =
+            Some(Box::new(|| Box::pin(compensation().map(|undone| undone.map_err(|_| std::any::type_name::<E>())))));
         self
     }
 
-    /// Keeps the result by another codec.
+    /// Encodes the result with another codec.
     pub fn codec<D>(self) -> Step<'a, F, D, W> {
-        let Self { lease, name, run, once, undo, inside, .. } = self;
-        Step { lease, name, run, once, undo, inside, codec: PhantomData }
+        let Self { lease, name, run, at_most_once, compensation, in_run_transaction, .. } = self;
+        Step { lease, name, run, at_most_once, compensation, in_run_transaction, codec: PhantomData }
     }
 
-    /// The result of an earlier run.
+    /// Decodes the recorded result of an earlier run.
     pub(super) fn replay<T>(&mut self, lease: &Lease, place: u32, value: Option<&[u8]>) -> Result<T, Rejection>
     where
         C: Codec<T>,
     {
         let (steps, name) = (lease.steps(), self.name);
-        let value = C::decode(value).map_err(|cause| steps.refuse(JournalError::Codec { step: name.into(), cause }))?;
-        steps.undo_by(place, name, self.undo.take());
+        let value = C::decode(value).map_err(|cause| steps.reject(JournalError::Codec { step: name.into(), cause }))?;
+        steps.add_compensation(place, name, self.compensation.take());
         Ok(value)
     }
 
-    /// What is kept of a result.
-    pub(super) fn kept<T>(&self, lease: &Lease, value: &T) -> Result<Option<Arc<[u8]>>, Rejection>
+    /// Encodes a result for its record.
+    pub(super) fn encode<T>(&self, lease: &Lease, value: &T) -> Result<Option<Arc<[u8]>>, Rejection>
     where
         C: Codec<T>,
     {
         let (steps, step) = (lease.steps(), || self.name.into());
-        let kept = C::encode(value).map_err(|cause| steps.refuse(JournalError::Codec { step: step(), cause }))?;
-        let bytes = kept.as_ref().map_or(0, Vec::len);
+        let encoded = C::encode(value).map_err(|cause| steps.reject(JournalError::Codec { step: step(), cause }))?;
+        let bytes = encoded.as_ref().map_or(0, Vec::len);
         if bytes > MAX_STEP_BYTES {
             let of = "one step";
-            return Err(steps.refuse(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
+            return Err(steps.reject(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
         }
-        Ok(kept.map(Into::into))
+        Ok(encoded.map(Into::into))
     }
 }
 
 impl<F, C> Step<'_, F, C> {
-    async fn go<Fut, T, E>(mut self) -> Result<T, E>
+    async fn execute<Fut, T, E>(mut self) -> Result<T, E>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
         C: Codec<T>,
         E: From<Rejection>,
     {
-        if self.inside {
-            self.begin_inside()?;
+        if self.in_run_transaction {
+            self.begin_in_transaction()?;
             return (self.run)().await;
         }
         let (lease, begin) = self.begin().await?;
@@ -190,56 +208,56 @@ impl<F, C> Step<'_, F, C> {
             StepStart::Run(place) => place,
             StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
-        if self.once {
-            steps.note(&lease, self.name, place, StepState::Intended, None).await?;
+        if self.at_most_once {
+            steps.record(&lease, self.name, place, StepState::Intended, None).await?;
         }
         let unknown = || JournalError::Uncertain { step: self.name.into() };
-        let (run, step) = self.parted();
+        let (run, step) = self.into_parts();
         let value = run().await.inspect_err(|_| {
-            if step.once {
-                steps.refuse(unknown());
+            if step.at_most_once {
+                steps.reject(unknown());
             }
         })?;
-        let kept = step.kept(&lease, &value)?;
-        // It is done, whatever becomes of the note.
-        steps.undo_by(place, step.name, step.undo);
-        steps.note(&lease, step.name, place, StepState::Done, kept).await?;
+        let encoded = step.encode(&lease, &value)?;
+        // The step is completed even if recording it fails.
+        steps.add_compensation(place, step.name, step.compensation);
+        steps.record(&lease, step.name, place, StepState::Done, encoded).await?;
         Ok(value)
     }
 
-    /// Nothing is read, and nothing noted.
-    fn begin_inside(&mut self) -> Result<(), Rejection> {
-        let lease = self.checked()?;
+    /// Begins a step in its run's transaction, without reading or recording anything.
+    fn begin_in_transaction(&mut self) -> Result<(), Rejection> {
+        let lease = self.take_lease()?;
         if !lease.is_in_transaction() {
-            let why = "its run has none; `step_in` gives it one of its own".into();
+            let why = "its run has none; use `step_in` for a step with its own transaction".into();
             return Err(JournalError::NoTransaction { step: self.name.into(), why }.into());
         }
-        lease.steps().begin_inside(self.name)
+        lease.steps().begin_in_transaction(self.name)
     }
 }
 
 impl<'a, F, C, W> Step<'a, F, C, W> {
-    /// What runs, and the rest of it.
-    pub(super) fn parted(self) -> (F, Step<'a, (), C, W>) {
-        let Self { lease, name, run, once, undo, inside, codec } = self;
-        (run, Step { lease, name, run: (), once, undo, inside, codec })
+    /// Splits the step into its closure and the rest.
+    pub(super) fn into_parts(self) -> (F, Step<'a, (), C, W>) {
+        let Self { lease, name, run, at_most_once, compensation, in_run_transaction, codec } = self;
+        (run, Step { lease, name, run: (), at_most_once, compensation, in_run_transaction, codec })
     }
 
-    /// Its lease, where its name is one.
-    fn checked(&mut self) -> Result<Lease, Rejection> {
+    /// Takes the lease, and checks the step's name.
+    fn take_lease(&mut self) -> Result<Lease, Rejection> {
         let name = self.name;
         let lease = self.lease.take().ok_or_else(|| JournalError::NotInRun { step: name.into() })?;
         if name.is_empty() || name.len() > MAX_STEP_NAME {
             let steps = lease.steps();
-            return Err(steps.refuse(JournalError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
+            return Err(steps.reject(JournalError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
         }
         Ok(lease)
     }
 
-    /// What is to be done for it.
+    /// Looks up the step in the journal.
     pub(super) async fn begin(&mut self) -> Result<(Lease, StepStart), Rejection> {
-        let lease = self.checked()?;
-        let begin = lease.steps().begin(&lease, self.name, self.once, &mut self.undo).await?;
+        let lease = self.take_lease()?;
+        let begin = lease.steps().begin(&lease, self.name, self.at_most_once, &mut self.compensation).await?;
         match begin {
             StepStart::Run(_) if lease.is_lost() => Err(Rejection::LeaseLost),
             begin => Ok((lease, begin)),
@@ -259,6 +277,6 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
+        Box::pin(self.execute())
     }
 }

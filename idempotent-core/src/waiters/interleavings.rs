@@ -1,4 +1,4 @@
-//! How threads that wait and threads that settle may take turns.
+//! Interleavings of threads that wait for a key and threads that settle it.
 #![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Waiters;
 const KEY: u128 = 7;
 const RANDOM: usize = 2_000;
 
-/// What is waited for, and who waits.
+/// The state that all threads of a test share.
 #[derive(Default)]
 struct World {
     waiters: Arc<Waiters>,
@@ -23,7 +23,7 @@ impl World {
         *self.settled.lock().unwrap()
     }
 
-    /// Watches first, then looks: as the executor does.
+    /// Watches the key before checking its state, like the executor.
     fn wait(&self) {
         loop {
             let watching = self.waiters.watch(KEY);
@@ -40,12 +40,12 @@ impl World {
     }
 
     fn is_empty(&self) -> bool {
-        self.waiters.waiting() == 0 && self.waiters.bells().is_empty()
+        self.waiters.waiting() == 0 && self.waiters.by_key().is_empty()
     }
 }
 
-/// Threads that each do one thing, side by side; the world when all are done. One that is never woken is a deadlock,
-/// which shuttle tells.
+/// Runs each function in a thread and returns the shared state after all of them. shuttle reports a thread that is
+/// never woken as a deadlock.
 fn side_by_side<const N: usize>(parts: [fn(&World); N]) -> Arc<World> {
     let world = Arc::new(World::default());
     let threads = parts.map(|part| {
@@ -57,30 +57,30 @@ fn side_by_side<const N: usize>(parts: [fn(&World); N]) -> Arc<World> {
 }
 
 #[test]
-fn whoever_watches_before_looking_is_woken_in_every_order() {
+fn a_waiter_that_watches_before_it_checks_is_woken_in_every_order() {
     check_dfs(|| assert!(side_by_side([World::wait, World::settle]).is_empty()), None);
 }
 
 #[test]
-fn several_waiters_are_all_woken_and_none_is_left_behind() {
+fn several_waiters_are_all_woken_and_leave_no_entry() {
     let world = || assert!(side_by_side([World::wait, World::wait, World::settle]).is_empty());
     check_random(world, RANDOM);
 }
 
 #[test]
-fn a_waiter_that_gives_up_leaves_the_others_theirs() {
+fn a_cancelled_waiter_does_not_affect_the_others() {
     let give_up = |world: &World| drop(world.waiters.watch(KEY));
     check_random(move || assert!(side_by_side([World::wait, give_up, World::settle]).is_empty()), RANDOM);
 }
 
 #[test]
-fn a_key_settled_twice_wakes_who_came_in_between() {
+fn a_second_settlement_wakes_waiters_that_came_after_the_first() {
     let world = || assert!(side_by_side([World::wait, World::settle, World::wait, World::settle]).is_empty());
     check_random(world, RANDOM);
 }
 
 #[test]
-fn all_are_woken_whatever_they_wait_for() {
+fn wake_all_wakes_waiters_of_every_key() {
     let settle_unheard = |world: &World| {
         *world.settled.lock().unwrap() = true;
         world.waiters.wake_all();
@@ -88,10 +88,10 @@ fn all_are_woken_whatever_they_wait_for() {
     check_random(move || assert!(side_by_side([World::wait, World::wait, settle_unheard]).is_empty()), RANDOM);
 }
 
-/// That these can go red: who looks first and watches then misses what happens in between.
+/// Shows that these tests can fail: a thread that checks before it watches misses a settlement in between.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_looks_before_watching_is_found_asleep() {
+fn a_waiter_that_checks_before_it_watches_is_never_woken() {
     let looks_first = |world: &World| {
         if !world.is_settled() {
             block_on(world.waiters.watch(KEY));

@@ -9,11 +9,13 @@ use crate::clock::before;
 use crate::{Event, Lease, Renewal, Settled, Store, StoreError, StoreErrorKind};
 
 impl LeaseRenewer {
-    /// Asks the executor's store. A driver on the renewal thread also asks one with connections of its own, where the
-    /// first fails or takes longer than half a heartbeat: its connections may belong to a runtime that is blocked.
-    pub(super) async fn renew(&self, leases: Vec<Lease>, alone: bool) {
-        let renewal = self.store.abilities().renewal.filter(|_| alone);
-        let mut shared = pin!(self.ask(&*self.store, &leases));
+    /// Renews leases in the executor's store.
+    ///
+    /// A driver on the renewal thread also uses a dedicated store, if the first one fails or takes longer than half a
+    /// heartbeat: the connections of the first one may belong to a blocked runtime.
+    pub(super) async fn renew(&self, leases: Vec<Lease>, on_renewal_thread: bool) {
+        let renewal = self.store.abilities().renewal.filter(|_| on_renewal_thread);
+        let mut shared = pin!(self.renew_in(&*self.store, &leases));
         let Some(renewal) = renewal else {
             shared.await;
             return;
@@ -23,12 +25,12 @@ impl LeaseRenewer {
         if answered == Some(true) {
             return;
         }
-        let own = pin!(self.ask_alone(renewal, &leases));
+        let own = pin!(self.renew_in_dedicated_store(renewal, &leases));
         if answered == Some(false) {
             own.await;
             return;
         }
-        // The first that is done; and the other one, where that failed.
+        // Waits for the first answer, and for the second one if the first call failed.
         match select(shared, own).await {
             Either::Left((false, own)) => {
                 own.await;
@@ -40,34 +42,35 @@ impl LeaseRenewer {
         }
     }
 
-    /// Asks the store with connections of its own, which is kept as long as it answers. Returns whether it did.
-    async fn ask_alone(&self, renewal: &dyn Renewal, leases: &[Lease]) -> bool {
+    /// Renews leases in the dedicated store, which stays open as long as it answers. Returns true if it answered.
+    async fn renew_in_dedicated_store(&self, renewal: &dyn Renewal, leases: &[Lease]) -> bool {
         let last = leases.iter().map(Lease::guard).max().unwrap_or_else(|| self.clock.now());
         let opened = async {
-            let mut kept = self.renewal.lock().await;
-            if kept.is_none() {
-                *kept = Some(renewal.renewal_store().await?);
+            let mut store = self.renewal.lock().await;
+            if store.is_none() {
+                *store = Some(renewal.renewal_store().await?);
             }
-            Ok(kept.clone())
+            Ok(store.clone())
         };
         match before(&*self.clock, last, opened).await {
             Some(Ok(Some(store))) => {
-                let answered = self.ask(&*store, leases).await;
+                let answered = self.renew_in(&*store, leases).await;
                 if !answered {
                     *self.renewal.lock().await = None;
                 }
                 answered
             }
             Some(Err(error)) => {
-                leases.iter().for_each(|lease| self.not_renewed(lease, &error));
+                leases.iter().for_each(|lease| self.handle_error(lease, &error));
                 false
             }
             Some(Ok(None)) | None => false,
         }
     }
 
-    /// Asks a store. Returns whether another one would not know better: each lease was renewed, lost or refused for good.
-    async fn ask(&self, store: &dyn Store, leases: &[Lease]) -> bool {
+    /// Renews leases in a store. Returns true if all of them were renewed, lost or refused, so that no other store
+    /// needs to be tried.
+    async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
         let sent = self.clock.now();
         let mut answered = 0;
         match (leases, store.abilities().batch) {
@@ -76,14 +79,14 @@ impl LeaseRenewer {
                 let last = leases.iter().map(Lease::guard).max().unwrap_or(sent);
                 let answers = before(&*self.clock, last, batch.renew_all(&held)).await;
                 for (lease, answer) in leases.iter().zip(answers.unwrap_or_default()) {
-                    answered += usize::from(self.renewed(lease, sent, answer));
+                    answered += usize::from(self.handle_reply(lease, sent, answer));
                 }
             }
             _ => {
                 for lease in leases {
                     let answer = store.renew(lease.held(), lease.length());
                     if let Some(answer) = before(&*self.clock, lease.guard(), answer).await {
-                        answered += usize::from(self.renewed(lease, sent, answer));
+                        answered += usize::from(self.handle_reply(lease, sent, answer));
                     }
                 }
             }
@@ -91,38 +94,38 @@ impl LeaseRenewer {
         answered == leases.len()
     }
 
-    /// Returns whether this is the last word on this renewal.
-    fn renewed(&self, lease: &Lease, sent: Instant, answer: Result<Settled, StoreError>) -> bool {
+    /// Applies a reply. Returns true if the reply is final.
+    fn handle_reply(&self, lease: &Lease, sent: Instant, answer: Result<Settled, StoreError>) -> bool {
         match answer {
-            Ok(Settled::Done) => lease.renewed(sent),
-            Ok(Settled::Lost { .. }) => self.lose(lease),
+            Ok(Settled::Done) => lease.extend(sent),
+            Ok(Settled::Lost { .. }) => self.report_lost(lease),
             Err(error) => {
-                self.not_renewed(lease, &error);
+                self.handle_error(lease, &error);
                 return !matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous);
             }
         }
         true
     }
 
-    fn not_renewed(&self, lease: &Lease, error: &StoreError) {
-        self.tell(lease, &Event::StoreFailed { step: "renew", error });
-        self.try_again(lease);
+    fn handle_error(&self, lease: &Lease, error: &StoreError) {
+        self.notify(lease, &Event::StoreFailed { step: "renew", error });
+        self.schedule_retry(lease);
     }
 
-    /// There is another turn before the guard; where the next heartbeat would come too late for that, it is brought
-    /// forward to half of what is left.
-    fn try_again(&self, lease: &Lease) {
+    /// Schedules a retry before the guard. If the next heartbeat would come too late, the retry happens after half of
+    /// the remaining time.
+    fn schedule_retry(&self, lease: &Lease) {
         let (now, guard) = (self.clock.now(), lease.guard());
         let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);
         let mut table = self.table();
-        let own = table.places.iter_mut().flatten().find(|turn| turn.lease.is(lease));
-        if let Some(turn) = own.filter(|turn| turn.due >= guard) {
-            turn.due = (now + half).min(guard);
-            turn.rested = turn.due;
-            let due = turn.due;
-            if table.next.is_none_or(|next| due < next) {
+        let own = table.entries.iter_mut().flatten().find(|entry| entry.lease.is_same(lease));
+        if let Some(entry) = own.filter(|entry| entry.due >= guard) {
+            entry.due = (now + half).min(guard);
+            entry.not_before = entry.due;
+            let due = entry.due;
+            if table.next_due.is_none_or(|next| due < next) {
                 drop(table);
-                self.nudge.notify_one();
+                self.wake_driver.notify_one();
             }
         }
     }

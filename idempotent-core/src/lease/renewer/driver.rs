@@ -1,56 +1,56 @@
-//! The task that turns the wheel.
+//! The task that drives the renewals.
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
-use super::{IDLE, LeaseRenewer};
+use super::{IDLE_TIMEOUT, LeaseRenewer};
 use crate::Lease;
 
-/// The task that turns the wheel; it ends when there was nothing to turn for a while, or another took over.
+/// The task that drives the renewals. It ends after an idle time, or when another driver has replaced it.
 pub(super) struct Driver {
-    pub(super) wheel: Arc<LeaseRenewer>,
-    pub(super) number: u64,
+    pub(super) renewer: Arc<LeaseRenewer>,
+    pub(super) id: u64,
     /// True if the driver runs on the renewal thread.
-    pub(super) alone: bool,
+    pub(super) on_renewal_thread: bool,
 }
 
-/// Renewals that one call of a store may carry.
-const A_CALL: usize = 256;
+/// The maximum number of renewals per store call.
+const MAX_BATCH: usize = 256;
 
 impl Driver {
     pub(super) async fn drive(self) {
-        let wheel = &*self.wheel;
+        let renewer = &*self.renewer;
         let mut renewals: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        while self.is_at_it() {
-            let (due, next) = wheel.turn(wheel.clock.now(), self.alone);
+        while self.is_current() {
+            let (due, next) = renewer.take_due(renewer.clock.now(), self.on_renewal_thread);
             renewals.extend(self.calls(&due));
             let next = match next {
                 Some(next) => next,
-                None if (renewals.is_empty() || wheel.is_closed()) && self.retire() => return,
-                None => wheel.clock.now() + IDLE,
+                None if (renewals.is_empty() || renewer.is_closed()) && self.retire() => return,
+                None => renewer.clock.now() + IDLE_TIMEOUT,
             };
-            let mut rest = wheel.clock.sleep_until(next);
+            let mut rest = renewer.clock.sleep_until(next);
             loop {
                 tokio::select! {
                     biased;
-                    // Answers are taken in as they come; none of them needs another look through all leases.
+                    // An answer does not change the due times, so it needs no new scan.
                     Some(()) = renewals.next(), if !renewals.is_empty() => {}
                     () = &mut rest => break,
-                    () = wheel.nudge.notified() => break,
+                    () = renewer.wake_driver.notified() => break,
                 }
             }
         }
     }
 
-    /// Makes the renewals that are due, and hands the wheel back to the renewal thread.
+    /// Sends the due renewals, and hands over to a new driver on the renewal thread.
     pub(super) async fn rescue(self) {
-        let (due, _) = self.wheel.turn(self.wheel.clock.now(), false);
+        let (due, _) = self.renewer.take_due(self.renewer.clock.now(), false);
         join_all(self.calls(&due)).await;
-        let mut table = self.wheel.table();
-        if let (Some(runtime), true) = (self.wheel.thread(), table.driver == Some(self.number)) {
-            let next = self.wheel.driver(&mut table, true);
+        let mut table = self.renewer.table();
+        if let (Some(runtime), true) = (self.renewer.renewal_runtime(), table.driver == Some(self.id)) {
+            let next = self.renewer.driver(&mut table, true);
             drop(table);
             runtime.spawn(next.drive());
         }
@@ -58,31 +58,31 @@ impl Driver {
 
     /// Returns the calls of the store that renew these leases.
     fn calls(&self, due: &[Lease]) -> Vec<BoxFuture<'_, ()>> {
-        let batched = self.wheel.store.abilities().batch.is_some();
-        let calls = due.chunks(if batched { A_CALL } else { 1 }).map(<[_]>::to_vec);
-        calls.map(|call| Box::pin(self.wheel.renew(call, self.alone)) as _).collect()
+        let batched = self.renewer.store.abilities().batch.is_some();
+        let calls = due.chunks(if batched { MAX_BATCH } else { 1 }).map(<[_]>::to_vec);
+        calls.map(|call| Box::pin(self.renewer.renew(call, self.on_renewal_thread)) as _).collect()
     }
 
-    /// Unless a lease has come meanwhile.
+    /// Retires the driver if no lease is left. Returns true if no lease is left.
     fn retire(&self) -> bool {
-        let mut table = self.wheel.table();
-        let empty = table.places.iter().all(Option::is_none);
-        if empty && table.driver == Some(self.number) {
+        let mut table = self.renewer.table();
+        let empty = table.entries.iter().all(Option::is_none);
+        if empty && table.driver == Some(self.id) {
             table.driver = None;
         }
         empty
     }
 
-    fn is_at_it(&self) -> bool {
-        self.wheel.table().driver == Some(self.number)
+    fn is_current(&self) -> bool {
+        self.renewer.table().driver == Some(self.id)
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let mut table = self.wheel.table();
-        if table.driver == Some(self.number) {
-            (table.driver, table.next) = (None, None);
+        let mut table = self.renewer.table();
+        if table.driver == Some(self.id) {
+            (table.driver, table.next_due) = (None, None);
         }
     }
 }

@@ -105,9 +105,9 @@ async fn d24_no_key_token_caller_or_body_is_in_any_line_of_a_log() {
     let said = SAID.lock().unwrap().clone();
     for wanted in [
         "log-test",
-        "taken over",
-        "the store failed",
-        "not kept",
+        "took over",
+        "store request failed",
+        "not stored",
         "a request cannot be handled",
         "a hook panicked",
         "`token_header`",
