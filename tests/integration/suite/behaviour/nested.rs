@@ -150,5 +150,5 @@ async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {
         answer
     });
     let error = worker.executor.run(Call::new(id("k")), handler).await.unwrap_err();
-    assert!(error.to_string().contains("`work` is running for this very key"), "{error}");
+    assert!(error.to_string().contains("`work` already runs with this key"), "{error}");
 }

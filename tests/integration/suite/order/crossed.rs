@@ -41,7 +41,7 @@ async fn a_run_inside_its_predecessor_is_refused_by_name(world: World) {
     let handler = idempotent::Handler::<idempotent::Auto, idempotent::Json, _, _>::new(|| async move {
         let (outcome, answer) = inner.deliver_call(after("2", "1"), &job).await;
         assert_eq!(outcome, Outcome::Nested);
-        assert!(answer.unwrap_err().to_string().contains("`work` is running for this very key"));
+        assert!(answer.unwrap_err().to_string().contains("`work` already runs with this key"));
         Ok::<_, Rejection>(job.runs())
     });
     assert_eq!(worker.executor.run(Call::new(id("1")), handler).await.unwrap(), 0);

@@ -27,7 +27,7 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
     let (answer, outcome) = Outcome::capture(pay(&e, "b", gone())).await;
     assert_eq!((answer, outcome), (gone(), Some(Outcome::Failed)));
     let Err(Foreign(again)) = pay(&e, "b", Ok(false)).await else { panic!("ran") };
-    assert!(again.starts_with("failed for good"), "{again}");
+    assert!(again.starts_with("an earlier attempt failed permanently"), "{again}");
     assert_runs(1);
 }
 
