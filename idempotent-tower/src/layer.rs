@@ -1,4 +1,10 @@
-//! The layer, and everything that can be set on it.
+//! The middleware for tower services, and its settings.
+mod config;
+mod handle;
+mod reply;
+mod service;
+mod setup_error;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +17,9 @@ use http::{Method, Response};
 use idempotent_core::{Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
 use tower_layer::Layer;
 
-use crate::service::IdempotencyService;
-use crate::setup::SetupError;
-use crate::shared::{Scene, Scope, Shared};
+use self::config::{Scene, Scope, Shared};
+pub use self::service::{IdempotencyService, ResponseFuture};
+pub use self::setup_error::SetupError;
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
 
 /// Makes the handlers behind it safe against requests that come twice.

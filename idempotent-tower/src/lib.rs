@@ -7,41 +7,27 @@
 //! of it, [`Kept`] is its stored form; what cannot be answered so is a [`Problem`], and where that is known before the body
 //! is in, the rest of the body is read behind it.
 mod attempt;
-mod body;
 #[cfg(feature = "axum")]
-mod for_axum;
-mod handle;
-mod hook;
-mod json;
-mod kept;
-mod key;
+mod axum;
+mod buffered_body;
 mod layer;
-mod leftover;
-mod payload;
-mod principal;
+mod panic_guard;
 mod problem;
-mod reply;
+mod request;
 mod response;
-mod service;
-mod setup;
-mod shared;
-mod spill;
-#[cfg(feature = "axum")]
-mod whole_request;
 
 pub use self::attempt::Attempt;
-pub use self::body::{RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
-pub use self::for_axum::{AxumJson, Http, HttpRules, Standard};
-pub use self::kept::Kept;
-pub use self::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, KeySyntax};
-pub use self::layer::IdempotencyLayer;
-pub use self::payload::PayloadCheck;
-pub use self::principal::{Caller, Denied, Principal};
+pub use self::axum::{AxumJson, Http, HttpRules, Standard, WholeRequest};
+pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture, SetupError};
 pub use self::problem::{Problem, ProblemKind};
-pub use self::response::{Idempotent, ReplayHeader, ResponseRules, StorePolicy};
-pub use self::service::{IdempotencyService, ResponseFuture};
-pub use self::setup::SetupError;
-pub use self::spill::{Spill, Spilling};
-#[cfg(feature = "axum")]
-pub use self::whole_request::WholeRequest;
+pub use self::request::body::RequestBody;
+pub use self::request::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, KeySyntax};
+pub use self::request::payload::PayloadCheck;
+pub use self::request::principal::{Caller, Denied, Principal};
+pub use self::response::body::ResponseBody;
+pub use self::response::body_store::{Spill, Spilling};
+pub use self::response::replay_header::ReplayHeader;
+pub use self::response::rules::ResponseRules;
+pub use self::response::store_policy::{Idempotent, StorePolicy};
+pub use self::response::stored::Kept;

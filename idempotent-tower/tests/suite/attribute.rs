@@ -1,12 +1,12 @@
 //! The attribute on axum handlers: what they may take and return, and what clients read.
 mod extractors;
-mod judged;
+mod failed_if;
+mod handler_forms;
 mod layers;
-mod refusals;
+mod rejections;
 mod replays;
-mod replies;
-mod shapes;
-mod whole;
+mod return_types;
+mod whole_request;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

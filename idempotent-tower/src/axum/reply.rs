@@ -1,0 +1,191 @@
+//! For axum: what annotated handlers answer with, extractors, and problems as answers.
+use std::borrow::Cow;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use futures_util::future::Map;
+use http::HeaderValue;
+use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Replies, Reshapes, Split};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::panic_guard::caught;
+use crate::response::body::ResponseBody;
+use crate::response::classify::judge;
+use crate::{Idempotent, Kept, Problem, ProblemKind, ReplayHeader, ResponseRules};
+
+/// How [`Http`] answers.
+pub trait HttpRules: 'static {
+    /// Which answers are kept, and what of them. Where this panics an answer counts as done, and is not kept.
+    ///
+    /// # Default
+    /// [`ResponseRules::default`]
+    fn rules() -> Arc<ResponseRules> {
+        static RULES: LazyLock<Arc<ResponseRules>> = LazyLock::new(Arc::default);
+        RULES.clone()
+    }
+
+    /// Puts a problem into words.
+    ///
+    /// # Default
+    /// `application/problem+json`
+    fn problem(problem: Problem) -> Response {
+        problem.into_response()
+    }
+}
+
+/// The defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Standard;
+
+impl HttpRules for Standard {}
+
+/// `reply = Http`: any axum answer, kept and replayed as status, headers and body. The wrapped handler returns
+/// [`Response`].
+///
+/// Answers that count as done are kept as the [`ResponseRules`] say; any other status frees the key.
+///
+/// ```
+/// use axum::Json;
+/// use axum::http::StatusCode;
+/// use axum::response::IntoResponse;
+/// use idempotent_macros::idempotent;
+/// use idempotent_tower::{Http, IdempotencyKey};
+///
+/// #[idempotent(scene = rest, key = key, fingerprint = order, tenant = (), reply = Http, detach, crate = ::idempotent_core)]
+/// async fn create(key: IdempotencyKey, Json(order): Json<String>) -> impl IntoResponse {
+///     (StatusCode::CREATED, Json(order))
+/// }
+///
+/// let _: axum::Router = axum::Router::new().route("/orders", axum::routing::post(create));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Http<C = Standard>(PhantomData<C>);
+
+impl<C> Http<C> {
+    /// Makes a [`Response`] of the answer where its type is still known in full.
+    #[doc(hidden)]
+    pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
+    where
+        R: Answers,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
+    {
+        move || run().map(R::answer as fn(R) -> Response)
+    }
+}
+
+/// What [`Http`] takes: any [`IntoResponse`], in words of ours where it is none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "an idempotent handler cannot answer with `{Self}` by `Http`",
+    label = "axum has no answer for this type",
+    note = "return what axum takes from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins with a \
+            status, or a `Result` of these whose error is an answer, too"
+)]
+pub trait Answers {
+    fn answer(self) -> Response;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: IntoResponse> Answers for R {
+    fn answer(self) -> Response {
+        self.into_response()
+    }
+}
+
+impl<C> Reshapes for Http<C> {
+    type Output<R> = Response;
+}
+
+impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
+    type Value = Kept<Body>;
+    type Failure = axum::http::Response<ResponseBody<Body>>;
+
+    // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
+    fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Self::Failure>> {
+        judge(reply.into_response(), rules::<C>(), false)
+    }
+
+    fn value(kept: Kept<Body>) -> Response {
+        match kept.into_response() {
+            Ok(response) => response.map(Body::new),
+            Err(location) => gone::<C>(location),
+        }
+    }
+
+    fn replayed(kept: Kept<Body>) -> Response {
+        match kept.into_response() {
+            Ok(mut response) => {
+                let mark = rules::<C>().map_or_else(ReplayHeader::default, |rules| rules.replay_header.clone());
+                mark.mark(response.headers_mut());
+                response.map(Body::new)
+            }
+            Err(location) => gone::<C>(location),
+        }
+    }
+
+    fn failure(response: Self::Failure) -> Response {
+        response.map(Body::new)
+    }
+
+    fn policy() -> Option<Policy> {
+        Some(rules::<C>().unwrap_or_default().policy())
+    }
+
+    /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
+    fn unrecorded(kept: Kept<Body>, _: Rejection) -> Result<Response, Rejection> {
+        Ok(<Self as Replies<R>>::value(kept))
+    }
+
+    fn describe(response: &Self::Failure) -> Cow<'static, str> {
+        format!("answered {}", response.status().as_u16()).into()
+    }
+}
+
+impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
+    fn rejected(rejection: Rejection) -> Response {
+        told::<C>(rejection.into())
+    }
+}
+
+/// None where they panic: the request is done all the same, or a duplicate of one that is.
+fn rules<C: HttpRules>() -> Option<Arc<ResponseRules>> {
+    caught("HttpRules::rules", C::rules)
+}
+
+fn gone<C: HttpRules>(location: Option<HeaderValue>) -> Response {
+    told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location))
+}
+
+/// A problem is no answer to keep, in whatever words: a layer further out must not take it for one.
+fn told<C: HttpRules>(problem: Problem) -> Response {
+    let mut response = C::problem(problem);
+    response.extensions_mut().insert(Idempotent::release());
+    response
+}
+
+/// `codec = AxumJson`: keeps the value inside an [`axum::Json`], for handlers that return
+/// `Result<axum::Json<T>, E>` and do without [`Http`].
+#[derive(Clone, Copy, Debug)]
+pub struct AxumJson;
+
+impl<T: Serialize + DeserializeOwned> Codec<axum::Json<T>> for AxumJson {
+    fn encode(value: &axum::Json<T>) -> Result<Option<Vec<u8>>, CodecError> {
+        Json::encode(&value.0)
+    }
+
+    fn decode(bytes: Option<&[u8]>) -> Result<axum::Json<T>, CodecError> {
+        Json::decode(bytes).map(axum::Json)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.to_response().map(Body::from)
+    }
+}

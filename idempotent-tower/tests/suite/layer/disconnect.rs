@@ -1,0 +1,72 @@
+//! Decision 19: the client goes away.
+use idempotent_testkit::Verb;
+
+use crate::layer::support::{World, order_by, secs};
+
+#[tokio::test]
+async fn n117_d19_the_handler_goes_on_without_its_client_and_a_retry_gets_the_answer() {
+    let world = World::new();
+    let shop = world.shop();
+    let slow = order_by("a").with("x-sleep", "5000");
+    let gone = slow.begin(&shop, &world.clock).await;
+    gone.abort();
+    assert!(gone.await.is_err());
+    slow.send(&shop).await.problem(409, "in-flight");
+    world.clock.advance(secs(5)).await;
+    slow.send(&shop).await.replays(1);
+    assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
+async fn d19_it_goes_on_also_from_before_the_claim_was_answered() {
+    let world = World::new();
+    world.store.delay_reply(Verb::Claim, secs(1));
+    let shop = world.shop();
+    let gone = order_by("a").begin(&shop, &world.clock).await;
+    gone.abort();
+    assert!(gone.await.is_err() && shop.runs() == 0);
+    world.clock.advance(secs(1)).await;
+    assert_eq!(shop.runs(), 1);
+    world.store.heal();
+    order_by("a").send(&shop).await.replays(1);
+}
+
+#[tokio::test]
+async fn d19_cancelled_before_the_handler_started_the_key_is_free() {
+    let world = World::new();
+    world.store.delay_reply(Verb::Claim, secs(1));
+    let shop = world.shop_behind(world.layer().cancel_on_disconnect(true));
+    let gone = order_by("a").begin(&shop, &world.clock).await;
+    gone.abort();
+    assert!(gone.await.is_err());
+    world.clock.advance(secs(2)).await;
+    world.store.heal();
+    assert_eq!(shop.runs(), 0);
+    order_by("a").send(&shop).await.ran(1);
+}
+
+#[tokio::test]
+async fn d19_cancelled_while_the_handler_ran_the_key_is_left_to_its_lease() {
+    let world = World::new();
+    let shop = world.shop_behind(world.layer().cancel_on_disconnect(true));
+    let slow = order_by("a").with("x-sleep", "5000");
+    let gone = slow.begin(&shop, &world.clock).await;
+    gone.abort();
+    assert!(gone.await.is_err());
+    world.clock.advance(secs(29)).await;
+    slow.send(&shop).await.problem(409, "in-flight");
+    world.clock.advance(secs(1)).await;
+    order_by("a").send(&shop).await.ran(2);
+    let attempts = shop.attempts.lock().unwrap().clone();
+    assert!(attempts[1].is_retry() && attempts[1].taken_over() == Some(attempts[0].fencing()));
+}
+
+#[tokio::test]
+async fn d19_dropped_before_it_was_ever_polled_nothing_has_happened() {
+    use tower::ServiceExt;
+    let world = World::new();
+    let shop = world.shop();
+    drop(shop.router().oneshot(order_by("a").request()));
+    world.clock.settle().await;
+    assert!(shop.runs() == 0 && world.is_untouched());
+}

@@ -1,0 +1,122 @@
+//! Bodies of all forms and sizes.
+use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store};
+
+const MIB: usize = 1 << 20;
+
+/// `{"sku":"gz","qty":1}`, by gzip.
+const GZIP: [u8; 40] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 206, 46, 85, 178, 82, 74, 175, 82, 210, 81, 42, 44, 169, 84, 178, 50,
+    172, 5, 0, 48, 243, 82, 91, 20, 0, 0, 0,
+];
+
+on_each_store! {
+    however_a_body_is_cut_it_is_the_same_body;
+    n97_compressed_bodies_count_and_come_back_as_bytes;
+    a_mebibyte_goes_in_and_comes_out_and_is_replayed;
+}
+
+async fn however_a_body_is_cut_it_is_the_same_body(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer).await;
+    let body: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    let ask = Ask::order("k", "lamp").body(body.clone());
+    let mut client = Client::connect(server.address).await;
+    let order = client.ask(&ask.clone().chunked(1_000)).await.made();
+    assert_eq!(client.ask(&ask).await.replayed(), order);
+    for chunk in [1, 7, 4_096, 10_000] {
+        assert_eq!(client.ask(&ask.clone().chunked(chunk)).await.replayed(), order, "{chunk}");
+    }
+    // In as many segments as there are pieces here.
+    for piece in ask.bytes().chunks(999) {
+        client.send(piece).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.answer().await.replayed(), order);
+    // One byte more or less, or another one, is another body.
+    let mut other = body.clone();
+    other[5_000] ^= 1;
+    for body in [&body[..9_999], &[&body[..], b"x"].concat(), &other, b""] {
+        client.ask(&Ask::order("k", "lamp").body(body)).await.is(422, "key-reused");
+        client.ask(&Ask::order("k", "lamp").body(body).chunked(1_000)).await.is(422, "key-reused");
+    }
+    let runs = server.shop.executions();
+    assert!(runs.len() == 1 && runs[0].bytes == 10_000, "{runs:?}");
+}
+
+async fn n97_compressed_bodies_count_and_come_back_as_bytes(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer).await;
+    let ask = Ask::order("k", "gz").header("content-encoding", "gzip").answer("echo").body(GZIP);
+    let mut client = Client::connect(server.address).await;
+    let first = client.ask(&ask).await;
+    assert_eq!((first.status, &first.body[..], first.header("content-encoding")), (201, &GZIP[..], Some("gzip")));
+    let replay = client.ask(&ask.clone().chunked(3)).await;
+    assert!(replay.is_replay());
+    assert_eq!((&replay.body[..], replay.header("content-encoding")), (&GZIP[..], Some("gzip")));
+    // The same once it is unpacked, but not the same bytes.
+    let plain = Ask::order("k", "gz").answer("echo").body(r#"{"sku":"gz","qty":1}"#);
+    client.ask(&plain).await.is(422, "key-reused");
+    let runs = server.shop.executions();
+    assert!(runs.len() == 1 && runs[0].bytes == GZIP.len(), "{runs:?}");
+}
+
+async fn a_mebibyte_goes_in_and_comes_out_and_is_replayed(backing: &Backing) {
+    let server = Server::on(backing, |layer| layer).await;
+    let body: Vec<u8> = (0..MIB).map(|at| (at * 31 % 251) as u8).collect();
+    let ask = Ask::order("k", "lamp").answer("echo").body(body.clone());
+    let mut client = Client::connect(server.address).await;
+    let first = client.ask(&ask).await;
+    assert!(first.status == 201 && first.body == body, "{} bytes", first.body.len());
+    let replay = client.ask(&ask.clone().chunked(65_536)).await;
+    assert!(replay.is_replay() && replay.body == body, "{}", String::from_utf8_lossy(&replay.head));
+    assert_eq!(server.shop.count("lamp"), 1);
+    // One more is too much to keep, and still does not run twice.
+    let ask = Ask::order("k2", "large").answer("echo").body([&body[..], b"x"].concat());
+    assert_eq!(client.ask(&ask).await.body.len(), MIB + 1);
+    client.ask(&ask).await.is(409, "response-not-retained");
+    assert_eq!(server.shop.count("large"), 1);
+}
+
+/// Both forms: the length said before, and not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_mebibytes_are_taken_and_one_byte_more_is_413_without_a_claim() {
+    let server = Server::start().await;
+    let fits = Ask::order("fits", "lamp").body(vec![7; 2 * MIB]);
+    let mut client = Client::connect(server.address).await;
+    let order = client.ask(&fits).await.made();
+    assert_eq!(client.ask(&fits.clone().chunked(65_536)).await.replayed(), order);
+    for form in [Ask::order("k", "lamp"), Ask::order("k", "lamp").chunked(65_536)] {
+        let ask = form.body(vec![7; 2 * MIB + 1]);
+        let mut client = Client::connect(server.address).await;
+        // It may answer and hang up before all of it is written.
+        client.try_send(&ask.bytes()).await;
+        client.answer().await.is(413, "body-too-large");
+    }
+    assert_eq!((server.shop.count("lamp"), server.executor.counts().deliveries()), (1, 2));
+    // The key is as free as before.
+    client.ask(&Ask::order("k", "small")).await.made();
+    assert_eq!(server.shop.count("small"), 1);
+}
+
+/// A body that is refused is not read as requests: nothing in it runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_inside_a_refused_body_is_run() {
+    let server = Server::start().await;
+    let inside = Ask::order("inside", "smuggled").bytes();
+    let body: Vec<u8> = inside.iter().copied().cycle().take(2 * MIB + inside.len()).collect();
+    for ask in [
+        Ask::order("k", "lamp").body(body.clone()),
+        Ask::order("k", "lamp").body(body.clone()).chunked(inside.len()),
+        Ask::order("a,b", "lamp").body(inside.repeat(10)),
+        Ask::post("/orders").sku("lamp").body(inside.repeat(10)),
+    ] {
+        let mut client = Client::connect(server.address).await;
+        client.try_send(&[ask.bytes(), Ask::order("after", "after").bytes()].concat()).await;
+        let refused = client.answer().await;
+        assert!(matches!(refused.status, 400 | 413), "{refused}");
+        // What follows the whole of it is a request, if the connection lasts.
+        if let Some(answer) = client.answer_or_end().await {
+            assert_eq!(answer.status, 201, "{answer}");
+        }
+    }
+    assert_eq!((server.shop.count("smuggled"), server.shop.count("lamp")), (0, 0));
+    assert!(server.shop.count("after") <= 1);
+}

@@ -1,0 +1,127 @@
+//! Requests that are refused before their bodies are in: the answer reaches its client all the same.
+use axum::http::StatusCode;
+use idempotent_tower::{Caller, Denied, IdempotencyLayer, Principal};
+
+use crate::sockets::support::{Ask, Backing, Client, Kind, Server};
+
+/// Far more than the buffers between the two take while nobody reads.
+const LARGE: usize = 200 << 10;
+
+/// A shop that takes nothing from who calls himself nobody.
+async fn server() -> Server {
+    let executor = Backing::new(Kind::Memory).executor().await;
+    let nobody = |parts: &axum::http::request::Parts| parts.headers.get("x-user").is_some_and(|user| user == "nobody");
+    let principal = Principal::from_fn(move |parts| {
+        if nobody(parts) { Err(Denied::status(StatusCode::FORBIDDEN)) } else { Ok(Caller::anonymous()) }
+    });
+    Server::of(executor.clone(), IdempotencyLayer::new(executor, principal)).await
+}
+
+/// Without a key, with one that is none, and by nobody.
+fn refused() -> [(Ask, u16, &'static str); 3] {
+    let body = |ask: Ask| ask.body(vec![7; LARGE]);
+    [
+        (body(Ask::post("/orders")), 400, "missing-key"),
+        (body(Ask::order("a,b", "lamp")), 400, "invalid-key"),
+        (body(Ask::order("k", "lamp").user("nobody")), 403, ""),
+    ]
+}
+
+/// A client that reads nothing before it has written everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_reaches_a_client_that_writes_all_of_its_body_first() {
+    let server = server().await;
+    for (ask, status, code) in refused() {
+        for ask in [ask.clone(), ask.chunked(10_000)] {
+            let mut client = Client::connect(server.address).await;
+            for round in 0..100 {
+                assert!(client.try_send(&ask.bytes()).await, "hung up on in round {round}");
+                let answer = client.answer_or_end().await;
+                answer.unwrap_or_else(|| panic!("no answer in round {round}")).is(status, code);
+            }
+        }
+    }
+    assert_eq!((server.shop.total(), server.executor.counts().deliveries()), (0, 0));
+}
+
+/// Of known length and of unknown; what is left is as large as what is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_413_reaches_a_client_that_writes_all_of_its_body_first() {
+    let server = Server::with(|layer| layer.max_body(LARGE as u64)).await;
+    let ask = Ask::order("k", "lamp").body(vec![7; 2 * LARGE]);
+    for ask in [ask.clone().chunked(10_000), ask] {
+        for round in 0..50 {
+            let mut client = Client::connect(server.address).await;
+            assert!(client.try_send(&ask.bytes()).await, "hung up on in round {round}");
+            let answer = client.answer_or_end().await;
+            answer.unwrap_or_else(|| panic!("no answer in round {round}")).is(413, "body-too-large");
+        }
+    }
+    assert_eq!((server.shop.total(), server.executor.counts().deliveries()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_being_asked() {
+    let server = server().await;
+    for (ask, status, code) in refused() {
+        let mut client = Client::connect(server.address).await;
+        client.send(&ask.header("expect", "100-continue").head()).await;
+        let answer = client.answer().await;
+        answer.is(status, code);
+        assert_eq!(answer.header("connection"), Some("close"), "{answer}");
+        assert!(client.answer_or_end().await.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_does_not_wait_for_a_body_that_never_comes() {
+    let server = server().await;
+    for (ask, status, code) in refused() {
+        let mut client = Client::connect(server.address).await;
+        client.send(&ask.head()).await;
+        client.send(b"a little").await;
+        client.answer().await.is(status, code);
+        // And the connection is not held open for it.
+        assert!(client.answer_or_end().await.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_will_not_be_read_to_its_end_ends_the_connection_and_says_so() {
+    let server = Server::with(|layer| layer.max_body(LARGE as u64)).await;
+    let ask = Ask::order("k", "lamp").body(vec![7; 4 * LARGE]);
+    let mut client = Client::connect(server.address).await;
+    client.send(&ask.head()).await;
+    let answer = client.answer().await;
+    answer.is(413, "body-too-large");
+    assert_eq!(answer.header("connection"), Some("close"), "{answer}");
+    assert!(client.answer_or_end().await.is_none());
+}
+
+/// The next request came with the one that is refused, and is neither taken for its body nor lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_request_behind_a_refused_one_is_handled_and_none_inside_its_body() {
+    let server = server().await;
+    let mut runs = 0;
+    for (ask, status, code) in refused() {
+        for ask in [ask.clone(), ask.chunked(10_000)] {
+            let mut client = Client::connect(server.address).await;
+            let next = Ask::order(&format!("next-{runs}"), "lamp");
+            client.send(&[ask.bytes(), next.bytes()].concat()).await;
+            client.answer().await.is(status, code);
+            client.answer().await.is(201, "");
+            runs += 1;
+            assert_eq!(server.shop.total(), runs);
+        }
+    }
+    // More than is read away: what is left of it are requests, to who loses count.
+    let server = Server::with(|layer| layer.max_body(10)).await;
+    let hidden = Ask::order("hidden", "lamp").bytes();
+    let body: Vec<u8> = hidden.iter().copied().cycle().take(hidden.len() * (LARGE / hidden.len())).collect();
+    for ask in [Ask::post("/orders").body(body.clone()), Ask::order("k", "lamp").body(body).chunked(hidden.len())] {
+        let mut client = Client::connect(server.address).await;
+        let _ = client.try_send(&ask.bytes()).await;
+        while client.answer_or_end().await.is_some() {}
+        assert_eq!(server.shop.total(), 0);
+    }
+}

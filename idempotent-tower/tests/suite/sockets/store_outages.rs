@@ -1,0 +1,170 @@
+//! A store that is not there.
+use std::time::Duration;
+
+use idempotent_core::Executor;
+use idempotent_testkit::proxy::{Fault, Proxy};
+use idempotent_testkit::servers::RedisServer;
+use idempotent_tower::IdempotencyLayer;
+
+use crate::sockets::support::shop::principal;
+use crate::sockets::support::stores::redis;
+use crate::sockets::support::{Answer, Ask, Client, Server, until};
+
+/// How long these servers wait for their store.
+const WAIT: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(3);
+
+/// What may become of a reply.
+const FAULTS: [Fault; 5] =
+    [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
+
+async fn server(url: &str) -> Server {
+    let executor = redis(url, WAIT).await;
+    let layer = IdempotencyLayer::new(executor.clone(), principal()).lease(LEASE);
+    Server::of(executor, layer).await
+}
+
+#[track_caller]
+fn unavailable(answer: &Answer) {
+    answer.is(503, "store-unavailable");
+    answer.retry_after();
+}
+
+/// Once it is back, an order under this key is made, once.
+async fn works_again(server: &Server, client: &mut Client, key: &str, sku: &str) {
+    let mut answer = client.ask(&Ask::order(key, sku)).await;
+    until("the store is back", async || {
+        if answer.status == 201 {
+            return true;
+        }
+        // 409 where the claim of one that was told 503 arrived after all: it ends with its lease.
+        assert!(matches!(answer.status, 503 | 409), "{answer}");
+        answer = client.ask(&Ask::order(key, sku)).await;
+        false
+    })
+    .await;
+    let order = answer.made();
+    assert_eq!(client.ask(&Ask::order(key, sku)).await.replayed(), order);
+    assert_eq!(server.shop.count(sku), 1);
+}
+
+/// Orders while the store at this address is away, and once more when it has returned.
+async fn is_503_without_a_run(url: &str, keys: &[&str], goes: impl FnOnce(), returns: impl FnOnce()) {
+    let server = server(url).await;
+    let mut client = Client::connect(server.address).await;
+    client.ask(&Ask::order("before", "before")).await.made();
+    goes();
+    for key in keys {
+        unavailable(&client.ask(&Ask::order(key, "lamp")).await);
+    }
+    assert_eq!(server.shop.count("lamp"), 0);
+    returns();
+    works_again(&server, &mut client, "k0", "lamp").await;
+}
+
+const KEYS: [&str; 5] = ["k0", "k1", "k2", "k3", "k4"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_redis_is_503_without_a_run_until_it_is_back() {
+    let store = RedisServer::start();
+    is_503_without_a_run(&store.url(), &KEYS, || store.kill(), || store.restart()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_redis_is_503_without_a_run_until_it_goes_on() {
+    let store = RedisServer::start();
+    is_503_without_a_run(&store.url(), &["k0", "k0"], || store.pause(), || store.resume()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_cannot_be_reached_is_503_without_a_run_until_it_can() {
+    let store = RedisServer::start();
+    let proxy = Proxy::start(&store.address()).await;
+    let goes = || {
+        proxy.refuse();
+        proxy.cut_all();
+    };
+    is_503_without_a_run(&proxy.url(), &KEYS, goes, || proxy.listen()).await;
+}
+
+/// Whatever became of the claim whose reply was lost: it is asked for again, or it is 503. The handler runs once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_whose_reply_is_lost_runs_once() {
+    let store = RedisServer::start();
+    let proxy = Proxy::start(&store.address()).await;
+    let server = server(&proxy.url()).await;
+    let mut client = Client::connect(server.address).await;
+    for (number, fault) in FAULTS.into_iter().enumerate() {
+        proxy.fail_next(fault);
+        works_again(&server, &mut client, &format!("k{number}"), &format!("sku{number}")).await;
+    }
+    assert_eq!((proxy.met(), server.shop.total()), (5, 5));
+}
+
+/// An end whose reply is lost is told again: a retry finds the answer, and nothing runs twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_whose_reply_is_lost_is_recorded_all_the_same() {
+    let store = RedisServer::start();
+    let proxy = Proxy::start(&store.address()).await;
+    let executor = redis(&proxy.url(), WAIT).await;
+    // With leases that need no renewal meanwhile: it is the end that the fault meets.
+    let server = Server::of(executor.clone(), IdempotencyLayer::new(executor, principal())).await;
+    let mut client = Client::connect(server.address).await;
+    for (number, fault) in (1..).zip(FAULTS) {
+        let (key, sku) = (format!("k{number}"), format!("sku{number}"));
+        client.send(&Ask::order(&key, &sku).hold(number).bytes()).await;
+        until("it runs", async || server.shop.count(&sku) == 1).await;
+        proxy.fail_next(fault);
+        server.shop.open(number);
+        let order = client.answer().await.made();
+        let mut answer = client.ask(&Ask::order(&key, &sku)).await;
+        until("it is recorded", async || {
+            if answer.status != 201 {
+                answer = client.ask(&Ask::order(&key, &sku)).await;
+            }
+            answer.status == 201
+        })
+        .await;
+        assert_eq!((answer.replayed(), server.shop.count(&sku)), (order, 1), "{fault:?}");
+    }
+    assert_eq!(proxy.met(), 5);
+}
+
+/// What has happened has happened: its client is told so. Once the store is back its key is known, or free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_ends_while_the_store_is_away_is_answered() {
+    let store = RedisServer::start();
+    let proxy = Proxy::start(&store.address()).await;
+    let server = server(&proxy.url()).await;
+    let mut client = Client::connect(server.address).await;
+    client.send(&Ask::order("k", "lamp").hold(1).bytes()).await;
+    until("it runs", async || server.shop.count("lamp") == 1).await;
+    proxy.refuse();
+    proxy.cut_all();
+    server.shop.open(1);
+    client.answer().await.made();
+    unavailable(&client.ask(&Ask::order("k", "lamp")).await);
+    assert_eq!(server.shop.count("lamp"), 1);
+    proxy.listen();
+    until("the store is back", async || client.ask(&Ask::order("k", "lamp")).await.status == 201).await;
+    // Recorded late, or taken over and told of it.
+    let runs = server.shop.executions();
+    assert!(runs.len() == 1 || runs[1].taken_over == Some(runs[0].fencing) && runs.len() == 2, "{runs:?}");
+}
+
+/// Asked for, and no default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layer_that_fails_open_runs_while_the_store_is_away() {
+    let store = RedisServer::start();
+    let executor: Executor = redis(&store.url(), WAIT).await;
+    let layer = IdempotencyLayer::new(executor.clone(), principal()).fail_open(true);
+    let server = Server::of(executor, layer).await;
+    let mut client = Client::connect(server.address).await;
+    store.kill();
+    for runs in 1..=3 {
+        client.ask(&Ask::order("k", "lamp")).await.made();
+        assert_eq!(server.shop.count("lamp"), runs);
+    }
+    store.restart();
+    until("it is protected again", async || client.ask(&Ask::order("k", "lamp")).await.is_replay()).await;
+}
