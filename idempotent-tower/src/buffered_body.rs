@@ -3,18 +3,19 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
-/// A body that is all in memory, with the trailers that came behind it.
-pub(crate) struct Whole {
+/// A body that is entirely in memory, with its trailers.
+pub(crate) struct BufferedBody {
     pub(crate) bytes: Bytes,
-    // On the heap: most bodies have none, and each would carry the room for them.
+    // Boxed because most bodies have no trailers and should not carry the space for them.
     pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
-impl Whole {
+impl BufferedBody {
     pub(crate) fn new(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self { bytes, trailers: trailers.map(Box::new) }
     }
 
+    /// Returns the next frame: first the data, then the trailers.
     pub(crate) fn next(&mut self) -> Option<Frame<Bytes>> {
         match std::mem::take(&mut self.bytes) {
             bytes if !bytes.is_empty() => Some(Frame::data(bytes)),
@@ -30,7 +31,7 @@ impl Whole {
         let length = self.bytes.len() as u64;
         match self.trailers {
             None => SizeHint::with_exact(length),
-            // HTTP/1.1 has no place for trailers behind a body of known length.
+            // HTTP/1.1 cannot send trailers after a body of known length.
             Some(_) => {
                 let mut hint = SizeHint::new();
                 hint.set_lower(length);

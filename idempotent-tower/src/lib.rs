@@ -1,11 +1,15 @@
-//! The REST side of [`idempotent`](https://docs.rs/idempotent-rs): a layer that makes the handlers behind it safe against
-//! requests that come twice, and what annotated axum handlers answer with.
+//! The HTTP side of [`idempotent`](https://docs.rs/idempotent-rs): a tower layer that protects handlers against
+//! repeated requests, and the integration with axum.
 //!
-//! Read in the order a request takes: [`IdempotencyLayer`] picks it by method; [`KeyRules`] read its key, a [`Principal`]
-//! says whose it is, [`PayloadCheck`] takes its fingerprint while the body is read; the executor of `idempotent-core`
-//! claims the key, and the handler runs in a task of its own; [`ResponseRules`] say whether the answer is kept and what
-//! of it, [`Kept`] is its stored form; what cannot be answered so is a [`Problem`], and where that is known before the body
-//! is in, the rest of the body is read behind it.
+//! The types follow the path of a request:
+//!
+//! - [`IdempotencyLayer`] selects a request by its method.
+//! - [`KeyRules`] read its key, and a [`Principal`] names its caller.
+//! - [`PayloadCheck`] computes the fingerprint while the layer reads the body.
+//! - The executor of `idempotent-core` claims the key and runs the handler in a task.
+//! - [`ResponseRules`] decide whether the response is stored, and [`Kept`] is its stored form.
+//! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
+//! the layer then reads and discards the rest of the body.
 mod attempt;
 #[cfg(feature = "axum")]
 mod axum;

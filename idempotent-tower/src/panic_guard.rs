@@ -1,12 +1,12 @@
-//! The user's code that runs once the handler is done: a panic in it must not undo what is done.
+//! Guards against panics in user code that runs after the handler. Such a panic must not undo a completed request.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `hook` comes to; `None` if it panics. Whatever it left half done is used no more.
-pub(crate) fn caught<T>(name: &'static str, hook: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(hook)).map_err(|_| panicked(name)).ok()
+/// Runs `hook` and returns its value, or `None` if it panics. State that a panicking hook has left inconsistent is not used again.
+pub(crate) fn catch_panic<T>(name: &'static str, hook: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(hook)).map_err(|_| log_panic(name)).ok()
 }
 
-/// Tells the log. What the panic said may hold an answer, and is not repeated.
-pub(crate) fn panicked(name: &'static str) {
-    tracing::error!(target: "idempotent", hook = name, "a hook panicked behind a handler that is done");
+/// Logs that a hook panicked. The log omits the panic message, which may contain response data.
+pub(crate) fn log_panic(name: &'static str) {
+    tracing::error!(target: "idempotent", hook = name, "a hook panicked after its handler completed; the request counts as done");
 }

@@ -14,9 +14,9 @@ use serde::Serialize;
 pub use self::kind::ProblemKind;
 use crate::{Idempotent, InvalidKey};
 
-/// An answer that says what went wrong and what to do. Never holds a key, a token or a body.
+/// A response that reports an error and its remedy. Never contains a key, a token or a body.
 ///
-/// It is an error, so an error type of yours takes it by `#[from]`; with the feature `axum` it is an answer by itself.
+/// `Problem` is an error, so your error type can take it by `#[from]`. With the feature `axum` it is also a response.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,10 +30,10 @@ use crate::{Idempotent, InvalidKey};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Problem(Box<Occurrence>);
+pub struct Problem(Box<ProblemDetails>);
 
 #[derive(Clone, Debug)]
-struct Occurrence {
+struct ProblemDetails {
     kind: ProblemKind,
     detail: Cow<'static, str>,
     retry_after: Option<Duration>,
@@ -42,9 +42,9 @@ struct Occurrence {
     location: Option<HeaderValue>,
 }
 
-/// RFC 9457, section 3.
+/// The JSON members of RFC 9457, section 3, and two extensions.
 #[derive(Serialize)]
-struct Body<'a> {
+struct ProblemBody<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -54,12 +54,12 @@ struct Body<'a> {
 }
 
 impl Problem {
-    /// What `type` begins with, unless told otherwise.
+    /// The default prefix of `type`.
     pub const BASE: &'static str = "https://docs.rs/idempotent-rs/latest/idempotent/docs/http/index.html#";
 
-    /// A problem of this kind.
+    /// Creates a problem of this kind.
     pub fn new(kind: ProblemKind) -> Self {
-        Self(Box::new(Occurrence {
+        Self(Box::new(ProblemDetails {
             kind,
             detail: Cow::Borrowed(kind.detail()),
             retry_after: None,
@@ -69,19 +69,19 @@ impl Problem {
         }))
     }
 
-    /// What is said about this occurrence. It goes to the client: no keys, no secrets.
+    /// Sets the `detail` text. It goes to the client: do not include keys or secrets.
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = detail.into();
         self
     }
 
-    /// When to come back; told in whole seconds, rounded up, at least one.
+    /// Sets `Retry-After`. The header contains whole seconds, rounded up, and at least one.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
         self
     }
 
-    /// What `type` begins with; the code follows.
+    /// Sets the prefix of `type`; the code follows it.
     ///
     /// # Default
     /// [`BASE`](Self::BASE)
@@ -90,44 +90,47 @@ impl Problem {
         self
     }
 
+    /// Sets the `Link` header of problems with the key.
     pub(crate) fn docs(mut self, link: Option<HeaderValue>) -> Self {
         self.0.docs = link;
         self
     }
 
+    /// Sets the `Location` header.
     pub(crate) fn location(mut self, location: Option<HeaderValue>) -> Self {
         self.0.location = location;
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ProblemKind {
         self.0.kind
     }
 
-    /// When to come back, if that is known.
+    /// Returns the time after which the client should retry, if it is known.
     #[must_use]
     pub fn comes_back_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// What is said about this occurrence.
+    /// Returns the `detail` text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.detail
     }
 
-    /// The answer.
+    /// Creates the response.
     #[must_use]
     pub fn to_response(&self) -> Response<Bytes> {
-        let Occurrence { kind, detail, retry_after, base, docs, location } = &*self.0;
+        let ProblemDetails { kind, detail, retry_after, base, docs, location } = &*self.0;
         let (status, code, title, retryable) = kind.row();
-        let body = Body { r#type: format!("{base}{code}"), title, status: status.as_u16(), detail, code, retryable };
-        // Text and numbers only: it cannot fail.
+        let body =
+            ProblemBody { r#type: format!("{base}{code}"), title, status: status.as_u16(), detail, code, retryable };
+        // The serialization cannot fail: the body consists of strings and numbers.
         let mut response = Response::new(Bytes::from(serde_json::to_vec(&body).unwrap_or_default()));
         *response.status_mut() = status;
-        // Of this moment: a layer further out must not keep it, whatever it keeps else.
+        // The problem describes the current moment, so an outer layer must not store it.
         response.extensions_mut().insert(Idempotent::release());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -145,7 +148,7 @@ impl Problem {
     }
 }
 
-/// Its code and its detail: for logs.
+/// Shows code and detail, for logs.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind().code(), self.text())
@@ -159,12 +162,12 @@ impl From<InvalidKey> for Problem {
         Self::new(ProblemKind::InvalidKey).detail(invalid.to_string())
     }
 }
-/// Where clients read how to send keys, unless told otherwise: the page that [`Problem::BASE`] is on.
+/// The default target of the `Link` header: the page of [`Problem::BASE`].
 const DOCS: HeaderValue = HeaderValue::from_static(
     "<https://docs.rs/idempotent-rs/latest/idempotent/docs/http/index.html>; rel=\"describedby\"",
 );
 
-/// `Retry-After` knows no fractions, and zero would bring a client back at once.
+/// Returns the value of `Retry-After`, in whole seconds. Zero would cause an immediate retry.
 fn whole_seconds(after: Duration) -> u64 {
     after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).max(1)
 }

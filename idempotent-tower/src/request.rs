@@ -1,4 +1,4 @@
-//! The parts of a request that identify it: its key, its caller and its payload.
+//! The parts of a request that identify it: key, caller and payload. Also its body, as the inner service receives it.
 pub(crate) mod body;
 pub(crate) mod key;
 pub(crate) mod payload;

@@ -1,4 +1,4 @@
-//! Extractors, and response parts.
+//! Extractors for the idempotency key and the current attempt, and [`Idempotent`] as a response part.
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponseParts, ResponseParts};
 use http::request::Parts;
@@ -30,15 +30,16 @@ impl<S: Sync> OptionalFromRequestParts<S> for IdempotencyKey {
     }
 }
 
+/// Returns the key of a request, or `None` without the header.
 fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
-    // A layer has read it already, by rules of its own.
+    // A layer has already read the key by its own rules.
     if let Some(key) = parts.extensions.get::<IdempotencyKey>() {
         return Ok(Some(key.clone()));
     }
     Ok(KeyRules::default().read(&parts.headers)?)
 }
 
-/// Behind the layer, or inside an annotated handler.
+/// Extracts the current attempt inside the layer or an annotated handler.
 impl<S: Sync> OptionalFromRequestParts<S> for Attempt {
     type Rejection = std::convert::Infallible;
 

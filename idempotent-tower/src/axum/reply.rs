@@ -1,4 +1,4 @@
-//! For axum: what annotated handlers answer with, extractors, and problems as answers.
+//! The reply strategy of annotated axum handlers.
 use std::borrow::Cow;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -13,14 +13,15 @@ use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Repli
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::panic_guard::caught;
+use crate::panic_guard::catch_panic;
 use crate::response::body::ResponseBody;
-use crate::response::classify::judge;
+use crate::response::classify::classify;
 use crate::{Idempotent, Kept, Problem, ProblemKind, ReplayHeader, ResponseRules};
 
-/// How [`Http`] answers.
+/// The settings of the reply strategy [`Http`].
 pub trait HttpRules: 'static {
-    /// Which answers are kept, and what of them. Where this panics an answer counts as done, and is not kept.
+    /// Returns the rules for storing responses. If this function panics, the response counts as complete and is not
+    /// stored.
     ///
     /// # Default
     /// [`ResponseRules::default`]
@@ -29,7 +30,7 @@ pub trait HttpRules: 'static {
         RULES.clone()
     }
 
-    /// Puts a problem into words.
+    /// Converts a problem into a response.
     ///
     /// # Default
     /// `application/problem+json`
@@ -38,16 +39,16 @@ pub trait HttpRules: 'static {
     }
 }
 
-/// The defaults.
+/// The default settings of [`Http`].
 #[derive(Clone, Copy, Debug)]
 pub struct Standard;
 
 impl HttpRules for Standard {}
 
-/// `reply = Http`: any axum answer, kept and replayed as status, headers and body. The wrapped handler returns
-/// [`Response`].
+/// The reply strategy of axum handlers: `reply = Http`. It stores status, headers and body of any axum response, and
+/// replays them. The wrapped handler returns [`Response`].
 ///
-/// Answers that count as done are kept as the [`ResponseRules`] say; any other status frees the key.
+/// The [`ResponseRules`] decide which responses complete a request and are stored. Any other response frees the key.
 ///
 /// ```
 /// use axum::Json;
@@ -67,7 +68,7 @@ impl HttpRules for Standard {}
 pub struct Http<C = Standard>(PhantomData<C>);
 
 impl<C> Http<C> {
-    /// Makes a [`Response`] of the answer where its type is still known in full.
+    /// Converts the output of a handler into a [`Response`] while its concrete type is known.
     #[doc(hidden)]
     pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
     where
@@ -79,7 +80,7 @@ impl<C> Http<C> {
     }
 }
 
-/// What [`Http`] takes: any [`IntoResponse`], in words of ours where it is none.
+/// A type that [`Http`] accepts: any [`IntoResponse`]. This trait provides the error message for other types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "an idempotent handler cannot answer with `{Self}` by `Http`",
@@ -106,15 +107,15 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
     type Value = Kept<Body>;
     type Failure = axum::http::Response<ResponseBody<Body>>;
 
-    // Not an `async fn`: its future would hold `R`, and be `Send` only if `R` is.
+    // This is not an `async fn`, because its future would hold `R` and be `Send` only if `R` is.
     fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Self::Failure>> {
-        judge(reply.into_response(), rules::<C>(), false)
+        classify(reply.into_response(), rules::<C>(), false)
     }
 
     fn value(kept: Kept<Body>) -> Response {
         match kept.into_response() {
             Ok(response) => response.map(Body::new),
-            Err(location) => gone::<C>(location),
+            Err(location) => not_retained::<C>(location),
         }
     }
 
@@ -125,7 +126,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
                 mark.mark(response.headers_mut());
                 response.map(Body::new)
             }
-            Err(location) => gone::<C>(location),
+            Err(location) => not_retained::<C>(location),
         }
     }
 
@@ -137,7 +138,8 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
         Some(rules::<C>().unwrap_or_default().policy())
     }
 
-    /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
+    /// Returns the response although it was not recorded, because the effect has happened. A duplicate learns the
+    /// outcome from the store.
     fn unrecorded(kept: Kept<Body>, _: Rejection) -> Result<Response, Rejection> {
         Ok(<Self as Replies<R>>::value(kept))
     }
@@ -149,28 +151,29 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
 impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
     fn rejected(rejection: Rejection) -> Response {
-        told::<C>(rejection.into())
+        problem_response::<C>(rejection.into())
     }
 }
 
-/// None where they panic: the request is done all the same, or a duplicate of one that is.
+/// Returns the rules, or `None` if they panic. The request has completed all the same.
 fn rules<C: HttpRules>() -> Option<Arc<ResponseRules>> {
-    caught("HttpRules::rules", C::rules)
+    catch_panic("HttpRules::rules", C::rules)
 }
 
-fn gone<C: HttpRules>(location: Option<HeaderValue>) -> Response {
-    told::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location))
+/// Returns the response to a duplicate whose recorded response has no body.
+fn not_retained<C: HttpRules>(location: Option<HeaderValue>) -> Response {
+    problem_response::<C>(Problem::new(ProblemKind::ResponseNotRetained).location(location))
 }
 
-/// A problem is no answer to keep, in whatever words: a layer further out must not take it for one.
-fn told<C: HttpRules>(problem: Problem) -> Response {
+/// Converts a problem into a response that no outer layer stores.
+fn problem_response<C: HttpRules>(problem: Problem) -> Response {
     let mut response = C::problem(problem);
     response.extensions_mut().insert(Idempotent::release());
     response
 }
 
-/// `codec = AxumJson`: keeps the value inside an [`axum::Json`], for handlers that return
-/// `Result<axum::Json<T>, E>` and do without [`Http`].
+/// A codec for handlers that return `Result<axum::Json<T>, E>` and do not use [`Http`]: `codec = AxumJson`. It stores
+/// the value inside the [`axum::Json`].
 #[derive(Clone, Copy, Debug)]
 pub struct AxumJson;
 

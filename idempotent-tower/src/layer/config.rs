@@ -1,4 +1,4 @@
-//! What a layer's requests share.
+//! The settings of a layer.
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
-use idempotent_core::{Executor, Policy, Scene as CoreScene, Tokens};
+use idempotent_core::{Executor, Policy, Scene, Tokens};
 
-use crate::layer::setup_error::{self as setup, Idle, SetupError};
+use crate::layer::setup_error::{self as setup, SetupError, UnusedSetter};
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
 
-pub(crate) type Route = dyn Fn(&Parts) -> Option<String> + Send + Sync;
-pub(crate) type KeyOf = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
-pub(crate) type Words = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
-pub(crate) type Skip = dyn Fn(&Parts) -> bool + Send + Sync;
+pub(crate) type RouteFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+pub(crate) type KeyFn = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
+pub(crate) type ProblemFn = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
+pub(crate) type SkipFn = dyn Fn(&Parts) -> bool + Send + Sync;
 
-/// The default limit for bodies, in bytes. axum's extractors have the same.
+/// The default limit for request bodies, in bytes, like the limit of axum's extractors.
 pub(crate) const MAX_BODY: u64 = 2 << 20;
 
+/// The settings that all requests of a layer share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct LayerConfig {
     pub(crate) executor: Executor,
     pub(crate) principal: Principal,
-    pub(crate) scene: Scene,
+    pub(crate) key_source: KeySource,
     pub(crate) methods: Vec<Method>,
-    pub(crate) skip: Option<Arc<Skip>>,
-    pub(crate) scope: Scope,
+    pub(crate) skip: Option<Arc<SkipFn>>,
+    pub(crate) scope: KeyScope,
     pub(crate) prefix: Option<Cow<'static, str>>,
     pub(crate) payload: PayloadCheck,
     pub(crate) max_body: u64,
@@ -36,37 +37,37 @@ pub(crate) struct Shared {
     pub(crate) detached: bool,
     pub(crate) base: Cow<'static, str>,
     pub(crate) docs: Option<HeaderValue>,
-    pub(crate) words: Option<Arc<Words>>,
-    /// Setters that were called and do nothing in some scene.
-    pub(crate) called: Vec<&'static str>,
-    /// Why no request can be handled.
-    pub(crate) wrong: Option<Arc<SetupError>>,
+    pub(crate) problem_fn: Option<Arc<ProblemFn>>,
+    /// The called setters that have no effect with some key source.
+    pub(crate) called_setters: Vec<&'static str>,
+    /// The reason why the layer rejects each request.
+    pub(crate) setup_error: Option<Arc<SetupError>>,
 }
 
-/// What tells two requests apart.
+/// The source of the key of a request.
 #[derive(Clone)]
-pub(crate) enum Scene {
-    Key { rules: KeyRules, of: Option<Arc<KeyOf>>, required: bool },
+pub(crate) enum KeySource {
+    Key { rules: KeyRules, of: Option<Arc<KeyFn>>, required: bool },
     Token { header: HeaderName, tokens: Tokens },
     Param,
 }
 
 #[derive(Clone)]
-pub(crate) enum Scope {
-    /// By method and route.
-    Route(Option<Arc<Route>>),
+pub(crate) enum KeyScope {
+    /// One scope for each method and route.
+    Route(Option<Arc<RouteFn>>),
     Named(Cow<'static, str>),
 }
 
-impl Shared {
-    pub(crate) fn new(executor: Executor, principal: Principal, scene: Scene) -> Self {
+impl LayerConfig {
+    pub(crate) fn new(executor: Executor, principal: Principal, key_source: KeySource) -> Self {
         Self {
             executor,
             principal,
-            scene,
+            key_source,
             methods: vec![Method::POST, Method::PATCH],
             skip: None,
-            scope: Scope::Route(None),
+            scope: KeyScope::Route(None),
             prefix: None,
             payload: PayloadCheck::bytes(),
             max_body: MAX_BODY,
@@ -76,37 +77,37 @@ impl Shared {
             detached: true,
             base: Cow::Borrowed(Problem::BASE),
             docs: None,
-            words: None,
-            called: Vec::new(),
-            wrong: None,
+            problem_fn: None,
+            called_setters: Vec::new(),
+            setup_error: None,
         }
     }
 
-    /// As requests find it: with the policy in force, the executor's clock, and what is wrong with it.
-    pub(crate) fn in_use(&self) -> Self {
-        // A policy that makes no sense is the executor's to refuse, and to count.
-        let wrong = SetupError::of(&self.idle(), self.empty(), Ok(())).err().map(Arc::new);
+    /// Returns the settings for a service, with the effective policy, the clock of the executor, and the setup error.
+    pub(crate) fn prepared(&self) -> Self {
+        // The executor rejects an invalid policy itself, and counts that.
+        let setup_error = SetupError::of(&self.unused_setters(), self.empty_settings(), Ok(())).err().map(Arc::new);
         let response = ResponseRules::timed(&self.response, &self.executor);
-        Self { policy: self.in_force(), response, wrong, ..self.clone() }
+        Self { policy: self.effective_policy(), response, setup_error, ..self.clone() }
     }
 
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        SetupError::of(&self.idle(), self.empty(), self.in_force().check(&CoreScene::Rest))
+        SetupError::of(&self.unused_setters(), self.empty_settings(), self.effective_policy().check(&Scene::Rest))
     }
 
-    fn idle(&self) -> Vec<Idle> {
-        setup::idle(&self.scene, &self.called, &self.response)
+    fn unused_setters(&self) -> Vec<UnusedSetter> {
+        setup::unused_setters(&self.key_source, &self.called_setters, &self.response)
     }
 
-    fn empty(&self) -> impl Iterator<Item = &'static str> {
-        let scope = matches!(&self.scope, Scope::Named(name) if name.is_empty());
+    fn empty_settings(&self) -> impl Iterator<Item = &'static str> {
+        let scope = matches!(&self.scope, KeyScope::Named(name) if name.is_empty());
         let namespace = self.prefix.as_ref().is_some_and(|name| name.is_empty());
-        let window = matches!(self.scene, Scene::Param) && !self.in_force().has_window();
-        setup::empty(self.methods.is_empty(), scope, namespace, window)
+        let window = matches!(self.key_source, KeySource::Param) && !self.effective_policy().has_window();
+        setup::empty_settings(self.methods.is_empty(), scope, namespace, window)
     }
 
-    /// The layer's over the executor's over what the answers need.
-    fn in_force(&self) -> Policy {
-        self.policy.or(self.executor.policy(&CoreScene::Rest)).or(self.response.policy())
+    /// Merges the policies: the layer overrides the executor, which overrides the response rules.
+    fn effective_policy(&self) -> Policy {
+        self.policy.or(self.executor.policy(&Scene::Rest)).or(self.response.policy())
     }
 }

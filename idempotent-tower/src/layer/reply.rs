@@ -10,24 +10,24 @@ use idempotent_core::{Rejection, Rejects, Replies, Reshapes, Split};
 
 use crate::ResponseRules;
 use crate::response::body::ResponseBody;
-use crate::response::classify::judge;
+use crate::response::classify::classify;
 use crate::response::stored::Kept;
 
-/// A service's answer, with the rules it is judged by.
-pub(crate) struct Answer<B> {
+/// The response of the inner service, with the rules that classify it.
+pub(crate) struct HandlerResponse<B> {
     pub(crate) response: Response<B>,
     pub(crate) rules: Arc<ResponseRules>,
 }
 
-/// What does not count as done.
-pub(crate) enum Failure<B: Body, E> {
+/// The output of a run that does not complete its request.
+pub(crate) enum HandlerFailure<B: Body, E> {
     Response(Response<ResponseBody<B>>),
     Service(E),
 }
 
-/// The caller's answer, before the layer puts it into words.
-pub(crate) enum Told<B: Body, E> {
-    // Boxed: the task it was made in and every future on the way out have room for it, also while the handler runs.
+/// The result of a call, before the layer converts it into a response.
+pub(crate) enum CallResult<B: Body, E> {
+    // Boxed because the task and every outer future reserve space for it, even while the handler runs.
     Ran(Box<Kept<B>>),
     Replayed(Box<Kept<B>>),
     Failed(Box<Response<ResponseBody<B>>>),
@@ -35,59 +35,62 @@ pub(crate) enum Told<B: Body, E> {
     Service(E),
 }
 
-/// The layer's reply strategy.
-pub(crate) struct Replying<B, E>(PhantomData<fn() -> (B, E)>);
+/// The reply strategy of the layer.
+pub(crate) struct LayerReply<B, E>(PhantomData<fn() -> (B, E)>);
 
-impl<B: Body, E> Reshapes for Replying<B, E> {
-    type Output<R> = Told<B, E>;
+impl<B: Body, E> Reshapes for LayerReply<B, E> {
+    type Output<R> = CallResult<B, E>;
 }
 
-impl<B: Body<Data = Bytes>, E> Replies<Result<Answer<B>, E>> for Replying<B, E> {
+impl<B: Body<Data = Bytes>, E> Replies<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
     type Value = Kept<B>;
-    type Failure = Failure<B, E>;
+    type Failure = HandlerFailure<B, E>;
 
-    async fn split(reply: Result<Answer<B>, E>) -> Split<Kept<B>, Failure<B, E>> {
-        let Answer { response, rules } = match reply {
+    async fn split(reply: Result<HandlerResponse<B>, E>) -> Split<Kept<B>, HandlerFailure<B, E>> {
+        let HandlerResponse { response, rules } = match reply {
             Ok(answer) => answer,
-            Err(error) => return Split::Transient(Failure::Service(error)),
+            Err(error) => return Split::Transient(HandlerFailure::Service(error)),
         };
-        // Boxed: while the handler runs there is no need of it.
-        match Box::pin(judge(response, Some(rules), true)).await {
+        // Boxed because the future needs no space while the handler runs.
+        match Box::pin(classify(response, Some(rules), true)).await {
             Split::Value(kept) => Split::Value(kept),
-            Split::Transient(response) | Split::Permanent(response) => Split::Transient(Failure::Response(response)),
+            Split::Transient(response) | Split::Permanent(response) => {
+                Split::Transient(HandlerFailure::Response(response))
+            }
         }
     }
 
-    fn value(kept: Kept<B>) -> Told<B, E> {
-        Told::Ran(Box::new(kept))
+    fn value(kept: Kept<B>) -> CallResult<B, E> {
+        CallResult::Ran(Box::new(kept))
     }
 
-    fn replayed(kept: Kept<B>) -> Told<B, E> {
-        Told::Replayed(Box::new(kept))
+    fn replayed(kept: Kept<B>) -> CallResult<B, E> {
+        CallResult::Replayed(Box::new(kept))
     }
 
-    fn failure(failure: Failure<B, E>) -> Told<B, E> {
+    fn failure(failure: HandlerFailure<B, E>) -> CallResult<B, E> {
         match failure {
-            Failure::Response(response) => Told::Failed(Box::new(response)),
-            Failure::Service(error) => Told::Service(error),
+            HandlerFailure::Response(response) => CallResult::Failed(Box::new(response)),
+            HandlerFailure::Service(error) => CallResult::Service(error),
         }
     }
 
-    /// The effect has happened: its caller is told so, and whoever asks again finds out from the store.
-    fn unrecorded(kept: Kept<B>, _: Rejection) -> Result<Told<B, E>, Rejection> {
-        Ok(Told::Ran(Box::new(kept)))
+    /// Returns the response although it was not recorded, because the effect has happened. A duplicate learns the
+    /// outcome from the store.
+    fn unrecorded(kept: Kept<B>, _: Rejection) -> Result<CallResult<B, E>, Rejection> {
+        Ok(CallResult::Ran(Box::new(kept)))
     }
 
-    fn describe(failure: &Failure<B, E>) -> Cow<'static, str> {
+    fn describe(failure: &HandlerFailure<B, E>) -> Cow<'static, str> {
         match failure {
-            Failure::Response(response) => format!("answered {}", response.status().as_u16()).into(),
-            Failure::Service(_) => "the service failed".into(),
+            HandlerFailure::Response(response) => format!("answered {}", response.status().as_u16()).into(),
+            HandlerFailure::Service(_) => "the service failed".into(),
         }
     }
 }
 
-impl<B: Body<Data = Bytes>, E> Rejects<Result<Answer<B>, E>> for Replying<B, E> {
-    fn rejected(rejection: Rejection) -> Told<B, E> {
-        Told::Rejected(rejection)
+impl<B: Body<Data = Bytes>, E> Rejects<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
+    fn rejected(rejection: Rejection) -> CallResult<B, E> {
+        CallResult::Rejected(rejection)
     }
 }

@@ -1,4 +1,4 @@
-//! The layer as a tower service: what passes, and what is handled.
+//! The layer's tower service, which handles a request or passes it through.
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,20 +11,20 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::layer::config::Shared;
+use crate::layer::config::LayerConfig;
 use crate::{RequestBody, ResponseBody};
 
-/// A service behind an [`IdempotencyLayer`](crate::IdempotencyLayer). It takes requests of any body whose data is
-/// [`Bytes`], hyper's `Incoming` too, and gives the inner service a [`RequestBody`].
+/// A service inside an [`IdempotencyLayer`](crate::IdempotencyLayer). It accepts requests whose body yields [`Bytes`],
+/// including the `Incoming` body of hyper. The inner service receives a [`RequestBody`].
 #[derive(Clone)]
 pub struct IdempotencyService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    config: Arc<LayerConfig>,
 }
 
 impl<S> IdempotencyService<S> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { inner, shared }
+    pub(crate) fn new(inner: S, config: Arc<LayerConfig>) -> Self {
+        Self { inner, config }
     }
 }
 
@@ -34,25 +34,26 @@ impl<S: fmt::Debug> fmt::Debug for IdempotencyService<S> {
     }
 }
 
-pub(crate) type Answered<R, E> = Result<Response<ResponseBody<R>>, E>;
+pub(crate) type ServiceResult<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 pin_project! {
-    /// The answer to come.
+    /// The future of a response.
     ///
     /// # Cancellation
-    /// Dropped before the request's body is in, or while it waits for a run in flight, nothing has happened. After that
-    /// the request goes on in its own task, unless the layer says otherwise.
+    /// Dropping the future before the request body has arrived has no effect on the store, nor does dropping it while
+    /// it waits for a run in flight. After that the request continues in its own task, unless
+    /// [`cancel_on_disconnect`](crate::IdempotencyLayer::cancel_on_disconnect) is set.
     pub struct ResponseFuture<F, R: Body, E> {
         #[pin]
-        way: Way<F, R, E>,
+        state: ResponseState<F, R, E>,
     }
 }
 
 pin_project! {
-    #[project = Projected]
-    enum Way<F, R: Body, E> {
+    #[project = ProjectedState]
+    enum ResponseState<F, R: Body, E> {
         Passing { #[pin] inner: F },
-        Handled { handled: Pin<Box<dyn Future<Output = Answered<R, E>> + Send>> },
+        Handled { handled: Pin<Box<dyn Future<Output = ServiceResult<R, E>> + Send>> },
     }
 }
 
@@ -61,14 +62,14 @@ where
     F: Future<Output = Result<Response<R>, E>>,
     R: Body,
 {
-    type Output = Answered<R, E>;
+    type Output = ServiceResult<R, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().way.project() {
-            Projected::Passing { inner } => {
+        match self.project().state.project() {
+            ProjectedState::Passing { inner } => {
                 inner.poll(cx).map(|answered| answered.map(|response| response.map(ResponseBody::passing)))
             }
-            Projected::Handled { handled } => handled.as_mut().poll(cx),
+            ProjectedState::Handled { handled } => handled.as_mut().poll(cx),
         }
     }
 }
@@ -98,14 +99,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        if self.shared.passes(&parts) {
+        if self.config.bypasses(&parts) {
             let inner = self.inner.call(Request::from_parts(parts, RequestBody::new(body)));
-            return ResponseFuture { way: Way::Passing { inner } };
+            return ResponseFuture { state: ResponseState::Passing { inner } };
         }
-        // The one that was asked whether it is ready goes; its clone waits for the next.
+        // `poll_ready` applies to this service and not to its clone, so the clone stays for the next request.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let handled = Box::pin(self.shared.clone().handle(Box::new((inner, parts)), body));
-        ResponseFuture { way: Way::Handled { handled } }
+        let handled = Box::pin(self.config.clone().handle(Box::new((inner, parts)), body));
+        ResponseFuture { state: ResponseState::Handled { handled } }
     }
 }

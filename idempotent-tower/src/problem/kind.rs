@@ -1,50 +1,51 @@
-//! The kinds of problems.
+//! The kinds of problems, with their status, code and texts.
 use http::StatusCode;
 
-/// What went wrong, for programs: the `code` of the answer, and the end of its `type`.
+/// The kind of a problem. It determines the status, and its code is part of `type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// 400: the route asks for a key, and there is none.
+    /// 400: the route requires a key, and the request has none.
     MissingKey,
-    /// 400: there is a key that cannot be used.
+    /// 400: the key is invalid.
     InvalidKey,
     /// 400: the body could not be read, or has no fingerprint.
     InvalidBody,
-    /// 400: the route asks for a token, and there is none.
+    /// 400: the route requires a token, and the request has none.
     MissingToken,
-    /// 401: the principal's name is empty.
+    /// 401: the caller's name is empty.
     NoPrincipal,
-    /// 409: the same request is running; come back later.
+    /// 409: the same request is still running; retry later.
     InFlight,
-    /// 409: the key failed a moment ago and is not due yet.
+    /// 409: the request failed recently, and its retry is not due yet.
     NotDue,
-    /// 409: a request that says the same was done a moment ago, or the token was used.
+    /// 409: an equal request completed recently, or the token was used.
     DuplicateRequest,
-    /// 409: the token was not issued to this caller, or its time is over.
+    /// 409: the token was not issued to this caller, or has expired.
     UnknownToken,
-    /// 409: done before, and its answer was not kept.
+    /// 409: the request has completed, but its response was not stored.
     ResponseNotRetained,
-    /// 409: it failed for good before.
+    /// 409: the request has failed permanently.
     FailedBefore,
-    /// 413: the body is larger than is taken.
+    /// 413: the body exceeds the limit.
     BodyTooLarge,
-    /// 422: the key was used for another request.
+    /// 422: the key was used for a different request.
     KeyReused,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the service is set up wrong; its log says how.
+    /// 500: the service is misconfigured; its log names the cause.
     Misconfigured,
-    /// 503: the record store cannot be reached; nothing was done.
+    /// 503: the record store is unavailable; nothing was done.
     StoreUnavailable,
-    /// 503: the service is shutting down. What had not begun was not done; a run that was cut off has an unknown effect.
+    /// 503: the service is shutting down. A run that had not begun was not done; a run that was cut off has an unknown
+    /// effect.
     Draining,
     /// 503: the run was interrupted, and its effect is unknown.
     Interrupted,
 }
 
 impl ProblemKind {
-    /// All of them, for the description of an API.
+    /// All kinds, for example for the description of an API.
     pub const ALL: [Self; 18] = [
         Self::MissingKey,
         Self::InvalidKey,
@@ -66,19 +67,19 @@ impl ProblemKind {
         Self::Interrupted,
     ];
 
-    /// `in-flight`, for example.
+    /// Returns the code, for example `in-flight`.
     #[must_use]
     pub fn code(self) -> &'static str {
         self.row().1
     }
 
-    /// The status it is answered with.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(self) -> StatusCode {
         self.row().0
     }
 
-    /// Whether the same request with the same key may succeed later.
+    /// Returns whether the same request with the same key may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         self.row().3
@@ -138,8 +139,8 @@ impl ProblemKind {
 mod tests {
     use super::*;
 
-    /// Does not compile where a kind is missing from it.
-    fn place(kind: ProblemKind) -> usize {
+    /// Returns the position of a kind. The match does not compile if a kind is missing.
+    fn index(kind: ProblemKind) -> usize {
         use ProblemKind as Kind;
         match kind {
             Kind::MissingKey => 0,
@@ -164,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_are_all_there_are() {
-        let places: Vec<_> = ProblemKind::ALL.map(place).into();
-        assert_eq!(places, (0..=17).collect::<Vec<_>>());
+    fn all_lists_every_kind_once() {
+        let indices: Vec<_> = ProblemKind::ALL.map(index).into();
+        assert_eq!(indices, (0..=17).collect::<Vec<_>>());
     }
 }

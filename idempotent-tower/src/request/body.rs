@@ -7,36 +7,38 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::buffered_body::Whole;
+use crate::buffered_body::BufferedBody;
 
 pin_project! {
-    /// The body of a request behind an [`IdempotencyLayer`](crate::IdempotencyLayer): in memory and whole, with its
-    /// trailers, where the layer handles the request; the one that came in, untouched, where it passes.
+    /// The body of a request inside an [`IdempotencyLayer`](crate::IdempotencyLayer). If the layer handles the request,
+    /// the body is in memory, with its trailers. Otherwise it is the original body.
     ///
-    /// Services that take any body take this one: axum's routers, tonic's servers, most of tower-http's layers. For one
-    /// that takes a single type, map it: `request.map(axum::body::Body::new)`.
+    /// Services that accept any body accept this one, such as axum's routers, tonic's servers and most layers of
+    /// tower-http. For a service that requires a specific type, map it: `request.map(axum::body::Body::new)`.
     pub struct RequestBody<B> {
         #[pin]
-        inner: Coming<B>,
+        inner: RequestBodyKind<B>,
     }
 }
 
 pin_project! {
-    #[project = ProjectedComing]
-    enum Coming<B> {
-        Whole { whole: Whole },
+    #[project = ProjectedRequestBody]
+    enum RequestBodyKind<B> {
+        Whole { whole: BufferedBody },
         Passing { #[pin] body: B },
     }
 }
 
 impl<B> RequestBody<B> {
-    /// One that passes. The layer makes its own; tests of the service behind it need this.
+    /// Creates a body that passes `body` through unchanged. The layer creates its own bodies; this constructor is for
+    /// tests of an inner service.
     pub fn new(body: B) -> Self {
-        Self { inner: Coming::Passing { body } }
+        Self { inner: RequestBodyKind::Passing { body } }
     }
 
-    pub(crate) fn whole(whole: Whole) -> Self {
-        Self { inner: Coming::Whole { whole } }
+    /// Creates a body from one in memory.
+    pub(crate) fn whole(whole: BufferedBody) -> Self {
+        Self { inner: RequestBodyKind::Whole { whole } }
     }
 }
 
@@ -46,22 +48,22 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().inner.project() {
-            ProjectedComing::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
-            ProjectedComing::Passing { body } => body.poll_frame(cx),
+            ProjectedRequestBody::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
+            ProjectedRequestBody::Passing { body } => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            Coming::Whole { whole } => whole.is_over(),
-            Coming::Passing { body } => body.is_end_stream(),
+            RequestBodyKind::Whole { whole } => whole.is_over(),
+            RequestBodyKind::Passing { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Coming::Whole { whole } => whole.size_hint(),
-            Coming::Passing { body } => body.size_hint(),
+            RequestBodyKind::Whole { whole } => whole.size_hint(),
+            RequestBodyKind::Passing { body } => body.size_hint(),
         }
     }
 }
@@ -69,8 +71,8 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
 impl<B> fmt::Debug for RequestBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.inner {
-            Coming::Whole { .. } => "RequestBody(whole)",
-            Coming::Passing { .. } => "RequestBody(passing)",
+            RequestBodyKind::Whole { .. } => "RequestBody(whole)",
+            RequestBodyKind::Passing { .. } => "RequestBody(passing)",
         })
     }
 }

@@ -1,38 +1,38 @@
-//! The key of a request: read from its header, checked, never echoed.
+//! The idempotency key of a request. Errors and logs never contain it.
 use std::fmt;
 
 use http::header::{HeaderMap, HeaderName};
 use idempotent_core::{KeyPart, Parts};
 use sfv::{BareItem, Item, Parser};
 
-/// How the header's value is written.
+/// The syntax of the key header.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum KeySyntax {
-    /// A value that begins with `"` is an RFC 9651 string, any other is taken as it stands; both spell the same key. The
-    /// default: the IETF draft asks for strings, and what clients send in practice is bare.
+    /// Parses a value that begins with `"` as an RFC 9651 string and takes any other value as it is. Both forms yield
+    /// the same key. This is the default: the IETF draft requires strings, but most clients send bare values.
     #[default]
     Lenient,
-    /// An RFC 9651 string only, as the draft has it.
+    /// Accepts only RFC 9651 strings, as the draft requires.
     Structured,
-    /// As it stands only.
+    /// Takes the value as it is.
     Bare,
 }
 
-/// What a key must look like, beyond its syntax.
+/// The required format of a key.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum KeyFormat {
-    /// Anything. The default.
+    /// Accepts all keys. This is the default.
     #[default]
     Any,
-    /// A UUID in its usual form: 8-4-4-4-12 hexadecimal digits.
+    /// Accepts UUIDs in the hyphenated form: 8-4-4-4-12 hexadecimal digits.
     Uuid,
-    /// What this function accepts.
+    /// Accepts the keys for which this function returns true.
     Accepted(fn(&str) -> bool),
 }
 
-/// Where the key stands and what it must look like.
+/// The rules for reading a key from a request.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -62,7 +62,7 @@ impl Default for KeyRules {
 }
 
 impl KeyRules {
-    /// The header it stands in.
+    /// Sets the header that contains the key.
     ///
     /// # Default
     /// `Idempotency-Key`
@@ -71,7 +71,7 @@ impl KeyRules {
         self
     }
 
-    /// How it is written.
+    /// Sets the syntax of the header.
     ///
     /// # Default
     /// [`KeySyntax::Lenient`]
@@ -80,7 +80,7 @@ impl KeyRules {
         self
     }
 
-    /// The fewest characters taken, without quotes. Never fewer than one.
+    /// Sets the smallest number of characters, without quotes. The value 0 means 1.
     ///
     /// # Default
     /// 1
@@ -89,7 +89,7 @@ impl KeyRules {
         self
     }
 
-    /// The most characters taken, without quotes; the executor takes 1,024 bytes.
+    /// Sets the largest number of characters, without quotes. The executor accepts at most 1,024 bytes.
     ///
     /// # Default
     /// 255
@@ -98,7 +98,7 @@ impl KeyRules {
         self
     }
 
-    /// What it must look like.
+    /// Sets the required format.
     ///
     /// # Default
     /// [`KeyFormat::Any`]
@@ -107,16 +107,16 @@ impl KeyRules {
         self
     }
 
-    /// The header's name.
+    /// Returns the name of the header.
     #[must_use]
     pub fn header_name(&self) -> &HeaderName {
         &self.header
     }
 
-    /// The request's key; `None` without the header.
+    /// Reads the key of a request. Returns `None` without the header.
     ///
     /// # Errors
-    /// [`InvalidKey`] if there is a header but no usable key in it.
+    /// [`InvalidKey`] if the header contains no valid key.
     pub fn read(&self, headers: &HeaderMap) -> Result<Option<IdempotencyKey>, InvalidKey> {
         let mut lines = headers.get_all(&self.header).iter();
         let Some(line) = lines.next() else { return Ok(None) };
@@ -132,10 +132,10 @@ impl KeyRules {
         self.checked(text).map(Some)
     }
 
-    /// A key from elsewhere, by the same rules.
+    /// Checks a key from another source than the header by the same rules.
     ///
     /// # Errors
-    /// [`InvalidKey`] if it breaks one.
+    /// [`InvalidKey`] if the key breaks a rule.
     pub fn checked(&self, text: String) -> Result<IdempotencyKey, InvalidKey> {
         let Self { min_len, max_len, .. } = *self;
         let length = text.chars().count();
@@ -154,7 +154,7 @@ impl KeyRules {
     }
 }
 
-/// Visible ASCII, without what has a meaning of its own in a header.
+/// Parses visible ASCII without characters that have a meaning in structured headers.
 fn bare(value: &[u8]) -> Result<String, InvalidKey> {
     let taken = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
     match std::str::from_utf8(value) {
@@ -164,7 +164,7 @@ fn bare(value: &[u8]) -> Result<String, InvalidKey> {
     }
 }
 
-/// An RFC 9651 item that is a string; its parameters mean nothing here.
+/// Parses an RFC 9651 string item. Its parameters are ignored.
 fn string(value: &[u8]) -> Result<String, InvalidKey> {
     match Parser::new(value).parse::<Item>() {
         Ok(Item { bare_item: BareItem::String(text), .. }) => Ok(text.as_str().to_owned()),
@@ -178,65 +178,65 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().enumerate().all(fits)
 }
 
-/// Why there is no key in a header that is there. The key itself is never shown.
+/// The reason why a header contains no valid key. Never contains the key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// The header comes more than once.
+    /// The header occurs more than once.
     SeveralLines,
-    /// A list of values.
+    /// The header contains a list of values.
     List,
-    /// Not an RFC 9651 string.
+    /// The value is not an RFC 9651 string.
     NotAString,
-    /// A character that a key written bare may not have.
+    /// An unquoted key contains a character that is not allowed.
     Characters,
-    /// Too short or too long.
+    /// The key is too short or too long.
     Length {
-        /// Its characters.
+        /// The number of characters.
         length: usize,
-        /// The fewest taken.
+        /// The smallest number accepted.
         min_len: usize,
-        /// The most taken.
+        /// The largest number accepted.
         max_len: usize,
     },
-    /// Nothing but spaces.
+    /// The key consists of spaces.
     Blank,
-    /// Not of the format asked for.
+    /// The key does not have the required format.
     Format,
 }
 
 impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SeveralLines => f.write_str("the key's header comes more than once: send it once"),
-            Self::List => f.write_str("the key's header holds a list: send one key"),
+            Self::SeveralLines => f.write_str("idempotency key: the header occurs more than once; send it once"),
+            Self::List => f.write_str("idempotency key: the header contains a list; send one key"),
             Self::NotAString => f.write_str(
-                "the key is not a quoted string by RFC 9651: write it as \"…\", with \\\" and \\\\ as the only escapes",
+                "idempotency key: not an RFC 9651 string; send it as \"…\", with \\\" and \\\\ as the only escapes",
             ),
             Self::Characters => f.write_str(
-                "the key has a character it may not have unquoted: use visible ASCII without quotes, commas, semicolons \
-                 and backslashes",
+                "idempotency key: invalid character in an unquoted key; use visible ASCII without quotes, commas, \
+                 semicolons and backslashes",
             ),
             Self::Length { length, min_len, max_len } => {
-                write!(f, "the key has {length} characters, {min_len} to {max_len} are taken")
+                write!(f, "idempotency key: has {length} characters; send {min_len} to {max_len}")
             }
-            Self::Blank => f.write_str("the key consists of spaces: send one that differs for each operation"),
-            Self::Format => f.write_str("the key is not of the format this service asks for"),
+            Self::Blank => f.write_str("idempotency key: consists of spaces; send a different key for each operation"),
+            Self::Format => f.write_str("idempotency key: wrong format; see the documentation of this service"),
         }
     }
 }
 
 impl std::error::Error for InvalidKey {}
 
-/// A request's key, without its quotes.
+/// The idempotency key of a request, without quotes.
 ///
-/// With the feature `axum` it is an extractor, by [`KeyRules::default`]: a missing or malformed key is answered with a
-/// [`Problem`](crate::Problem); as `Option<IdempotencyKey>` it may be missing, but not malformed.
+/// With the feature `axum` it is an extractor that uses [`KeyRules::default`]. A missing or malformed key is rejected
+/// with a [`Problem`](crate::Problem). `Option<IdempotencyKey>` accepts a missing key, but not a malformed one.
 #[derive(Clone, Eq, Hash, PartialEq)]
 pub struct IdempotencyKey(Box<str>);
 
 impl IdempotencyKey {
-    /// The key. It may be personal: not for logs.
+    /// Returns the key. It may be personal data: do not log it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -249,7 +249,7 @@ impl KeyPart for IdempotencyKey {
     }
 }
 
-/// Keys are never shown.
+/// Shows only the length of the key.
 impl fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IdempotencyKey({} characters)", self.0.len())

@@ -1,4 +1,4 @@
-//! The body of a request: read to its end under a limit, and its fingerprint taken on the way.
+//! The fingerprint of a request, by which a key that was reused for another request is recognized.
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,80 +10,84 @@ use serde_json::Value;
 
 use crate::request::unambiguous_json::unambiguous;
 
-type By = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
+type FingerprintFn = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
 
-/// What two requests with one key must have in common to be the same request. Anything else with that key is refused.
+/// The comparison of two requests with the same key. The layer rejects a request whose key was used for a different
+/// request.
 ///
-/// Method, path and query always count, headers never do: tracing headers differ from try to try. Path and query are
-/// those the client sent, also behind axum's `nest`.
+/// Method, path and query always count. Headers never do, because tracing headers differ between attempts. Path and
+/// query are as the client sent them, even inside axum's `nest`.
 #[derive(Clone)]
 #[must_use]
-pub struct PayloadCheck(Check);
+pub struct PayloadCheck(CheckKind);
 
 #[derive(Clone)]
-enum Check {
+enum CheckKind {
     Bytes,
     Json(Arc<[Box<str>]>),
-    By(Arc<By>),
+    By(Arc<FingerprintFn>),
     Off,
 }
 
 impl PayloadCheck {
-    /// The body's bytes, however they were cut. The default.
+    /// Compares the bytes of the body, regardless of how they were split into frames. This is the default.
     pub fn bytes() -> Self {
-        Self(Check::Bytes)
+        Self(CheckKind::Bytes)
     }
 
-    /// The body's JSON, whatever the order of its names and its white space. A body that is no JSON counts by its bytes,
-    /// and so does one that readers may take for different things: with a name given twice, or with a number of more
-    /// digits than all of them keep.
+    /// Compares the JSON value of the body, regardless of white space and the order of fields. The bytes count instead
+    /// if the body is not JSON, or if parsers could read it differently. Examples of the latter are duplicate field
+    /// names and numbers with more than 15 digits.
     pub fn canonical_json() -> Self {
-        Self(Check::Json(Arc::from([])))
+        Self(CheckKind::Json(Arc::from([])))
     }
 
-    /// Leaves out what this JSON pointer (RFC 6901) names, such as the time of sending: `"/sent_at"`. Elements of arrays
-    /// cannot be left out. Only for [`canonical_json`](Self::canonical_json); no other check looks at it.
+    /// Ignores the field that a JSON pointer (RFC 6901) names, such as a timestamp: `"/sent_at"`. The pointer cannot
+    /// name an element of an array. Applies only to [`canonical_json`](Self::canonical_json); other checks ignore it.
     pub fn exclude(self, pointer: impl Into<String>) -> Self {
         match self.0 {
-            Check::Json(excluded) => {
+            CheckKind::Json(excluded) => {
                 let new = pointer.into().into_boxed_str();
-                Self(Check::Json(excluded.iter().cloned().chain([new]).collect()))
+                Self(CheckKind::Json(excluded.iter().cloned().chain([new]).collect()))
             }
             other => Self(other),
         }
     }
 
-    /// By a function of the request's head and body, over method, path and query. Where it says `None` those three alone
-    /// count, and such a request is not the same as one of which it says more. Requests without a key
-    /// ([`params`](crate::IdempotencyLayer::params)) are refused there (400): nothing tells them apart.
+    /// Compares a fingerprint that a function computes from the head and body of the request, in addition to method,
+    /// path and query.
+    ///
+    /// If the function returns `None`, only method, path and query count. Such a request differs from each request for which the
+    /// function returns a fingerprint. A layer without keys ([`params`](crate::IdempotencyLayer::params)) rejects such
+    /// a request with 400, because nothing distinguishes it from others.
     pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
-        Self(Check::By(Arc::new(fingerprint)))
+        Self(CheckKind::By(Arc::new(fingerprint)))
     }
 
-    /// The same key with another body is a duplicate all the same.
+    /// Ignores the body: a request with the same key and another body counts as a duplicate.
     pub fn off() -> Self {
-        Self(Check::Off)
+        Self(CheckKind::Off)
     }
 
-    /// Takes the body's pieces as they come, if they count as they come.
+    /// Starts a fingerprint that the body extends as it arrives, if the check supports that.
     pub(crate) fn begin(&self, parts: &Parts) -> Option<Fingerprinter> {
         match self.0 {
-            Check::Bytes => Some(of_head(parts)),
-            Check::Json(_) | Check::By(_) | Check::Off => None,
+            CheckKind::Bytes => Some(of_head(parts)),
+            CheckKind::Json(_) | CheckKind::By(_) | CheckKind::Off => None,
         }
     }
 
-    /// The fingerprint, from what was begun or from the whole.
+    /// Returns the fingerprint: the one that `begin` started, or one of the complete body.
     pub(crate) fn finish(&self, begun: Option<Fingerprinter>, parts: &Parts, body: &Bytes) -> Option<Fingerprint> {
         match (&self.0, begun) {
             (_, Some(begun)) => Some(begun.finish()),
-            (Check::Json(excluded), None) => Some(of_json(parts, body, excluded)),
-            (Check::By(by), None) => by(parts, body).map(|own| {
+            (CheckKind::Json(excluded), None) => Some(of_json(parts, body, excluded)),
+            (CheckKind::By(by), None) => by(parts, body).map(|own| {
                 let mut all = of_head(parts);
                 all.push(own.to_bytes());
                 all.finish()
             }),
-            (Check::Bytes | Check::Off, None) => Some(of_target(parts)),
+            (CheckKind::Bytes | CheckKind::Off, None) => Some(of_target(parts)),
         }
     }
 }
@@ -91,15 +95,15 @@ impl PayloadCheck {
 impl fmt::Debug for PayloadCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Check::Bytes => "PayloadCheck::bytes()",
-            Check::Json(_) => "PayloadCheck::canonical_json()",
-            Check::By(_) => "PayloadCheck::by(…)",
-            Check::Off => "PayloadCheck::off()",
+            CheckKind::Bytes => "PayloadCheck::bytes()",
+            CheckKind::Json(_) => "PayloadCheck::canonical_json()",
+            CheckKind::By(_) => "PayloadCheck::by(…)",
+            CheckKind::Off => "PayloadCheck::off()",
         })
     }
 }
 
-/// Of method, path and query alone.
+/// Returns the fingerprint of method, path and query.
 pub(crate) fn of_target(parts: &Parts) -> Fingerprint {
     of_head(parts).finish()
 }
@@ -112,6 +116,7 @@ pub(crate) fn of_bytes(parts: &Parts, body: &Bytes) -> Fingerprint {
     all.finish()
 }
 
+/// Starts a fingerprint with method, path and query.
 fn of_head(parts: &Parts) -> Fingerprinter {
     let mut head = Fingerprinter::new();
     head.part(parts.method.as_str());
@@ -119,8 +124,8 @@ fn of_head(parts: &Parts) -> Fingerprinter {
     head
 }
 
-/// What the client asked for. Behind a nested router a request's own URI has lost what it begins with, and with it what
-/// tells `/a/orders` and `/b/orders` apart.
+/// Returns the URI that the client sent. A nested router removes the prefix from the URI of a request, and with it the
+/// difference between `/a/orders` and `/b/orders`.
 #[cfg(feature = "axum")]
 pub(crate) fn target(parts: &Parts) -> &Uri {
     parts.extensions.get::<axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
@@ -131,6 +136,7 @@ pub(crate) fn target(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
+/// Returns the fingerprint of method, path, query and the JSON value of the body.
 fn of_json(parts: &Parts, body: &Bytes, excluded: &[Box<str>]) -> Fingerprint {
     let mut all = of_head(parts);
     let json = unambiguous(body).and_then(|mut value| {
@@ -150,6 +156,7 @@ fn of_json(parts: &Parts, body: &Bytes, excluded: &[Box<str>]) -> Fingerprint {
     all.finish()
 }
 
+/// Removes the field that `pointer` names.
 fn leave_out(value: &mut Value, pointer: &str) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
     if let Some(Value::Object(fields)) = value.pointer_mut(parent) {

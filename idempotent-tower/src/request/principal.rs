@@ -1,4 +1,4 @@
-//! Whose request it is: equal keys of two callers are two keys.
+//! The caller of a request. Equal keys of two callers are two keys.
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use idempotent_core::{KeyPart, Parts as KeyParts, key_hash};
 
-type Named = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
+type CallerFn = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 
-/// Says who calls. There is no default: with one principal for all, a caller who guesses or reuses another's key gets the
-/// other's answer.
+/// Determines the caller of a request. There is no default: with one principal for all callers, a caller who guesses or
+/// reuses a key receives the response of another.
 ///
-/// Name the *subject*, not the credential: a token that was refreshed between two tries would make the retry another
-/// caller's.
+/// Name the *subject*, not the credential. If a token is refreshed between two attempts, the retry must still belong to
+/// the same caller.
 ///
 /// ```
 /// use http::StatusCode;
 /// use idempotent_tower::{Caller, Denied, Principal};
 ///
-/// // Put there by the authentication, which stands further out.
+/// // Inserted by the authentication layer outside this one.
 /// #[derive(Clone)]
 /// struct UserId(u64);
 ///
@@ -31,38 +31,40 @@ type Named = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 #[derive(Clone)]
 #[must_use]
 pub struct Principal {
-    named: Option<Arc<Named>>,
+    named: Option<Arc<CallerFn>>,
     anonymous_credentials: bool,
 }
 
 impl Principal {
-    /// Asks a function of the request's head.
+    /// Determines the caller with a function of the request's head.
     ///
-    /// The layer answers 500 if a request has an `Authorization` header and the function returns
-    /// [anonymous](Caller::anonymous). Such a request usually means that authentication runs inside the layer. All callers would
-    /// then share one identity and read each other's answers. The log names this cause. Put authentication outside the
-    /// layer. For optional authentication, see [`allow_anonymous_credentials`](Self::allow_anonymous_credentials). For a service
-    /// that ignores the header, use [`none`](Self::none).
+    /// The layer responds with 500 if a request has an `Authorization` header and the function returns
+    /// [anonymous](Caller::anonymous). Such a request usually means that authentication runs inside the layer. All
+    /// callers would then share one identity and read each other's responses. The log names this cause. Put
+    /// authentication outside the layer. For optional authentication, see
+    /// [`allow_anonymous_credentials`](Self::allow_anonymous_credentials). For a service that ignores the header, use
+    /// [`none`](Self::none).
     pub fn from_fn(named: impl Fn(&Parts) -> Result<Caller, Denied> + Send + Sync + 'static) -> Self {
         Self { named: Some(Arc::new(named)), anonymous_credentials: false }
     }
 
-    /// All callers are one. For services with one client, and for keys that nobody can guess and that answers nobody
-    /// else may see follow from.
+    /// Treats all callers as one principal. Use this only if the service has a single client, if keys are unguessable
+    /// secrets, or if every caller may read the responses of all others.
     pub fn none() -> Self {
         Self { named: None, anonymous_credentials: true }
     }
 
-    /// Lets anonymous callers send an `Authorization` header. Set this only if authentication outside the layer has examined
-    /// each header and lets requests with an expired or unknown credential pass as anonymous.
+    /// Accepts requests of anonymous callers with an `Authorization` header. Set this only if authentication outside
+    /// the layer examines each header and lets requests with an expired or unknown credential pass as anonymous.
     ///
     /// # Default
-    /// Refused with 500
+    /// Rejected with 500
     pub fn allow_anonymous_credentials(mut self) -> Self {
         self.anonymous_credentials = true;
         self
     }
 
+    /// Returns the caller of a request, or the response to a request that has none.
     pub(crate) fn of(&self, parts: &Parts) -> Result<Caller, Denied> {
         match &self.named {
             Some(named) => named(parts),
@@ -70,8 +72,8 @@ impl Principal {
         }
     }
 
-    /// Returns true if a request with credentials has no name.
-    pub(crate) fn overlooks(&self, caller: &Caller, parts: &Parts) -> bool {
+    /// Returns whether a request has credentials but an anonymous caller.
+    pub(crate) fn leaves_credentials_unnamed(&self, caller: &Caller, parts: &Parts) -> bool {
         !self.anonymous_credentials && caller.0.is_none() && parts.headers.contains_key(http::header::AUTHORIZATION)
     }
 }
@@ -82,52 +84,53 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// Who calls.
+/// The caller of a request.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Caller(Option<Box<str>>);
 
 impl Caller {
-    /// The caller of this name. An empty name is nobody's: the request is refused.
+    /// Creates a caller with a name. The layer rejects requests of a caller with an empty name.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self(Some(name.into().into_boxed_str()))
     }
 
-    /// Everybody without a name: one principal, apart from all that have one.
+    /// Returns the anonymous caller. All anonymous callers are one principal, distinct from each named one.
     #[must_use]
     pub fn anonymous() -> Self {
         Self(None)
     }
 }
 
-/// Subjects are as long as whoever issues them likes; the executor takes 1,024 bytes.
-const LONG: usize = 512;
+/// The longest name in bytes that becomes part of a key as it is; longer names are hashed. Issuers choose the length of
+/// subjects, and the executor accepts 1,024 bytes for the whole key.
+const MAX_NAME: usize = 512;
 
-/// Named and nameless callers never fall together, whatever the name.
+/// Named and anonymous callers have distinct encodings, whatever the name.
 impl KeyPart for Caller {
     fn feed(&self, parts: &mut KeyParts) {
         match &self.0 {
-            Some(name) if name.len() > LONG => ("long", key_hash(name.as_bytes())).feed(parts),
+            Some(name) if name.len() > MAX_NAME => ("long", key_hash(name.as_bytes())).feed(parts),
             Some(name) => ("named", name).feed(parts),
             None => "anonymous".feed(parts),
         }
     }
 }
 
-/// Names may be personal.
+/// Omits the name, which may be personal data.
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Caller(named)" } else { "Caller(anonymous)" })
     }
 }
 
-/// What a request without a usable principal is answered.
+/// The response to a request without an acceptable principal.
 #[derive(Debug)]
 pub struct Denied(Box<Response<Bytes>>);
 
 impl Denied {
-    /// A status alone: 401 or 403, say. A status that reports no error would tell the client that its request was
-    /// carried out, so 403 is answered in its place.
+    /// Creates a response that consists of a status, such as 401 or 403. A status that is not an error is replaced by
+    /// 403, because the client would take it for a success.
     #[must_use]
     pub fn status(status: StatusCode) -> Self {
         let is_error = status.is_client_error() || status.is_server_error();
@@ -137,7 +140,7 @@ impl Denied {
         Self(response.into())
     }
 
-    /// An answer of your own.
+    /// Uses a custom response.
     #[must_use]
     pub fn response(response: Response<Bytes>) -> Self {
         Self(response.into())

@@ -1,4 +1,4 @@
-//! Reads a request body into memory under a limit.
+//! Reading a request body into memory, up to a limit.
 use std::future::poll_fn;
 
 use bytes::Bytes;
@@ -6,29 +6,34 @@ use http::HeaderMap;
 use http_body::Body;
 use idempotent_core::Fingerprinter;
 
-use crate::buffered_body::Whole;
-use crate::request::unread_body::Leftover;
+use crate::buffered_body::BufferedBody;
+use crate::request::unread_body::UnreadBody;
 
-/// Why a body was not read.
-pub(crate) enum Unread<B> {
-    TooLarge(Leftover<B>),
-    /// The client went away, or sent nonsense.
+/// The reason why a body was not read.
+pub(crate) enum ReadError<B> {
+    /// The body exceeds the limit.
+    TooLarge(UnreadBody<B>),
+    /// The client disconnected or sent invalid framing.
     Broken,
 }
 
-/// The whole body, if it has at most `max` bytes.
-pub(crate) async fn whole<B>(body: B, max: u64, mut seen: Option<&mut Fingerprinter>) -> Result<Whole, Unread<B>>
+/// Reads a body of at most `max` bytes, and adds its data to the fingerprint as it arrives.
+pub(crate) async fn whole<B>(
+    body: B,
+    max: u64,
+    mut seen: Option<&mut Fingerprinter>,
+) -> Result<BufferedBody, ReadError<B>>
 where
     B: Body<Data = Bytes>,
 {
     if body.size_hint().lower() > max {
-        return Err(Unread::TooLarge(Leftover::unread(body)));
+        return Err(ReadError::TooLarge(UnreadBody::unread(body)));
     }
     let mut body = Box::pin(body);
-    // Most bodies come in one piece, which need not be copied.
+    // Most bodies consist of one frame, which needs no copy.
     let (mut first, mut all, mut trailers) = (Bytes::new(), Vec::new(), None::<HeaderMap>);
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let piece = match frame.map_err(|_| Unread::Broken)?.into_data() {
+        let piece = match frame.map_err(|_| ReadError::Broken)?.into_data() {
             Ok(piece) => piece,
             Err(other) => {
                 trailers = other.into_trailers().ok().or(trailers);
@@ -36,7 +41,7 @@ where
             }
         };
         if (first.len() + all.len() + piece.len()) as u64 > max {
-            return Err(Unread::TooLarge(Leftover::begun(body)));
+            return Err(ReadError::TooLarge(UnreadBody::begun(body)));
         }
         if let Some(seen) = &mut seen {
             seen.push(&piece);
@@ -50,5 +55,5 @@ where
             (true, false) => all.extend_from_slice(&piece),
         }
     }
-    Ok(Whole::new(if all.is_empty() { first } else { all.into() }, trailers))
+    Ok(BufferedBody::new(if all.is_empty() { first } else { all.into() }, trailers))
 }

@@ -1,21 +1,23 @@
-//! JSON that everybody reads alike.
+//! JSON that all parsers read in the same way.
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The value, if there are no two readings of it: what one reader drops, another may act upon.
+/// Parses JSON. Returns `None` if two parsers could read it differently: a field that one parser drops could change
+/// what another one does.
 pub(crate) fn unambiguous(json: &[u8]) -> Option<Value> {
     if has_long_number(json) {
         return None;
     }
-    serde_json::from_slice::<Plain>(json).ok().map(|plain| plain.0)
+    serde_json::from_slice::<UnambiguousValue>(json).ok().map(|plain| plain.0)
 }
 
-/// More digits than a `f64` keeps: two such numbers may be one number to some, and two to others.
-const MOST_DIGITS: usize = 15;
+/// The number of decimal digits that `f64` represents exactly. Some parsers read two longer numbers as equal, and
+/// others as different.
+const MAX_DIGITS: usize = 15;
 
-/// Whether there is a number of too many digits, its exponent's among them, outside of strings.
+/// Returns whether a number outside of strings has too many digits, including the digits of its exponent.
 fn has_long_number(json: &[u8]) -> bool {
     let (mut in_string, mut escaped, mut digits) = (false, false, 0);
     for byte in json {
@@ -27,7 +29,7 @@ fn has_long_number(json: &[u8]) -> bool {
             (false, b'"') => (in_string, digits) = (true, 0),
             (false, b'0'..=b'9') => {
                 digits += 1;
-                if digits > MOST_DIGITS {
+                if digits > MAX_DIGITS {
                     return true;
                 }
             }
@@ -38,18 +40,18 @@ fn has_long_number(json: &[u8]) -> bool {
     false
 }
 
-/// A value in which no name is given twice.
-struct Plain(Value);
+/// A JSON value without duplicate field names.
+struct UnambiguousValue(Value);
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for UnambiguousValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Read).map(Self)
+        from.deserialize_any(UniqueNameVisitor).map(Self)
     }
 }
 
-struct Read;
+struct UniqueNameVisitor;
 
-impl<'de> Visitor<'de> for Read {
+impl<'de> Visitor<'de> for UniqueNameVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +84,7 @@ impl<'de> Visitor<'de> for Read {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(Plain(item)) = items.next_element()? {
+        while let Some(UnambiguousValue(item)) = items.next_element()? {
             all.push(item);
         }
         Ok(all.into())
@@ -90,9 +92,9 @@ impl<'de> Visitor<'de> for Read {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut all = Map::new();
-        while let Some((name, Plain(value))) = fields.next_entry::<String, _>()? {
+        while let Some((name, UnambiguousValue(value))) = fields.next_entry::<String, _>()? {
             if all.insert(name, value).is_some() {
-                return Err(A::Error::custom("a name is given twice"));
+                return Err(A::Error::custom("duplicate field name"));
             }
         }
         Ok(all.into())
@@ -105,7 +107,7 @@ mod tests {
     use super::unambiguous;
 
     #[test]
-    fn what_everybody_reads_alike_is_read() {
+    fn unambiguous_json_is_parsed() {
         let json =
             r#" {"a": [null, true, -1, 1.5, 123456789012345, 1e300], "b": "12345678901234567890\\\"1", "": {}} "#;
         let value = unambiguous(json.as_bytes()).unwrap();
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_two_ways_is_not() {
+    fn ambiguous_json_is_refused() {
         for json in [
             r#"{"a":1,"a":2}"#,
             r#"{"x":[{"a":1,"b":2,"a":1}]}"#,
@@ -127,6 +129,6 @@ mod tests {
         ] {
             assert_eq!(unambiguous(json.as_bytes()), None, "{json}");
         }
-        assert_eq!(unambiguous("[".repeat(200).as_bytes()), None, "as deep as that");
+        assert_eq!(unambiguous("[".repeat(200).as_bytes()), None, "deeply nested");
     }
 }

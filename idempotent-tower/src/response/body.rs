@@ -1,4 +1,4 @@
-//! Bodies that went through here: a request's on its way in, and an answer's on its way out.
+//! The response body that the layer returns.
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -9,48 +9,51 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::buffered_body::Whole;
+use crate::buffered_body::BufferedBody;
 
 pin_project! {
-    /// The handler's own body, or one that is all in memory: replayed, buffered, or a problem's.
+    /// The body of a response: the body of the inner service, or one in memory. Replays, buffered responses and problems
+    /// have their body in memory.
     pub struct ResponseBody<B: Body> {
         #[pin]
-        inner: Inner<B>,
+        inner: ResponseBodyKind<B>,
     }
 }
 
 pin_project! {
-    #[project = Projected]
-    enum Inner<B: Body> {
-        Whole { whole: Whole },
+    #[project = ProjectedResponseBody]
+    enum ResponseBodyKind<B: Body> {
+        Whole { whole: BufferedBody },
         Passing { #[pin] body: B },
-        Resumed { read: Read<B> },
+        Resumed { read: PartialBody<B> },
     }
 }
 
-/// What was read of a body before it proved too large, or broke.
-pub(crate) struct Read<B: Body> {
+/// The frames that were read of a body before it exceeded the limit or failed.
+pub(crate) struct PartialBody<B: Body> {
     pub(crate) frames: VecDeque<Frame<Bytes>>,
     pub(crate) broke: Option<B::Error>,
     pub(crate) rest: Pin<Box<B>>,
 }
 
 impl<B: Body> ResponseBody<B> {
+    /// Creates a body from one in memory.
     pub(crate) fn whole(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self { inner: Inner::Whole { whole: Whole::new(bytes, trailers) } }
+        Self { inner: ResponseBodyKind::Whole { whole: BufferedBody::new(bytes, trailers) } }
     }
 
+    /// Creates a body that passes `body` through unchanged.
     pub(crate) fn passing(body: B) -> Self {
-        Self { inner: Inner::Passing { body } }
+        Self { inner: ResponseBodyKind::Passing { body } }
     }
 
-    /// First what was read, then the error it broke with or the rest.
-    pub(crate) fn resumed(read: Read<B>) -> Self {
-        Self { inner: Inner::Resumed { read } }
+    /// Creates a body that yields the frames already read, followed by the error or by the rest.
+    pub(crate) fn resumed(read: PartialBody<B>) -> Self {
+        Self { inner: ResponseBodyKind::Resumed { read } }
     }
 }
 
-/// Empty: what layers further out answer with by themselves.
+/// The default is an empty body. Outer layers use it for their own responses.
 impl<B: Body> Default for ResponseBody<B> {
     fn default() -> Self {
         Self::whole(Bytes::new(), None)
@@ -63,9 +66,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().inner.project() {
-            Projected::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
-            Projected::Passing { body } => body.poll_frame(cx),
-            Projected::Resumed { read } => match (read.frames.pop_front(), read.broke.take()) {
+            ProjectedResponseBody::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
+            ProjectedResponseBody::Passing { body } => body.poll_frame(cx),
+            ProjectedResponseBody::Resumed { read } => match (read.frames.pop_front(), read.broke.take()) {
                 (Some(frame), broke) => {
                     read.broke = broke;
                     Poll::Ready(Some(Ok(frame)))
@@ -78,18 +81,20 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            Inner::Whole { whole } => whole.is_over(),
-            Inner::Passing { body } => body.is_end_stream(),
-            Inner::Resumed { read } => read.frames.is_empty() && read.broke.is_none() && read.rest.is_end_stream(),
+            ResponseBodyKind::Whole { whole } => whole.is_over(),
+            ResponseBodyKind::Passing { body } => body.is_end_stream(),
+            ResponseBodyKind::Resumed { read } => {
+                read.frames.is_empty() && read.broke.is_none() && read.rest.is_end_stream()
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Whole { whole } => whole.size_hint(),
-            Inner::Passing { body } => body.size_hint(),
-            // What is left of one that lied about its length is nobody's guess.
-            Inner::Resumed { .. } => SizeHint::new(),
+            ResponseBodyKind::Whole { whole } => whole.size_hint(),
+            ResponseBodyKind::Passing { body } => body.size_hint(),
+            // The body exceeded its own size hint, so its rest has an unknown size.
+            ResponseBodyKind::Resumed { .. } => SizeHint::new(),
         }
     }
 }
@@ -97,9 +102,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 impl<B: Body> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.inner {
-            Inner::Whole { .. } => "ResponseBody(whole)",
-            Inner::Passing { .. } => "ResponseBody(passing)",
-            Inner::Resumed { .. } => "ResponseBody(resumed)",
+            ResponseBodyKind::Whole { .. } => "ResponseBody(whole)",
+            ResponseBodyKind::Passing { .. } => "ResponseBody(passing)",
+            ResponseBodyKind::Resumed { .. } => "ResponseBody(resumed)",
         })
     }
 }

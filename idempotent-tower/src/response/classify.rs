@@ -9,15 +9,16 @@ use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 use idempotent_core::Split;
 
-use crate::panic_guard::caught;
-use crate::response::body::{Read, ResponseBody};
-use crate::response::rules::{ResponseRules, Unclean};
+use crate::panic_guard::catch_panic;
+use crate::response::body::{PartialBody, ResponseBody};
+use crate::response::rules::{ResponseRules, SanitizerPanicked};
 use crate::response::store_policy::Idempotent;
-use crate::response::stored::{Kept, KeptBody};
+use crate::response::stored::{Kept, StoredBody};
 
-/// Judges one answer by the rules that apply to it; `spills` where a spilled body can be fetched again. What the user's
-/// code has no word on, since it panicked, is done: the handler may have had its effect.
-pub(crate) async fn judge<B: Body<Data = Bytes>>(
+/// Classifies a response by its rules. `spills` states whether a body in the [`Spill`](crate::Spill) can be read again.
+///
+/// If user code panics, the response counts as complete, because the handler may have had its effect.
+pub(crate) async fn classify<B: Body<Data = Bytes>>(
     mut response: Response<B>,
     rules: Option<Arc<ResponseRules>>,
     spills: bool,
@@ -34,30 +35,30 @@ pub(crate) async fn judge<B: Body<Data = Bytes>>(
         (Some(true), Some(rules)) => rules,
         (_, rules) => return Split::Value(Kept::passing(response, rules)),
     };
-    let Some(hint) = caught("the body of an answer", || response.body().size_hint()) else {
+    let Some(hint) = catch_panic("the body of an answer", || response.body().size_hint()) else {
         return Split::Value(Kept::passing(response, Some(rules)));
     };
     let (parts, body) = response.into_parts();
     let spill = rules.spill.as_ref().filter(|_| spills);
     let most = spill.map_or(rules.max_response, |spill| spill.max.max(rules.max_response));
     let buffered = match hint.upper() {
-        // The connection goes on as something else: there is nothing to give to anybody but this client.
+        // The connection switches protocols, so only this client can use the response.
         _ if parts.status.is_informational() => false,
         Some(upper) => upper <= most,
         None => rules.buffers_unknown(&parts) && hint.lower() <= most,
     };
-    let body = if buffered { buffer(body, most).await } else { KeptBody::Passing(ResponseBody::passing(body)) };
+    let body = if buffered { buffer(body, most).await } else { StoredBody::Passing(ResponseBody::passing(body)) };
     let body = match body {
-        KeptBody::Whole(bytes, trailers) if !rules.stores_behind(&parts, trailers.as_ref()) => {
+        StoredBody::Whole(bytes, trailers) if !rules.stores_with_trailers(&parts, trailers.as_ref()) => {
             return Split::Transient(Response::from_parts(parts, ResponseBody::whole(bytes, trailers)));
         }
         body => body,
     };
     let large = match (&body, spill) {
-        (KeptBody::Whole(bytes, trailers), Some(spill)) if bytes.len() as u64 > rules.max_response => {
+        (StoredBody::Whole(bytes, trailers), Some(spill)) if bytes.len() as u64 > rules.max_response => {
             match rules.sanitized(&parts, bytes.clone(), trailers.is_some()) {
                 Some(Ok(left)) => Some((spill, left.into_body())),
-                Some(Err(Unclean)) => None,
+                Some(Err(SanitizerPanicked)) => None,
                 None => Some((spill, bytes.clone())),
             }
         }
@@ -67,19 +68,19 @@ pub(crate) async fn judge<B: Body<Data = Bytes>>(
     Split::Value(Kept { parts, body, spilled, rules: Some(rules) })
 }
 
-/// Reads a body that should be small. One that is not, or breaks or panics, goes to its caller as it came: the handler is
-/// done.
-async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> KeptBody<B> {
+/// Reads a body of at most `max` bytes. A body that exceeds the limit, fails or panics passes through to the caller,
+/// because the handler has completed.
+async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> StoredBody<B> {
     let mut rest = Box::pin(body);
     let (mut frames, mut size, mut trailers) = (VecDeque::<Frame<Bytes>>::new(), 0, None::<HeaderMap>);
     loop {
-        let polled = poll_fn(|cx| match caught("the body of an answer", || rest.as_mut().poll_frame(cx)) {
+        let polled = poll_fn(|cx| match catch_panic("the body of an answer", || rest.as_mut().poll_frame(cx)) {
             Some(polled) => polled.map(Some),
             None => Poll::Ready(None),
         });
         let broke = match polled.await {
-            // Its caller gets what was read, and then whatever it does when it is asked again.
-            None => return KeptBody::Passing(ResponseBody::resumed(Read { frames, broke: None, rest })),
+            // The caller receives the frames already read, and then polls the body itself.
+            None => return StoredBody::Passing(ResponseBody::resumed(PartialBody { frames, broke: None, rest })),
             Some(None) => break,
             Some(Some(Err(error))) => Some(error),
             Some(Some(Ok(frame))) => {
@@ -93,7 +94,7 @@ async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> KeptBody<B> {
         };
         if broke.is_some() || size > max {
             frames.extend(trailers.map(Frame::trailers));
-            return KeptBody::Passing(ResponseBody::resumed(Read { frames, broke, rest }));
+            return StoredBody::Passing(ResponseBody::resumed(PartialBody { frames, broke, rest }));
         }
     }
     let mut pieces = frames.into_iter().filter_map(|frame| frame.into_data().ok());
@@ -101,5 +102,5 @@ async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> KeptBody<B> {
         (Some(first), None) => first,
         (first, second) => first.into_iter().chain(second).chain(pieces).flatten().collect(),
     };
-    KeptBody::Whole(bytes, trailers)
+    StoredBody::Whole(bytes, trailers)
 }

@@ -1,30 +1,31 @@
 //! The header that marks a replayed response.
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// How a replayed answer is marked. An answer that is none does not have the mark: what the handler itself puts there, as
-/// a proxy does that passes on another service's, is taken out.
+/// The header that marks a replayed response. Other responses never have it: the layer removes a header of this name
+/// that the handler sets, for example when a proxy passes on the response of another service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ReplayHeader {
-    /// `Idempotent-Replayed: true`. The default: most services that mark replays do it so.
+    /// `Idempotent-Replayed: true`. This is the default, and the most common convention.
     #[default]
     Replayed,
-    /// This header, with `true`.
+    /// A custom header with the value `true`.
     Named(HeaderName),
-    /// `Idempotent-Replayed` and `Idempotency-Replayed`, which others use.
+    /// `Idempotent-Replayed` and `Idempotency-Replayed`, which some services use.
     Both,
-    /// Not at all.
+    /// No header.
     None,
 }
 
 impl ReplayHeader {
+    /// Marks a response as a replay.
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         for name in self.names().into_iter().flatten() {
             headers.insert(name, HeaderValue::from_static("true"));
         }
     }
 
-    /// An answer of the handler's own must not read as a replay of ours.
+    /// Removes the mark from a response of the handler.
     pub(crate) fn unmark(&self, headers: &mut HeaderMap) {
         for name in self.names().into_iter().flatten() {
             headers.remove(name);

@@ -1,4 +1,4 @@
-//! Which answers are kept, and what of them.
+//! Rules for storing responses.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use idempotent_core::{Executor, OnLeaseLost, Policy, SystemClock};
 
-use crate::panic_guard::caught;
-use crate::response::body_store::{Spill, Spilled};
+use crate::panic_guard::catch_panic;
+use crate::response::body_store::{BodyStoreConfig, Spill};
 use crate::response::replay_header::ReplayHeader;
 use crate::response::store_policy::{Idempotent, StorePolicy, grpc_status, is_grpc};
 
-/// True of one connection only (RFC 9110, section 7.6.1); the length is counted anew.
-static OF_CONNECTION: [HeaderName; 10] = [
+/// Headers that apply to one connection (RFC 9110, section 7.6.1). The server computes the length of a replay itself.
+static CONNECTION_HEADERS: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -28,18 +28,18 @@ static OF_CONNECTION: [HeaderName; 10] = [
     header::CONTENT_LENGTH,
 ];
 
-/// True of one moment, or meant for one browser (RFC 6265): kept only if asked for.
-static OF_MOMENT: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
+/// Headers that apply to one moment, or to one client (RFC 6265). They are stored only on request.
+static TRANSIENT_HEADERS: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
 
-/// What the headers of a kept answer may come to, in bytes, beside its body.
+/// The largest total size of the stored headers, in bytes.
 pub(crate) const MAX_HEADERS: usize = 256 << 10;
 
-/// How long a run keeps its lease, unless told otherwise.
+/// The default for the longest run that renews its lease.
 const MAX_RUN: Duration = Duration::from_secs(24 * 3600);
 
-type Sanitizer = dyn Fn(&mut Response<Bytes>) + Send + Sync;
+type SanitizerFn = dyn Fn(&mut Response<Bytes>) + Send + Sync;
 
-/// Which answers are kept, and what of them.
+/// Rules that decide which responses are stored, and which parts of them.
 #[derive(Clone)]
 #[must_use]
 pub struct ResponseRules {
@@ -49,8 +49,8 @@ pub struct ResponseRules {
     pub(crate) replay_header: ReplayHeader,
     dropped: Vec<HeaderName>,
     kept: Vec<HeaderName>,
-    sanitizer: Option<Arc<Sanitizer>>,
-    pub(crate) spill: Option<Spilled>,
+    sanitizer: Option<Arc<SanitizerFn>>,
+    pub(crate) spill: Option<BodyStoreConfig>,
     spill_within: Duration,
 }
 
@@ -81,12 +81,14 @@ impl fmt::Debug for ResponseRules {
 }
 
 impl ResponseRules {
-    /// How long a [`Spill`] may take, unless told otherwise.
+    /// The default time limit of a [`Spill`] operation: 10 s.
     pub const SPILL_WITHIN: Duration = Duration::from_secs(10);
 
-    /// The largest body kept, in bytes. A larger one passes through, and duplicates learn that the request is done.
-    /// The layer sets `max_result` by it, unless its own policy or the executor's for REST says otherwise: what is larger
-    /// than that is not kept at all, not even its `Location`.
+    /// Sets the size of the largest body that a record stores, in bytes. A larger body passes through to its caller,
+    /// and duplicates learn that the request has completed.
+    ///
+    /// The layer derives `max_result` from this limit, unless its policy or the executor's policy for REST sets
+    /// `max_result`. A response that exceeds `max_result` is not stored at all, not even its `Location`.
     ///
     /// # Default
     /// 1 MiB
@@ -95,40 +97,44 @@ impl ResponseRules {
         self
     }
 
-    /// Keeps bodies over [`max_response`](Self::max_response) elsewhere, up to `max` bytes: they are held in memory while
-    /// they are written there. Still larger ones pass through, and so do those that do not say how long they are, unless
-    /// [`buffer_unknown`](Self::buffer_unknown) says otherwise. For the layer only.
+    /// Stores bodies larger than [`max_response`](Self::max_response), up to `max` bytes, in external storage. The body
+    /// stays in memory while it is written.
+    ///
+    /// Larger bodies pass through. Bodies of unknown length pass through as well, unless
+    /// [`buffer_unknown`](Self::buffer_unknown) is set. Applies only to the layer.
     ///
     /// # Default
-    /// None are kept
+    /// No external storage
     pub fn spill(mut self, to: impl Spill, max: u64) -> Self {
         let (to, clock) = (Arc::new(to), Arc::new(SystemClock::new()));
-        self.spill = Some(Spilled { to, max, within: self.spill_within, clock });
+        self.spill = Some(BodyStoreConfig { to, max, within: self.spill_within, clock });
         self
     }
 
-    /// How long the [`spill`](Self::spill) may take to keep a body, and to give one back: meanwhile a request holds its
-    /// lease, and a client waits. After it the request is done and its answer not kept.
+    /// Sets the time limit for storing a body in the [`spill`](Self::spill), and for loading one. During that time the
+    /// request holds its lease, or a client waits. After a timeout the request completes and its response is not
+    /// stored.
     ///
     /// # Default
     /// [`SPILL_WITHIN`](Self::SPILL_WITHIN), 10 s
     pub fn spill_within(mut self, most: Duration) -> Self {
         self.spill_within = most;
-        self.spill = self.spill.map(|spill| Spilled { within: most, ..spill });
+        self.spill = self.spill.map(|spill| BodyStoreConfig { within: most, ..spill });
         self
     }
 
-    /// Buffers bodies that do not say how long they are, up to the same limit: for services that answer in streams
-    /// that end soon; [`StorePolicy::Grpc`] does so by itself. A body that never ends would be held back until it exceeds the limit.
+    /// Sets whether bodies of unknown length are buffered, up to the same limit. Use it for services that stream short responses.
+    /// [`StorePolicy::Grpc`] implies it for gRPC responses. A body that never ends is held back until it exceeds the
+    /// limit.
     ///
     /// # Default
-    /// No: they pass through as they come, and are not kept
+    /// Off: such bodies pass through as they arrive, and are not stored
     pub fn buffer_unknown(mut self, buffer: bool) -> Self {
         self.buffer_unknown = buffer;
         self
     }
 
-    /// Which statuses are kept.
+    /// Sets which responses complete a request.
     ///
     /// # Default
     /// [`StorePolicy::Success`]
@@ -137,7 +143,7 @@ impl ResponseRules {
         self
     }
 
-    /// How a replay is marked.
+    /// Sets the header that marks a replay.
     ///
     /// # Default
     /// [`ReplayHeader::Replayed`]
@@ -146,103 +152,106 @@ impl ResponseRules {
         self
     }
 
-    /// Keeps a header that is never kept otherwise, `Set-Cookie` say. Those of the connection never are.
+    /// Stores a header that is not stored by default, such as `Set-Cookie`. Headers of the connection are never stored.
     pub fn keep(mut self, name: HeaderName) -> Self {
         self.kept.push(name);
         self
     }
 
-    /// Keeps this header of no answer, nor this trailer.
+    /// Excludes a header from all stored responses. Applies to trailers as well.
     pub fn drop(mut self, name: HeaderName) -> Self {
         self.dropped.push(name);
         self
     }
 
-    /// Looks over what is about to be kept; the first caller gets the answer as it was. It does not
-    /// see trailers: of them, [`drop`](Self::drop) takes what must not be kept. Where it panics nothing is kept.
+    /// Edits each response before it is stored. The first caller receives the original response. The function does not
+    /// see trailers; use [`drop`](Self::drop) to exclude one. If the function panics, nothing is stored.
     pub fn sanitize(mut self, sanitizer: impl Fn(&mut Response<Bytes>) + Send + Sync + 'static) -> Self {
         self.sanitizer = Some(Arc::new(sanitizer));
         self
     }
 
-    /// Whether an answer ends its request for good; `None` where the user's function panics.
+    /// Returns whether a response completes its request, or `None` if the user's function panics.
     pub(crate) fn stores<B>(&self, response: &Response<B>) -> Option<bool> {
         Idempotent::stores(response).or_else(|| self.store.stores(response.status(), response.headers()))
     }
 
-    /// What it takes is kept in records already.
+    /// Returns whether the spill accepts only bodies that fit into a record.
     pub(crate) fn spills_nothing(&self) -> bool {
         self.spill.as_ref().is_some_and(|spill| spill.max <= self.max_response)
     }
 
-    /// These rules, with this executor's clock.
+    /// Returns these rules with the clock of the executor.
     pub(crate) fn timed(rules: &Arc<Self>, executor: &Executor) -> Arc<Self> {
         match &rules.spill {
             None => rules.clone(),
             Some(spill) => {
-                let spill = Spilled { clock: executor.clock().clone(), ..spill.clone() };
+                let spill = BodyStoreConfig { clock: executor.clock().clone(), ..spill.clone() };
                 Arc::new(Self { spill: Some(spill), ..Self::clone(rules) })
             }
         }
     }
 
-    /// As [`stores`](Self::stores) said yes, with what stands behind the body.
-    pub(crate) fn stores_behind(&self, parts: &Parts, trailers: Option<&HeaderMap>) -> bool {
+    /// Decides by the trailers whether a response completes its request, after [`stores`](Self::stores) has returned
+    /// true.
+    pub(crate) fn stores_with_trailers(&self, parts: &Parts, trailers: Option<&HeaderMap>) -> bool {
         if parts.extensions.get::<Idempotent>().is_some() || !matches!(self.store, StorePolicy::Grpc) {
             return true;
         }
         match trailers.and_then(grpc_status).or_else(|| grpc_status(&parts.headers)) {
             Some(code) => code == "0",
-            // One that has no status has not ended well.
+            // A gRPC response without a status has failed.
             None => !is_grpc(&parts.headers),
         }
     }
 
-    /// Whether a body of unknown length is read.
+    /// Returns whether a body of unknown length is read.
     pub(crate) fn buffers_unknown(&self, parts: &Parts) -> bool {
         self.buffer_unknown || (matches!(self.store, StorePolicy::Grpc) && is_grpc(&parts.headers))
     }
 
-    /// What these rules need of the executor: room for all that they keep, and a run that goes on without its lease, since
-    /// its effect has happened and its client waits for the answer. So it also keeps its lease for as long as it may take:
-    /// nobody stops it, and a second one must not start beside it.
+    /// Returns the policy that these rules need: room for a stored response, and a run that continues after it has lost
+    /// its lease.
+    ///
+    /// Such a run completes because its effect has happened and its client waits for the response. It renews its lease
+    /// as long as it may take, because nothing stops it and a second run must not start in parallel.
     pub(crate) fn policy(&self) -> Policy {
         let room = self.max_response.saturating_add(2 * MAX_HEADERS as u64);
         Policy::new().max_result(room).max_run(MAX_RUN).on_lease_lost(OnLeaseLost::Finish)
     }
 
-    /// The headers that are kept; a list of trailers only with the trailers.
+    /// Returns the headers to store. Includes the `Trailer` header only if the trailers are stored.
     pub(crate) fn headers<'a>(
         &'a self,
         headers: &'a HeaderMap,
         trailers: bool,
     ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-        // Hop-by-hop is also what `Connection` names.
+        // Headers that `Connection` names are hop-by-hop as well.
         let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
         let hops: Vec<&str> = named.flat_map(|list| list.split(',')).map(str::trim).collect();
         headers.iter().filter(move |(name, _)| {
-            let hop = (OF_CONNECTION.contains(name) && !(trailers && *name == header::TRAILER))
+            let is_hop = (CONNECTION_HEADERS.contains(name) && !(trailers && *name == header::TRAILER))
                 || hops.iter().any(|hop| name.as_str().eq_ignore_ascii_case(hop));
-            let moment = OF_MOMENT.contains(name) && !self.kept.contains(name);
-            !hop && !moment && !self.dropped.contains(name)
+            let is_transient = TRANSIENT_HEADERS.contains(name) && !self.kept.contains(name);
+            !is_hop && !is_transient && !self.dropped.contains(name)
         })
     }
 
-    /// What a sanitizer leaves of an answer; `None` where there is none.
-    pub(crate) fn sanitized(&self, parts: &Parts, body: Bytes, trailers: bool) -> Option<Sanitized> {
+    /// Returns the response as the sanitizer leaves it, or `None` without a sanitizer.
+    pub(crate) fn sanitized(&self, parts: &Parts, body: Bytes, trailers: bool) -> Option<SanitizedResponse> {
         let sanitizer = self.sanitizer.as_ref()?;
         let mut kept = Response::new(body);
         *kept.status_mut() = parts.status;
         for (name, value) in self.headers(&parts.headers, trailers) {
             kept.headers_mut().append(name, value.clone());
         }
-        let looked_over = caught("ResponseRules::sanitize", || sanitizer(&mut kept));
-        Some(looked_over.map(|()| kept).ok_or(Unclean))
+        let sanitized = catch_panic("ResponseRules::sanitize", || sanitizer(&mut kept));
+        Some(sanitized.map(|()| kept).ok_or(SanitizerPanicked))
     }
 }
 
-/// What a sanitizer left, if it came to its end.
-pub(crate) type Sanitized = Result<Response<Bytes>, Unclean>;
+/// The output of a sanitizer.
+pub(crate) type SanitizedResponse = Result<Response<Bytes>, SanitizerPanicked>;
 
-/// A sanitizer panicked over it: nothing of it may be kept.
-pub(crate) struct Unclean;
+/// The sanitizer panicked, so no part of the response may be stored.
+pub(crate) struct SanitizerPanicked;

@@ -1,31 +1,35 @@
-//! Rules for the responses that complete a request.
+//! Rules that decide which responses complete a request.
 use http::header::{self, HeaderMap};
 use http::{Response, StatusCode};
 
-use crate::panic_guard::caught;
+use crate::panic_guard::catch_panic;
 
-/// Which statuses end a request for good. Any other frees the key: a retry runs the handler again.
+/// The responses that complete a request and are stored. Any other response frees the key, and a retry runs the handler
+/// again.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum StorePolicy {
-    /// 2xx and 3xx. The default.
+    /// 2xx and 3xx. This is the default.
     #[default]
     Success,
-    /// Those, and 402, 404, 409, 410 and 422: answers that a retry would not change.
+    /// 2xx and 3xx, and also 402, 404, 409, 410 and 422: responses that a retry would not change.
     Final,
-    /// All, also 500: a passing failure is then replayed until its retention ends.
+    /// All, including 500. A transient failure is then replayed until its retention ends.
     All,
-    /// 2xx and 3xx, and of gRPC's answers only those whose `grpc-status` is 0, in trailers or headers: a call that fails is
-    /// 200 all the same. Their bodies of unknown length are read as with [`ResponseRules::buffer_unknown`], since trailers
-    /// stand behind them; of one that is too large to be read the headers alone count.
+    /// 2xx and 3xx. Of gRPC responses, only the ones whose `grpc-status` is 0, in trailers or headers, because a failed
+    /// call has status 200 as well.
+    ///
+    /// gRPC bodies of unknown length are read as with
+    /// [`ResponseRules::buffer_unknown`](crate::ResponseRules::buffer_unknown), because the trailers follow them. If
+    /// such a body exceeds the limit, only the headers count.
     Grpc,
-    /// What this function says, by status and headers. Where it panics the request counts as done, and its answer is not
-    /// kept.
+    /// The responses for which this function of status and headers returns true. If it panics, the request counts as
+    /// complete and its response is not stored.
     By(fn(StatusCode, &HeaderMap) -> bool),
 }
 
 impl StorePolicy {
-    /// `None` where the user's function panics.
+    /// Returns whether the response completes its request, or `None` if the user's function panics.
     pub(crate) fn stores(self, status: StatusCode, headers: &HeaderMap) -> Option<bool> {
         let success = status.is_success() || status.is_redirection();
         match self {
@@ -33,42 +37,44 @@ impl StorePolicy {
             Self::Final => Some(success || matches!(status.as_u16(), 402 | 404 | 409 | 410 | 422)),
             Self::All => Some(true),
             Self::Grpc => Some(success && grpc_status(headers).is_none_or(|code| code == "0")),
-            Self::By(stores) => caught("StorePolicy::By", || stores(status, headers)),
+            Self::By(stores) => catch_panic("StorePolicy::By", || stores(status, headers)),
         }
     }
 }
 
+/// Returns the gRPC status of a response.
 pub(crate) fn grpc_status(headers: &HeaderMap) -> Option<&header::HeaderValue> {
     headers.get("grpc-status")
 }
 
-/// Not gRPC-Web, whose status is a part of the body.
+/// Returns whether a response is gRPC. gRPC-Web is excluded, because its status is part of the body.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// A handler's own decision, over the [`StorePolicy`]: put it among the extensions of the response. With the feature
-/// `axum` it is part of an answer: `(StatusCode::PAYMENT_REQUIRED, Idempotent::store(), "declined")`.
+/// The decision of a handler about its response, which overrides the [`StorePolicy`]. Insert it into the extensions of
+/// the response. With the feature `axum` it can be part of the return value: `(StatusCode::PAYMENT_REQUIRED,
+/// Idempotent::store(), "declined")`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Idempotent {
     store: bool,
 }
 
 impl Idempotent {
-    /// The effect is done: keep this answer, whatever its status.
+    /// Stores this response, whatever its status. Use it if the effect has happened.
     #[must_use]
     pub fn store() -> Self {
         Self { store: true }
     }
 
-    /// Nothing is done: free the key, whatever the status.
+    /// Frees the key, whatever the status. Use it if nothing has happened.
     #[must_use]
     pub fn release() -> Self {
         Self { store: false }
     }
 
-    /// What the handler of this answer decided, if it did.
+    /// Returns the decision of the handler, if it made one.
     pub(crate) fn stores<B>(response: &Response<B>) -> Option<bool> {
         response.extensions().get::<Self>().map(|decided| decided.store)
     }

@@ -1,4 +1,4 @@
-//! A response as the record keeps it.
+//! The response that a record stores.
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,92 +9,97 @@ use http_body::Body;
 
 use crate::ResponseRules;
 use crate::response::body::ResponseBody;
-use crate::response::body_store::{Elsewhere, Spilled};
+use crate::response::body_store::{BodyStoreConfig, ExternalBody};
 
-/// An answer that counts: the handler's, with a body in memory or one that passes through, or one from the record.
+/// A response that completes its request: from the handler, or from the record. The body is in memory, external, or
+/// passes through to the caller.
 ///
-/// Its stored form is this version's number, a byte of flags, the status, the headers, the trailers if there are any, and
-/// the body, all lengths ahead of what they measure. Header names and values are bytes, and so is the body; the highest
-/// bit of a value's length says that the value is not to be shown. In place of a body that is elsewhere stand its length,
-/// its digest and the name it has there.
+/// The stored form consists of the format version, a byte of flags, the status, the headers, the trailers if there are
+/// any, and the body. Each length precedes the data that it measures. Header names, header values and the body are
+/// bytes. The highest bit of a value's length marks a sensitive value. For an external body, its length, digest and
+/// name replace the body.
 #[derive(Debug)]
 pub struct Kept<B: Body> {
-    /// With the extensions, which only the first caller gets.
+    /// Includes the extensions, which only the first caller receives.
     pub(crate) parts: Parts,
-    pub(crate) body: KeptBody<B>,
-    /// Where its body is as well.
-    pub(crate) spilled: Option<Box<Elsewhere>>,
-    /// Those it was judged by; none once it comes from a record, or if they panicked.
+    pub(crate) body: StoredBody<B>,
+    /// The external copy of the body.
+    pub(crate) spilled: Option<Box<ExternalBody>>,
+    /// The rules that classified the response. `None` for a response from a record, or if the rules panicked.
     pub(crate) rules: Option<Arc<ResponseRules>>,
 }
 
 #[derive(Debug)]
-pub(crate) enum KeptBody<B: Body> {
+pub(crate) enum StoredBody<B: Body> {
     Whole(Bytes, Option<HeaderMap>),
-    /// The handler's own, unread.
+    /// The body of the handler, unread.
     Passing(ResponseBody<B>),
-    Spilled(Box<Elsewhere>, Option<HeaderMap>),
-    /// Was not kept.
+    Spilled(Box<ExternalBody>, Option<HeaderMap>),
+    /// The body was not stored.
     Gone,
 }
 
 impl<B: Body> Kept<B> {
-    /// Its status: for a `failed_if` of your own, say.
+    /// Returns the status, for example for a `failed_if` expression.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.parts.status
     }
 
-    /// Its headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }
 
-    /// Its body, where that is in memory.
+    /// Returns the body if it is in memory.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         match &self.body {
-            KeptBody::Whole(bytes, _) => Some(bytes),
-            KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => None,
+            StoredBody::Whole(bytes, _) => Some(bytes),
+            StoredBody::Passing(_) | StoredBody::Spilled(..) | StoredBody::Gone => None,
         }
     }
 
-    /// What came behind its body.
+    /// Returns the trailers if the body is in memory.
     #[must_use]
     pub fn trailers(&self) -> Option<&HeaderMap> {
         match &self.body {
-            KeptBody::Whole(_, trailers) => trailers.as_ref(),
-            KeptBody::Passing(_) | KeptBody::Spilled(..) | KeptBody::Gone => None,
+            StoredBody::Whole(_, trailers) => trailers.as_ref(),
+            StoredBody::Passing(_) | StoredBody::Spilled(..) | StoredBody::Gone => None,
         }
     }
 
-    /// An answer that is done, and whose body goes to its caller alone.
+    /// Creates a completed response whose body passes through to its caller.
     pub(crate) fn passing(response: Response<B>, rules: Option<Arc<ResponseRules>>) -> Self {
         let (parts, body) = response.into_parts();
-        Self { parts, body: KeptBody::Passing(ResponseBody::passing(body)), spilled: None, rules }
+        Self { parts, body: StoredBody::Passing(ResponseBody::passing(body)), spilled: None, rules }
     }
 
+    /// Returns whether the body is external.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        matches!(self.body, KeptBody::Spilled(..))
+        matches!(self.body, StoredBody::Spilled(..))
     }
 
-    /// Fetches a body that is elsewhere; without one it is gone.
-    pub(crate) async fn fetched(mut self, spill: Option<&Spilled>) -> Self {
-        if let KeptBody::Spilled(elsewhere, trailers) = &mut self.body {
+    /// Loads an external body. If that fails, the body becomes [`StoredBody::Gone`].
+    pub(crate) async fn fetched(mut self, spill: Option<&BodyStoreConfig>) -> Self {
+        if let StoredBody::Spilled(elsewhere, trailers) = &mut self.body {
             let trailers = trailers.take();
             let found = if let Some(spill) = spill { spill.get(elsewhere).await } else { None };
-            self.body = found.map_or(KeptBody::Gone, |bytes| KeptBody::Whole(bytes, trailers));
+            self.body = found.map_or(StoredBody::Gone, |bytes| StoredBody::Whole(bytes, trailers));
         }
         self
     }
 
-    /// The answer; `Err` with its `Location` if its body was not kept.
+    /// Returns the response.
+    ///
+    /// # Errors
+    /// The `Location` header, if the body was not stored.
     pub(crate) fn into_response(self) -> Result<Response<ResponseBody<B>>, Option<HeaderValue>> {
         let body = match self.body {
-            KeptBody::Whole(bytes, trailers) => ResponseBody::whole(bytes, trailers),
-            KeptBody::Passing(body) => body,
-            KeptBody::Spilled(..) | KeptBody::Gone => return Err(self.parts.headers.get(LOCATION).cloned()),
+            StoredBody::Whole(bytes, trailers) => ResponseBody::whole(bytes, trailers),
+            StoredBody::Passing(body) => body,
+            StoredBody::Spilled(..) | StoredBody::Gone => return Err(self.parts.headers.get(LOCATION).cloned()),
         };
         Ok(Response::from_parts(self.parts, body))
     }

@@ -51,11 +51,11 @@ async fn d25_what_does_nothing_for_tokens_is_told() {
         ("key", "token_header", key),
         ("key_from", "token_header", key_from),
         ("required", "skip", |layer| layer.required(false)),
-        ("payload", "leave it out", |layer| layer.payload(PayloadCheck::off())),
+        ("payload", "remove the call", |layer| layer.payload(PayloadCheck::off())),
         ("scope", "Tokens::scope", |layer| layer.scope("one")),
         ("route", "Tokens::scope", route),
         ("namespace", "executor", |layer| layer.namespace("one")),
-        ("fail_open", "leave it out", |layer| layer.fail_open(true)),
+        ("fail_open", "remove the call", |layer| layer.fail_open(true)),
         ("window", "ttl", |layer| layer.window(secs(5))),
     ];
     do_nothing(&world, &layer, &setters).await;
@@ -168,9 +168,9 @@ async fn d15_keys_may_be_refused_instead_of_replayed() {
 async fn d25_what_is_empty_is_told() {
     let world = World::new();
     let setters: [(&str, &str, Set); 3] = [
-        ("methods", "leave the layer out", |layer| layer.methods([])),
-        ("scope", "leave it out", |layer| layer.scope("")),
-        ("namespace", "leave it out", |layer| layer.namespace("")),
+        ("methods", "remove the layer", |layer| layer.methods([])),
+        ("scope", "remove the call", |layer| layer.scope("")),
+        ("namespace", "remove the call", |layer| layer.namespace("")),
     ];
     do_nothing(&world, &world.layer(), &setters).await;
 }
