@@ -1,4 +1,4 @@
-//! The attribute on axum handlers: what they may take and return, and what clients read.
+//! The attribute on axum handlers: arguments, return types, and the responses that clients receive.
 mod extractors;
 mod failed_if;
 mod handler_forms;

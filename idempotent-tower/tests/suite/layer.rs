@@ -1,6 +1,4 @@
-//! The 26 decisions of the layer, each by its number: `d1_…` is the carrier of the key, `d26_…` the requests without one.
-//! `n…` and `b…` are cases of the lists of bad inputs and behaviours. All against axum routers on a clock that stands
-//! still; where the wire matters (`wire.rs`), over a socket.
+//! The layer around axum routers, on a virtual clock. `wire.rs`, `plain_hyper.rs` and `grpc.rs` use sockets.
 mod ambiguous_keys;
 mod annotated_handlers;
 mod bodies;

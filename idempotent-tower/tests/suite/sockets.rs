@@ -1,5 +1,5 @@
-//! The layer under fire: real sockets and processes, clients that write the bytes themselves, and handlers that count how
-//! often they really ran.
+//! The layer over real sockets and in separate processes. The clients write raw bytes, and the handlers count their
+//! runs.
 mod bodies;
 mod broken_uploads;
 mod callers;

@@ -1,4 +1,5 @@
-//! `failed_if` and `permanent` beside `Http`: the answer that counts, and the one that does not.
+//! `failed_if` and `permanent` together with `Http`: one sees the response that counts, the other the one that does
+//! not.
 use super::*;
 
 #[idempotent(
@@ -21,7 +22,7 @@ async fn declined(State(app): State<App>, key: IdempotencyKey, body: String) -> 
 }
 
 #[tokio::test]
-async fn failed_if_sees_status_headers_and_body_of_an_answer_that_would_be_kept() {
+async fn failed_if_sees_status_headers_and_body_of_a_response_that_would_be_stored() {
     let app = App::new();
     let service = at(&app, "/orders", declined);
     for (body, status) in [("declined: no money", 202), ("header", 200)] {
@@ -49,7 +50,7 @@ async fn gone(State(app): State<App>, key: IdempotencyKey, body: String) -> impl
 }
 
 #[tokio::test]
-async fn permanent_sees_the_answer_that_is_not_kept_and_its_duplicate_is_told_that_no_retry_helps() {
+async fn permanent_sees_a_response_that_is_not_stored_and_a_duplicate_learns_that_no_retry_helps() {
     let app = App::new();
     let service = at(&app, "/orders", gone);
     let says = async |status: &'static str| send(&service, request("/orders", "k", status)).await;

@@ -1,4 +1,4 @@
-//! Shapes of handlers: methods of services, generic ones, beside axum's own attribute.
+//! Methods of services, generic handlers, and handlers with axum's own attribute.
 use super::*;
 
 struct Shop {
@@ -45,7 +45,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn methods_of_a_service_answer_for_handlers() {
+async fn methods_of_a_service_can_be_annotated() {
     let app = App::new();
     let shop = || Arc::new(Shop { executor: app.executor.clone(), app: app.clone() });
     let (first, second) = (shop(), shop());
@@ -74,7 +74,7 @@ async fn below(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Or
 }
 
 #[tokio::test]
-async fn debug_handler_stands_above_or_below() {
+async fn debug_handler_works_above_and_below_the_attribute() {
     let app = App::new();
     for service in [at(&app, "/orders", above), at(&app, "/orders", below)] {
         assert_eq!(once(&app, &service).await.json()["qty"], 1);
@@ -127,7 +127,7 @@ async fn early(State(app): State<App>, key: IdempotencyKey, body: String) -> Res
 }
 
 #[tokio::test]
-async fn question_marks_and_early_returns_work_as_in_any_handler() {
+async fn question_marks_and_early_returns_work() {
     let app = App::new();
     let service = at(&app, "/orders", early);
     let says = async |body: &'static str| send(&service, request("/orders", body, body)).await;

@@ -1,4 +1,4 @@
-//! What a client reads where the handler did not run, or did not count.
+//! The response to a client whose handler did not run, or whose run does not count.
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -58,7 +58,7 @@ async fn begin(app: &App, service: &Router) -> tokio::task::JoinHandle<Answer> {
 }
 
 #[tokio::test]
-async fn a_duplicate_in_flight_is_told_when_to_come_back() {
+async fn a_duplicate_in_flight_receives_retry_after() {
     let app = App::new();
     let service = at(&app, "/orders", held);
     let first = begin(&app, &service).await;
@@ -77,7 +77,7 @@ async fn a_duplicate_in_flight_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_duplicate_that_may_wait_gets_the_answer() {
+async fn a_duplicate_that_waits_receives_the_response() {
     let app = App::new();
     let first = begin(&app, &at(&app, "/orders", held)).await;
     let service = at(&app, "/orders", waiting);
@@ -87,7 +87,7 @@ async fn a_duplicate_that_may_wait_gets_the_answer() {
 }
 
 #[tokio::test]
-async fn b18_a_client_that_goes_away_does_not_stop_a_detached_run_and_its_retry_gets_the_answer() {
+async fn a_disconnect_does_not_stop_a_detached_run_and_the_retry_receives_the_response() {
     let app = App::new();
     let service = at(&app, "/orders", held);
     let first = begin(&app, &service).await;
@@ -106,7 +106,7 @@ async fn b18_a_client_that_goes_away_does_not_stop_a_detached_run_and_its_retry_
 }
 
 #[tokio::test]
-async fn b18_a_detached_call_that_waits_goes_with_its_client_until_it_runs() {
+async fn a_detached_call_that_waits_is_dropped_with_its_client_until_it_runs() {
     let app = App::new();
     let service = at(&app, "/orders", waiting_detached);
     let first = begin(&app, &service).await;
@@ -141,7 +141,7 @@ async fn panicking_elsewhere(State(app): State<App>, key: IdempotencyKey) -> Str
 }
 
 #[tokio::test]
-async fn a_panic_goes_on_to_the_server_and_frees_the_key() {
+async fn a_panic_propagates_to_the_server_and_frees_the_key() {
     let services: [Built; 2] = [|app| at(app, "/orders", panicking), |app| at(app, "/orders", panicking_elsewhere)];
     for service in services {
         let app = App::new();
@@ -179,7 +179,7 @@ fn faulty() -> (App, FaultStore, VirtualClock) {
 }
 
 #[tokio::test]
-async fn while_the_store_is_down_nothing_runs_and_the_client_may_come_back() {
+async fn during_an_outage_nothing_runs_and_the_client_may_retry() {
     let (app, store, clock) = faulty();
     let service = at(&app, "/orders", found);
     store.fail_before(Verb::Claim, FOREVER);
@@ -210,7 +210,7 @@ async fn stopping(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespo
 }
 
 #[tokio::test]
-async fn a_run_that_loses_its_lease_answers_its_client_unless_it_is_to_stop() {
+async fn a_run_that_loses_its_lease_responds_unless_it_is_configured_to_abort() {
     let cases: [(Built, u16); 2] = [(|app| at(app, "/orders", stopping), 503), (|app| at(app, "/orders", held), 201)];
     for (service, status) in cases {
         let (app, store, clock) = faulty();

@@ -1,4 +1,4 @@
-//! Whatever axum can answer with may be returned, and is replayed.
+//! The return types of annotated handlers, and their replays.
 use super::*;
 
 // It would move the attribute to the right at each run.
@@ -62,7 +62,7 @@ impl IntoResponse for ApiError {
 }
 
 #[tokio::test]
-async fn whatever_axum_can_answer_with_is_replayed() {
+async fn every_axum_response_type_is_replayed() {
     let order = br#"{"sku":"teapot","qty":1}"#;
     let cases: [(Built, u16, &[u8]); 7] = [
         (|app| at(app, "/orders", opaque), 200, order),
@@ -81,7 +81,7 @@ async fn whatever_axum_can_answer_with_is_replayed() {
 }
 
 #[tokio::test]
-async fn an_error_is_answered_and_frees_the_key() {
+async fn an_error_is_returned_and_frees_the_key() {
     let services: [(Built, u16); 2] =
         [(|app| at(app, "/orders", result), 400), (|app| at(app, "/orders", opaque_error), 418)];
     for (service, status) in services {
@@ -134,7 +134,7 @@ async fn rejecting(
 }
 
 #[tokio::test]
-async fn the_codec_for_axum_json_keeps_the_value_and_the_error_type_tells_rejections() {
+async fn the_codec_for_axum_json_stores_the_value_and_the_error_type_reports_rejections() {
     let app = App::new();
     let service = at(&app, "/orders", typed);
     assert_eq!(order(&service, "k", 0).await.status, 400);
@@ -153,7 +153,7 @@ async fn the_codec_for_axum_json_keeps_the_value_and_the_error_type_tells_reject
 }
 
 #[test]
-fn a_problem_is_an_error_that_tells_its_code_and_its_detail() {
+fn a_problem_is_an_error_with_its_code_and_detail() {
     let error = ApiError::from(Rejection::Mismatch);
     let told = "key-reused: This key was used for another request. A new request needs a new key.";
     assert_eq!(error.to_string(), told);

@@ -1,4 +1,4 @@
-//! `WholeRequest`: whatever differs is another request.
+//! `WholeRequest`: any difference makes another request.
 use super::*;
 use axum::extract::DefaultBodyLimit;
 use idempotent_tower::WholeRequest;
@@ -25,7 +25,7 @@ async fn whole(
 const BODY: &str = r#"{"sku":"teapot","qty":1}"#;
 
 #[tokio::test]
-async fn the_same_key_with_another_query_path_field_or_byte_is_refused() {
+async fn the_same_key_with_another_query_path_field_or_byte_is_rejected() {
     let app = App::new();
     let inner = Router::new().route("/orders/{shop}", post(whole)).with_state(app.clone());
     let service = Router::new().nest("/a", inner.clone()).nest("/b", inner);
@@ -47,7 +47,7 @@ async fn the_same_key_with_another_query_path_field_or_byte_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_is_refused_as_without_it_and_limits_hold() {
+async fn a_body_is_rejected_as_without_the_extractor_and_limits_apply() {
     let app = App::new();
     let routes = at(&app, "/orders", whole);
     let large = format!(r#"{{"sku":"{}","qty":1}}"#, "x".repeat(3 << 20));

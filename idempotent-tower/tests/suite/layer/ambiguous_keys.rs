@@ -1,11 +1,11 @@
-//! B18: keys, callers and routes that run over into each other.
+//! Keys, callers and routes whose boundaries could be confused.
 use http::Method;
 use idempotent_tower::KeyRules;
 
 use crate::layer::support::{World, ask, order_by};
 
 #[tokio::test]
-async fn b18_keys_callers_and_routes_that_run_over_into_each_other_are_distinct() {
+async fn keys_callers_and_routes_with_shifted_boundaries_are_distinct() {
     let world = World::new();
     let shop = world.shop();
     let asks = [
@@ -29,7 +29,7 @@ async fn b18_keys_callers_and_routes_that_run_over_into_each_other_are_distinct(
 }
 
 #[tokio::test]
-async fn b18_keys_from_the_body_may_have_braces_newlines_and_nul_and_not_a_mebibyte() {
+async fn keys_from_the_body_may_contain_braces_newlines_and_nul_but_not_a_mebibyte() {
     let world = World::new();
     let layer = world
         .layer()

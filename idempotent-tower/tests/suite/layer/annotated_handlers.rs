@@ -1,4 +1,4 @@
-//! The decisions, applied to annotated handlers; `attribute` tells more.
+//! The rules of the layer, applied to annotated handlers. See `attribute` for more.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use axum::Router;
@@ -37,7 +37,7 @@ fn shop(world: &World) -> Shop {
 }
 
 #[tokio::test]
-async fn d17_an_annotated_handler_keeps_a_mebibyte_to_the_byte_too() {
+async fn an_annotated_handler_stores_a_mebibyte_to_the_byte() {
     let world = World::new();
     let shop = shop(&world);
     let ask = order_by("a").with("x-size", ((1 << 20) - 2).to_string());
@@ -49,7 +49,7 @@ async fn d17_an_annotated_handler_keeps_a_mebibyte_to_the_byte_too() {
 }
 
 #[tokio::test]
-async fn d17_the_executors_own_limit_stands_over_the_strategys() {
+async fn the_limit_of_the_executor_overrides_the_strategy() {
     let world = World::by(idempotent_core::Policy::new().max_result(100));
     let shop = shop(&world);
     let ask = order_by("c").with("x-size", "200");
@@ -58,7 +58,7 @@ async fn d17_the_executors_own_limit_stands_over_the_strategys() {
 }
 
 #[tokio::test]
-async fn d21_an_annotated_handler_that_lost_its_lease_answers_its_client_too() {
+async fn an_annotated_handler_that_lost_its_lease_responds_to_its_client() {
     let world = World::new();
     let shop = shop(&world);
     world.store.fail_before(Verb::Renew, FOREVER);
@@ -68,7 +68,7 @@ async fn d21_an_annotated_handler_that_lost_its_lease_answers_its_client_too() {
 }
 
 #[tokio::test]
-async fn d6_an_extractor_refuses_a_missing_key_with_a_link_too() {
+async fn an_extractor_rejects_a_missing_key_with_a_link() {
     let world = World::new();
     let told = ask(http::Method::POST, "/orders").send(&shop(&world)).await;
     assert!(told.problem(400, "missing-key").header("link").is_some_and(|link| link.contains("describedby")));

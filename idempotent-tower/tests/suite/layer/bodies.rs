@@ -1,4 +1,4 @@
-//! Decision 18 and bodies that misbehave, on the way in and on the way out.
+//! Request and response bodies that exceed a limit, fail or never end.
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -52,7 +52,7 @@ fn broken() -> Result<Frame<Bytes>, std::io::Error> {
 }
 
 #[tokio::test]
-async fn d18_a_body_over_two_mebibytes_is_refused_before_any_claim() {
+async fn a_body_over_two_mebibytes_is_rejected_before_any_claim() {
     const MOST: usize = 2 << 20;
     let world = World::new();
     let shop = world.shop();
@@ -66,7 +66,7 @@ async fn d18_a_body_over_two_mebibytes_is_refused_before_any_claim() {
 }
 
 #[tokio::test]
-async fn d18_the_limit_is_an_option() {
+async fn the_limit_of_bodies_is_configurable() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().max_body(3));
     order_by("a").body("abc").send(&shop).await.ran(1);
@@ -76,7 +76,7 @@ async fn d18_the_limit_is_an_option() {
 }
 
 #[tokio::test]
-async fn d18_the_limit_counts_for_extractors_behind_the_layer_too() {
+async fn the_limit_applies_to_extractors_inside_the_layer() {
     let world = World::new();
     let large = vec![b'x'; 3 << 20];
     for (most, status) in [(4 << 20, 200), (2 << 20, 413)] {
@@ -92,7 +92,7 @@ async fn d18_the_limit_counts_for_extractors_behind_the_layer_too() {
 }
 
 #[tokio::test]
-async fn n93_d18_a_body_that_says_it_is_too_large_is_not_read() {
+async fn a_body_that_declares_too_large_a_length_is_not_read() {
     let world = World::new();
     let shop = world.shop();
     let body = Body::new(Told { frames: vec![broken()], length: 1 << 40 });
@@ -100,7 +100,7 @@ async fn n93_d18_a_body_that_says_it_is_too_large_is_not_read() {
 }
 
 #[tokio::test]
-async fn d18_a_body_that_says_it_is_small_and_is_not_is_refused_all_the_same() {
+async fn a_large_body_that_declares_a_small_length_is_rejected() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().max_body(5));
     let body = Body::new(Told { frames: vec![data("abc"), data("def")], length: 3 });
@@ -108,7 +108,7 @@ async fn d18_a_body_that_says_it_is_small_and_is_not_is_refused_all_the_same() {
 }
 
 #[tokio::test]
-async fn d18_a_body_that_breaks_off_claims_nothing() {
+async fn an_incomplete_body_claims_nothing() {
     let world = World::new();
     let shop = world.shop();
     let body = Body::new(Told { frames: vec![data("ab"), broken()], length: 4 });
@@ -117,7 +117,7 @@ async fn d18_a_body_that_breaks_off_claims_nothing() {
 }
 
 #[tokio::test]
-async fn d18_a_slow_or_aborted_upload_claims_nothing() {
+async fn a_slow_or_aborted_upload_claims_nothing() {
     let world = World::new();
     let shop = world.shop();
     let some = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"so far"))]);
@@ -133,7 +133,7 @@ async fn d18_a_slow_or_aborted_upload_claims_nothing() {
 }
 
 #[tokio::test]
-async fn d18_the_handler_gets_the_body_to_the_byte() {
+async fn the_handler_receives_the_body_to_the_byte() {
     let world = World::new();
     let echo = Router::new().route("/orders", post(async |body: Bytes| body)).layer(world.layer());
     let all: Bytes = (0..=255).cycle().take(70_000).collect();
@@ -172,7 +172,7 @@ async fn read(shop: &Shop) -> (Vec<u8>, bool, Option<HeaderMap>) {
 }
 
 #[tokio::test]
-async fn d17_an_answer_that_breaks_half_way_breaks_for_its_client_and_is_done() {
+async fn a_response_that_fails_midway_fails_for_its_client_and_completes() {
     let world = World::new();
     let shop = answering(&world, ResponseRules::default(), || vec![data("ab"), broken()], 4);
     assert_eq!(read(&shop).await, (b"ab".to_vec(), true, None));
@@ -180,7 +180,7 @@ async fn d17_an_answer_that_breaks_half_way_breaks_for_its_client_and_is_done() 
 }
 
 #[tokio::test]
-async fn d17_an_answer_that_lies_about_its_length_is_held_to_the_limit() {
+async fn a_response_with_a_wrong_length_is_held_to_the_limit() {
     let world = World::new();
     let rules = ResponseRules::default().max_response(3);
     let shop = answering(&world, rules, || vec![data("ab"), data("cd"), data("e"), data("f")], 2);
@@ -189,7 +189,7 @@ async fn d17_an_answer_that_lies_about_its_length_is_held_to_the_limit() {
 }
 
 #[tokio::test]
-async fn d17_an_answer_that_lies_about_its_length_and_never_ends_is_not_waited_for() {
+async fn a_response_with_a_wrong_length_that_never_ends_is_not_buffered() {
     let world = World::new();
     let rules = ResponseRules::default().max_response(3);
     let shop = answering(&world, rules, || vec![data("ab"), data("cd"), data("e")], NEVER_ENDS);
@@ -201,7 +201,7 @@ async fn d17_an_answer_that_lies_about_its_length_and_never_ends_is_not_waited_f
 }
 
 #[tokio::test]
-async fn d15_trailers_are_replayed() {
+async fn trailers_are_replayed() {
     fn frames() -> Vec<Result<Frame<Bytes>, std::io::Error>> {
         let trailers =
             [("grpc-status", "0"), ("x-sum", "1")].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
@@ -215,7 +215,7 @@ async fn d15_trailers_are_replayed() {
 }
 
 #[tokio::test]
-async fn d16_what_is_never_kept_is_not_kept_of_trailers_either() {
+async fn headers_that_are_never_stored_are_not_stored_as_trailers() {
     fn frames() -> Vec<Result<Frame<Bytes>, std::io::Error>> {
         let trailers = [("x-sum", "1"), ("x-debug", "2"), ("set-cookie", "3"), ("authorization", "4")];
         let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));

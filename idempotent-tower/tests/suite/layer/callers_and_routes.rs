@@ -1,4 +1,4 @@
-//! Decisions 8 to 10: whose key it is, and of which route.
+//! Callers and routes as parts of the key.
 use axum::Router;
 use axum::routing::post;
 use http::{Method, Response, StatusCode};
@@ -8,7 +8,7 @@ use idempotent_tower::{Caller, Denied, IdempotencyLayer, PayloadCheck, Principal
 use crate::layer::support::{Shop, World, ask, by_user, order_by};
 
 #[tokio::test]
-async fn n120_d8_equal_keys_of_two_callers_are_two_keys() {
+async fn equal_keys_of_two_callers_are_two_keys() {
     let world = World::new();
     let shop = world.shop();
     for (run, user) in ["ann", "bob", "ann ", "ANN"].into_iter().enumerate() {
@@ -22,7 +22,7 @@ async fn n120_d8_equal_keys_of_two_callers_are_two_keys() {
 
 /// The authentication inside the layer has named nobody yet.
 #[tokio::test]
-async fn credentials_that_the_principal_overlooks_are_refused_unless_all_callers_are_one() {
+async fn credentials_without_a_named_caller_are_rejected_unless_all_callers_are_one() {
     let world = World::new();
     let shop = world.shop();
     let with_credentials = order_by("a").with("authorization", "Bearer ann");
@@ -37,7 +37,7 @@ async fn credentials_that_the_principal_overlooks_are_refused_unless_all_callers
 }
 
 #[tokio::test]
-async fn d8_a_replay_never_crosses_callers_whatever_their_names() {
+async fn a_replay_never_crosses_callers_whatever_their_names() {
     let world = World::new();
     let shop = world.shop();
     // Names made to run over into the key, into another kind of caller, or into the hash of a long one.
@@ -57,7 +57,7 @@ async fn d8_a_replay_never_crosses_callers_whatever_their_names() {
 }
 
 #[tokio::test]
-async fn d8_long_names_of_callers_are_told_apart_too() {
+async fn long_caller_names_are_distinct() {
     let world = World::new();
     let shop = world.shop();
     let [one, other] = ["1", "2"].map(|end| format!("{}{end}", "u".repeat(5_000)));
@@ -67,7 +67,7 @@ async fn d8_long_names_of_callers_are_told_apart_too() {
 }
 
 #[tokio::test]
-async fn n120_d8_who_is_not_let_in_is_answered_as_the_principal_says() {
+async fn a_denied_caller_receives_the_response_of_the_principal() {
     let world = World::new();
     let principal = Principal::from_fn(|parts| match parts.headers.get("x-user").map(|user| user.as_bytes()) {
         None => Err(Denied::status(StatusCode::UNAUTHORIZED)),
@@ -88,7 +88,7 @@ async fn n120_d8_who_is_not_let_in_is_answered_as_the_principal_says() {
 }
 
 #[tokio::test]
-async fn d8_the_key_is_judged_before_the_caller() {
+async fn the_key_is_checked_before_the_caller() {
     let world = World::new();
     let principal = Principal::from_fn(|_| Err(Denied::status(StatusCode::FORBIDDEN)));
     let shop = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), principal));
@@ -97,7 +97,7 @@ async fn d8_the_key_is_judged_before_the_caller() {
 }
 
 #[tokio::test]
-async fn d8_without_principals_all_callers_are_one() {
+async fn without_principals_all_callers_are_one() {
     let world = World::new();
     let shop = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), Principal::none()));
     order_by("a").user("ann").send(&shop).await.ran(1);
@@ -105,7 +105,7 @@ async fn d8_without_principals_all_callers_are_one() {
 }
 
 #[tokio::test]
-async fn d9_neither_key_nor_caller_nor_path_is_in_a_storage_key() {
+async fn no_storage_key_contains_key_caller_or_path() {
     let world = World::new();
     let shop = world.shop();
     order_by("card-4111").user("ann@home").to(Method::PATCH, "/orders/secret-17").send(&shop).await.ran(1);
@@ -120,7 +120,7 @@ async fn d9_neither_key_nor_caller_nor_path_is_in_a_storage_key() {
 }
 
 #[tokio::test]
-async fn d9_without_a_route_template_it_is_the_path() {
+async fn without_a_route_template_the_path_is_part_of_the_key() {
     let world = World::new();
     let count = Shop::of(Router::new().fallback(async || "1:").layer(world.layer()));
     order_by("a").to(Method::POST, "/x/1").send(&count).await.ran(1);
@@ -134,7 +134,7 @@ async fn d9_without_a_route_template_it_is_the_path() {
 
 /// The executor takes 1,024 bytes of key and path together.
 #[tokio::test]
-async fn d9_paths_without_a_template_may_be_longer_than_a_key() {
+async fn paths_without_a_template_may_be_longer_than_a_key() {
     let world = World::new();
     let count = Shop::of(Router::new().fallback(async || "1:").layer(world.layer()));
     let key = "k".repeat(255);
@@ -149,7 +149,7 @@ async fn d9_paths_without_a_template_may_be_longer_than_a_key() {
 }
 
 #[tokio::test]
-async fn d9_the_route_may_be_named_by_hand() {
+async fn the_route_can_be_named_by_a_function() {
     let world = World::new();
     let layer = world.layer().route(|parts| Some(parts.uri.path().split('/').nth(1)?.to_owned()));
     let shop = world
@@ -160,7 +160,7 @@ async fn d9_the_route_may_be_named_by_hand() {
 }
 
 #[tokio::test]
-async fn d9_namespaces_are_apart() {
+async fn namespaces_are_separate() {
     let world = World::new();
     let [one, other] = ["one", "other"].map(|name| world.shop_behind(world.layer().namespace(name)));
     order_by("a").send(&one).await.ran(1);
@@ -169,7 +169,7 @@ async fn d9_namespaces_are_apart() {
 }
 
 #[tokio::test]
-async fn d9_operators_see_of_a_key_what_the_policy_says() {
+async fn operators_see_as_much_of_a_key_as_the_policy_allows() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().policy(Policy::new().display_key(DisplayKey::Hash)));
     order_by("card-hush").with("x-sleep", "1000").begin(&shop, &world.clock).await;
@@ -178,7 +178,7 @@ async fn d9_operators_see_of_a_key_what_the_policy_says() {
 }
 
 #[tokio::test]
-async fn n114_d10_the_same_key_on_another_route_or_method_or_of_another_caller_is_another_key() {
+async fn the_same_key_on_another_route_or_method_or_of_another_caller_is_another_key() {
     let world = World::new();
     let shop = world.shop();
     order_by("a").send(&shop).await.ran(1);
@@ -192,7 +192,7 @@ async fn n114_d10_the_same_key_on_another_route_or_method_or_of_another_caller_i
 }
 
 #[tokio::test]
-async fn d10_in_one_scope_for_all_routes_it_is_the_same_key_and_refused() {
+async fn in_one_scope_for_all_routes_the_same_key_on_another_route_is_rejected() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().scope("shop"));
     order_by("a").send(&shop).await.ran(1);
@@ -202,7 +202,7 @@ async fn d10_in_one_scope_for_all_routes_it_is_the_same_key_and_refused() {
 }
 
 #[tokio::test]
-async fn d10_another_path_of_one_template_is_refused_also_behind_a_nested_router() {
+async fn another_path_of_one_template_is_rejected_even_inside_a_nested_router() {
     for check in [PayloadCheck::bytes(), PayloadCheck::off()] {
         let world = World::new();
         let inner = Router::new().route("/orders", post(async || "1:")).layer(world.layer().payload(check));
@@ -215,7 +215,7 @@ async fn d10_another_path_of_one_template_is_refused_also_behind_a_nested_router
 }
 
 #[tokio::test]
-async fn d10_paths_without_a_template_are_apart_behind_a_nested_service() {
+async fn paths_without_a_template_are_separate_inside_a_nested_service() {
     let world = World::new();
     let inner = tower::ServiceBuilder::new().layer(world.layer()).service(Router::new().fallback(async || "1:"));
     let shop = Shop::of(Router::new().nest_service("/a", inner.clone()).nest_service("/b", inner));

@@ -1,10 +1,10 @@
-//! Decision 19: the client goes away.
+//! Clients that disconnect.
 use idempotent_testkit::Verb;
 
 use crate::layer::support::{World, order_by, secs};
 
 #[tokio::test]
-async fn n117_d19_the_handler_goes_on_without_its_client_and_a_retry_gets_the_answer() {
+async fn the_handler_continues_without_its_client_and_a_retry_receives_the_response() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "5000");
@@ -18,7 +18,7 @@ async fn n117_d19_the_handler_goes_on_without_its_client_and_a_retry_gets_the_an
 }
 
 #[tokio::test]
-async fn d19_it_goes_on_also_from_before_the_claim_was_answered() {
+async fn the_request_continues_even_if_the_client_disconnects_during_the_claim() {
     let world = World::new();
     world.store.delay_reply(Verb::Claim, secs(1));
     let shop = world.shop();
@@ -32,7 +32,7 @@ async fn d19_it_goes_on_also_from_before_the_claim_was_answered() {
 }
 
 #[tokio::test]
-async fn d19_cancelled_before_the_handler_started_the_key_is_free() {
+async fn cancellation_before_the_handler_starts_frees_the_key() {
     let world = World::new();
     world.store.delay_reply(Verb::Claim, secs(1));
     let shop = world.shop_behind(world.layer().cancel_on_disconnect(true));
@@ -46,7 +46,7 @@ async fn d19_cancelled_before_the_handler_started_the_key_is_free() {
 }
 
 #[tokio::test]
-async fn d19_cancelled_while_the_handler_ran_the_key_is_left_to_its_lease() {
+async fn cancellation_while_the_handler_runs_leaves_the_key_to_its_lease() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().cancel_on_disconnect(true));
     let slow = order_by("a").with("x-sleep", "5000");
@@ -62,7 +62,7 @@ async fn d19_cancelled_while_the_handler_ran_the_key_is_left_to_its_lease() {
 }
 
 #[tokio::test]
-async fn d19_dropped_before_it_was_ever_polled_nothing_has_happened() {
+async fn dropping_the_future_before_its_first_poll_has_no_effect() {
     use tower::ServiceExt;
     let world = World::new();
     let shop = world.shop();

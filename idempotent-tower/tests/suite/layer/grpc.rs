@@ -1,4 +1,4 @@
-//! Unary gRPC calls over HTTP/2, served by tonic: one message in, one out, the status behind it.
+//! Unary gRPC calls over HTTP/2, served by tonic: one message in, one out, and the status in the trailers.
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::net::SocketAddr;
@@ -160,7 +160,7 @@ async fn orders() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn d15_a_duplicate_call_gets_the_same_message_and_the_same_trailers() {
+async fn a_duplicate_call_receives_the_same_message_and_trailers() {
     let address = orders().await;
     let first = call(address, "a", "tea").await;
     assert_eq!((first.text(), first.status.as_deref(), first.replayed), ("run 1: tea", Some("0"), false));
@@ -170,7 +170,7 @@ async fn d15_a_duplicate_call_gets_the_same_message_and_the_same_trailers() {
 }
 
 #[tokio::test]
-async fn d14_a_failed_call_of_tonics_frees_its_key() {
+async fn a_failed_tonic_call_frees_its_key() {
     let address = orders().await;
     for _ in 0..2 {
         let failed = call(address, "a", "fail").await;
@@ -210,7 +210,7 @@ async fn twice(address: SocketAddr) -> [(String, Option<String>, bool); 2] {
 }
 
 #[tokio::test]
-async fn d14_a_status_of_grpc_in_trailers_is_judged_where_the_policy_knows_grpc() {
+async fn a_grpc_status_in_trailers_counts_with_the_grpc_policy() {
     let run =
         |number: u32, status: Option<&str>, replayed| (format!("run {number}"), status.map(str::to_owned), replayed);
     let failed = failing(StorePolicy::Grpc, Some("13"), None).await;

@@ -1,11 +1,11 @@
-//! Decision 13: what a duplicate is told while the first runs; with it waiting, and draining.
+//! Duplicates of a running request: 409 at once, after a wait, and during a drain.
 use idempotent_core::Policy;
 use idempotent_testkit::Verb;
 
 use crate::layer::support::{World, ms, order_by, secs};
 
 #[tokio::test]
-async fn n115_d13_a_duplicate_in_flight_is_told_at_once_when_to_come_back() {
+async fn a_duplicate_in_flight_receives_retry_after_at_once() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "60000");
@@ -27,7 +27,7 @@ async fn n115_d13_a_duplicate_in_flight_is_told_at_once_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn d13_the_hint_is_rounded_up_and_never_longer_than_the_lease() {
+async fn retry_after_is_rounded_up_and_never_longer_than_the_lease() {
     let world = World::by(Policy::new().in_flight_delay(ms(1_100)).lease(secs(3)));
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "2500");
@@ -40,7 +40,7 @@ async fn d13_the_hint_is_rounded_up_and_never_longer_than_the_lease() {
 }
 
 #[tokio::test]
-async fn d13_a_duplicate_may_wait_for_the_answer() {
+async fn a_duplicate_may_wait_for_the_response() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().wait(secs(2)));
     let slow = order_by("a").with("x-sleep", "1500");
@@ -58,7 +58,7 @@ async fn d13_a_duplicate_may_wait_for_the_answer() {
 }
 
 #[tokio::test]
-async fn b25_a_waiter_is_told_to_come_back_at_its_limit_and_the_owner_goes_on() {
+async fn a_waiting_duplicate_receives_retry_after_at_its_limit_and_the_owner_continues() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().wait(ms(3_100)));
     let slow = order_by("a").with("x-sleep", "5000");
@@ -77,7 +77,7 @@ async fn b25_a_waiter_is_told_to_come_back_at_its_limit_and_the_owner_goes_on() 
 }
 
 #[tokio::test]
-async fn b25_when_the_owner_fails_exactly_one_waiter_takes_over() {
+async fn if_the_owner_fails_exactly_one_waiting_duplicate_takes_over() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().wait(secs(10)));
     let failing = order_by("a").with("x-sleep", "1000").with("x-status", "500");
@@ -100,7 +100,7 @@ async fn b25_when_the_owner_fails_exactly_one_waiter_takes_over() {
 }
 
 #[tokio::test]
-async fn b25_a_replay_is_byte_equal_also_of_nothing_and_one_too_large_is_a_marker() {
+async fn a_replay_is_byte_equal_even_if_empty_and_one_too_large_is_only_a_marker() {
     let world = World::new();
     let shop = world.shop();
     let empty = order_by("a").with("x-status", "204");
@@ -114,7 +114,7 @@ async fn b25_a_replay_is_byte_equal_also_of_nothing_and_one_too_large_is_a_marke
 }
 
 #[tokio::test]
-async fn b36_a_drain_lets_runs_finish_cuts_off_what_is_too_long_and_starts_nothing() {
+async fn a_drain_lets_runs_finish_cuts_off_long_ones_and_starts_none() {
     let world = World::new();
     let shop = world.shop();
     let mut runs = Vec::new();

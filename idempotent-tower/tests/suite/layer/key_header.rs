@@ -1,4 +1,4 @@
-//! Decisions 1 to 6: where the key stands, how it is written, what it must look like.
+//! The header of the key: its name, its syntax, and the format of the key.
 use http::{HeaderName, Method};
 use idempotent_tower::{KeyFormat, KeyRules, KeySyntax};
 
@@ -22,7 +22,7 @@ async fn takes(rules: &KeyRules, ask: &Ask) -> bool {
 }
 
 #[tokio::test]
-async fn d1_the_key_stands_in_idempotency_key() {
+async fn the_key_is_read_from_the_idempotency_key_header() {
     let world = World::new();
     let shop = world.shop();
     order_by("a").send(&shop).await.ran(1);
@@ -32,7 +32,7 @@ async fn d1_the_key_stands_in_idempotency_key() {
 }
 
 #[tokio::test]
-async fn d1_the_key_stands_in_another_header_if_told_so() {
+async fn the_header_of_the_key_is_configurable() {
     let world = World::new();
     let shop = shop(&world, KeyRules::default().header(HeaderName::from_static("x-request-id")));
     let by = |key| ask(Method::POST, "/orders").with("x-request-id", key);
@@ -50,7 +50,7 @@ fn in_body(world: &World, required: bool) -> Shop {
 }
 
 #[tokio::test]
-async fn d1_the_key_may_be_a_field_of_the_body() {
+async fn the_key_may_be_a_field_of_the_body() {
     let world = World::new();
     let shop = in_body(&world, true);
     let by = |body: &'static str| ask(Method::POST, "/orders").body(body);
@@ -66,7 +66,7 @@ async fn d1_the_key_may_be_a_field_of_the_body() {
 }
 
 #[tokio::test]
-async fn d1_a_key_in_the_body_may_be_optional() {
+async fn a_key_in_the_body_may_be_optional() {
     let world = World::new();
     let shop = in_body(&world, false);
     let by = |body: &'static str| ask(Method::POST, "/orders").body(body);
@@ -79,7 +79,7 @@ async fn d1_a_key_in_the_body_may_be_optional() {
 }
 
 #[tokio::test]
-async fn n110_d2_quoted_and_bare_are_one_key() {
+async fn a_quoted_and_a_bare_value_are_one_key() {
     let world = World::new();
     let shop = world.shop();
     order_by("8e03978e").send(&shop).await.ran(1);
@@ -92,7 +92,7 @@ async fn n110_d2_quoted_and_bare_are_one_key() {
 }
 
 #[tokio::test]
-async fn a_key_of_spaces_is_refused() {
+async fn a_key_of_spaces_is_rejected() {
     let world = World::new();
     let shop = world.shop();
     order_by("\"   \"").send(&shop).await.problem(400, "invalid-key");
@@ -100,7 +100,7 @@ async fn a_key_of_spaces_is_refused() {
 }
 
 #[tokio::test]
-async fn n112_d2_what_is_neither_a_string_nor_bare_is_refused() {
+async fn a_value_that_is_neither_a_string_nor_bare_is_rejected() {
     let lenient = KeyRules::default();
     let refused: [&[u8]; 27] = [
         b"\"",
@@ -141,7 +141,7 @@ async fn n112_d2_what_is_neither_a_string_nor_bare_is_refused() {
 }
 
 #[tokio::test]
-async fn n110_d2_structured_refuses_bare_and_bare_refuses_quoted() {
+async fn structured_syntax_rejects_bare_keys_and_bare_syntax_rejects_quoted_ones() {
     let structured = KeyRules::default().syntax(KeySyntax::Structured);
     assert!(takes(&structured, &order_by("\"a\"")).await);
     for value in ["a", "1", ":YQ==:", "?1", "(\"a\")"] {
@@ -153,7 +153,7 @@ async fn n110_d2_structured_refuses_bare_and_bare_refuses_quoted() {
 }
 
 #[tokio::test]
-async fn n110_n111_d3_a_key_has_1_to_255_characters_without_its_quotes() {
+async fn a_key_has_1_to_255_characters_without_its_quotes() {
     let rules = KeyRules::default();
     for (length, taken) in [(0, false), (1, true), (255, true), (256, false), (5_000, false)] {
         let key = "k".repeat(length);
@@ -168,7 +168,7 @@ async fn n110_n111_d3_a_key_has_1_to_255_characters_without_its_quotes() {
 }
 
 #[tokio::test]
-async fn d3_length_and_format_are_options() {
+async fn length_and_format_are_configurable() {
     let rules = KeyRules::default().min_len(20).max_len(24);
     for (length, taken) in [(19, false), (20, true), (24, true), (25, false)] {
         assert_eq!(takes(&rules, &order_by(&"k".repeat(length))).await, taken, "{length}");
@@ -190,7 +190,7 @@ async fn d3_length_and_format_are_options() {
 }
 
 #[tokio::test]
-async fn n109_d4_several_lines_or_a_list_are_refused_also_when_identical() {
+async fn several_lines_or_a_list_are_rejected_even_if_identical() {
     for required in [true, false] {
         let world = World::new();
         let shop = world.shop_behind(world.layer().required(required));
@@ -208,7 +208,7 @@ async fn n109_d4_several_lines_or_a_list_are_refused_also_when_identical() {
 }
 
 #[tokio::test]
-async fn d5_a_malformed_key_is_refused_also_where_it_is_optional() {
+async fn a_malformed_key_is_rejected_even_if_it_is_optional() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().required(false));
     for value in ["", "   ", "\"", "a b", "a,b", &"k".repeat(256)] {
@@ -219,7 +219,7 @@ async fn d5_a_malformed_key_is_refused_also_where_it_is_optional() {
 }
 
 #[tokio::test]
-async fn n108_d6_a_missing_key_is_refused_with_a_link_to_the_docs() {
+async fn a_missing_key_is_rejected_with_a_link_to_the_docs() {
     let world = World::new();
     let sent = ask(Method::POST, "/orders").send(&world.shop()).await;
     sent.problem(400, "missing-key");
@@ -240,7 +240,7 @@ async fn n108_d6_a_missing_key_is_refused_with_a_link_to_the_docs() {
 }
 
 #[tokio::test]
-async fn n108_d6_a_missing_optional_key_passes() {
+async fn a_request_without_an_optional_key_passes_through() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().required(false));
     ask(Method::POST, "/orders").send(&shop).await.ran(1);

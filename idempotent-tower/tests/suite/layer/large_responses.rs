@@ -1,4 +1,4 @@
-//! Decision 17: large answers may be kept beside the records.
+//! Large responses in external storage.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +45,7 @@ fn shop(world: &World, bucket: &Bucket) -> Shop {
 }
 
 #[tokio::test]
-async fn d17_a_large_answer_may_be_kept_elsewhere_and_is_replayed_from_there() {
+async fn a_large_response_can_be_spilled_and_is_replayed_from_there() {
     let (world, bucket) = (World::new(), Bucket::default());
     let shop = shop(&world, &bucket);
     for (size, elsewhere) in [(10, 0), (11, 1), (100, 2)] {
@@ -64,7 +64,7 @@ async fn d17_a_large_answer_may_be_kept_elsewhere_and_is_replayed_from_there() {
 }
 
 #[tokio::test]
-async fn d17_what_elsewhere_fails_or_forgets_is_done_and_not_kept() {
+async fn a_request_completes_without_a_stored_response_if_the_spill_fails_or_loses_it() {
     let (world, bucket) = (World::new(), Bucket::default());
     let shop = shop(&world, &bucket);
     let ask = order_by("a").with("x-size", "20");
@@ -86,7 +86,7 @@ async fn d17_what_elsewhere_fails_or_forgets_is_done_and_not_kept() {
 }
 
 #[tokio::test]
-async fn d17_what_is_kept_elsewhere_is_what_the_sanitizer_left() {
+async fn the_spill_receives_the_sanitized_response() {
     let (world, bucket) = (World::new(), Bucket::default());
     let rules = ResponseRules::default().max_response(10).spill(bucket.clone(), 100);
     let rules = rules.sanitize(|response| *response.body_mut() = response.body().slice(..15));
@@ -97,7 +97,7 @@ async fn d17_what_is_kept_elsewhere_is_what_the_sanitizer_left() {
 }
 
 #[tokio::test]
-async fn d17_a_failure_leaves_nothing_elsewhere() {
+async fn a_failed_request_spills_nothing() {
     let (world, bucket) = (World::new(), Bucket::default());
     let shop = shop(&world, &bucket);
     order_by("a").with("x-size", "20").with("x-status", "500").send(&shop).await;
@@ -105,7 +105,7 @@ async fn d17_a_failure_leaves_nothing_elsewhere() {
 }
 
 #[tokio::test]
-async fn d17_what_elsewhere_changed_is_not_replayed() {
+async fn a_spilled_body_that_changed_is_not_replayed() {
     type Change = fn(&Bytes) -> Bytes;
     let changes: [Change; 5] = [
         |body| body.slice(1..),
@@ -155,7 +155,7 @@ impl Spill for Stuck {
 }
 
 #[tokio::test]
-async fn d17_what_elsewhere_does_not_answer_in_ten_seconds_is_done_and_not_kept() {
+async fn a_request_completes_without_a_stored_response_if_the_spill_takes_ten_seconds() {
     let world = World::new();
     let rules = ResponseRules::default().max_response(10);
     let ask = order_by("a").with("x-size", "20");
@@ -181,7 +181,7 @@ async fn d17_what_elsewhere_does_not_answer_in_ten_seconds_is_done_and_not_kept(
 }
 
 #[tokio::test]
-async fn d17_how_long_elsewhere_may_take_is_an_option() {
+async fn the_time_limit_of_the_spill_is_configurable() {
     let rules = ResponseRules::default().max_response(10);
     let before = rules.clone().spill_within(ms(500)).spill(Hanging, 100);
     let behind = rules.spill(Hanging, 100).spill_within(ms(500));
@@ -197,7 +197,7 @@ async fn d17_how_long_elsewhere_may_take_is_an_option() {
 }
 
 #[test]
-fn d17_a_name_that_none_of_ours_has_is_asked_of_nobody() {
+fn the_spill_is_not_asked_for_a_name_of_another_form() {
     let kept = |name: &str| [&[1, 4, 0, 200, 0, 0][..], &[0; 8 + Fingerprint::LEN], name.as_bytes()].concat();
     let read = |name: &str| <Json as Codec<Kept<Full<Bytes>>>>::decode(Some(&kept(name)));
     assert!(read("0123456789abcdef0123456789abcdef-17").is_ok());
@@ -207,7 +207,7 @@ fn d17_a_name_that_none_of_ours_has_is_asked_of_nobody() {
 }
 
 #[tokio::test]
-async fn d17_while_an_answer_is_put_elsewhere_its_request_holds_its_key() {
+async fn a_request_holds_its_key_while_its_response_is_spilled() {
     let world = World::new();
     let rules = ResponseRules::default().max_response(10).spill(Hanging, 100);
     let shop = world.shop_behind(world.layer().response(rules).lease(secs(3)));

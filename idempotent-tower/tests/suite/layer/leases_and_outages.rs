@@ -1,11 +1,11 @@
-//! Decisions 20 to 23: panics, leases, stores that are down, and how long answers are kept.
+//! Panics, leases, unavailable stores, and the retention of responses.
 use idempotent_core::{OnLeaseLost, Policy};
 use idempotent_testkit::{FOREVER, Verb};
 
 use crate::layer::support::{World, ms, order_by, secs};
 
 #[tokio::test]
-async fn d20_a_panic_is_answered_frees_the_key_and_the_server_lives() {
+async fn a_panic_yields_500_frees_the_key_and_the_server_continues() {
     for cancel in [false, true] {
         for sleep in ["0", "1000"] {
             let world = World::new();
@@ -22,7 +22,7 @@ async fn d20_a_panic_is_answered_frees_the_key_and_the_server_lives() {
 }
 
 #[tokio::test]
-async fn d21_a_lease_of_30_s_is_renewed_every_third_of_it() {
+async fn a_lease_of_30_s_is_renewed_every_10_s() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "45000");
@@ -33,7 +33,7 @@ async fn d21_a_lease_of_30_s_is_renewed_every_third_of_it() {
 }
 
 #[tokio::test]
-async fn d21_a_run_of_twelve_minutes_keeps_its_lease() {
+async fn a_run_of_twelve_minutes_keeps_its_lease() {
     let world = World::new();
     let shop = world.shop();
     let first = order_by("a").with("x-sleep", "720000").begin(&shop, &world.clock).await;
@@ -50,7 +50,7 @@ fn renewals(world: &World) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn d21_lease_and_heartbeat_are_options() {
+async fn lease_and_heartbeat_are_configurable() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().lease(secs(10)).heartbeat(secs(4)));
     order_by("a").with("x-sleep", "13000").begin(&shop, &world.clock).await;
@@ -59,7 +59,7 @@ async fn d21_lease_and_heartbeat_are_options() {
 }
 
 #[tokio::test]
-async fn d21_one_that_lost_its_lease_answers_its_client_and_stores_nothing() {
+async fn a_run_that_lost_its_lease_responds_and_stores_nothing() {
     let world = World::new();
     let shop = world.shop();
     world.store.fail_before(Verb::Renew, FOREVER);
@@ -73,7 +73,7 @@ async fn d21_one_that_lost_its_lease_answers_its_client_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn d21_a_handler_may_be_dropped_with_its_lease_all_the_same() {
+async fn a_handler_can_be_dropped_with_its_lease() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().policy(Policy::new().on_lease_lost(OnLeaseLost::Abort)));
     world.store.fail_before(Verb::Renew, FOREVER);
@@ -84,7 +84,7 @@ async fn d21_a_handler_may_be_dropped_with_its_lease_all_the_same() {
 }
 
 #[tokio::test]
-async fn d21_what_makes_no_sense_is_refused_by_check_and_not_told_to_clients() {
+async fn check_rejects_an_invalid_policy_and_clients_see_no_details() {
     let world = World::new();
     let layer = world.layer().lease(secs(10)).heartbeat(secs(5));
     let error = layer.check().unwrap_err().to_string();
@@ -100,7 +100,7 @@ async fn d21_what_makes_no_sense_is_refused_by_check_and_not_told_to_clients() {
 }
 
 #[tokio::test]
-async fn d22_without_its_store_it_answers_503_and_runs_nothing() {
+async fn without_its_store_the_layer_responds_503_and_runs_nothing() {
     let world = World::new();
     let shop = world.shop();
     world.store.down();
@@ -114,7 +114,7 @@ async fn d22_without_its_store_it_answers_503_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn d22_a_store_that_hangs_is_given_up() {
+async fn a_store_that_hangs_times_out() {
     let world = World::new();
     let shop = world.shop();
     world.store.hang(Verb::Claim, FOREVER);
@@ -125,7 +125,7 @@ async fn d22_a_store_that_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn d22_it_may_run_unprotected_instead() {
+async fn the_layer_can_run_unprotected_during_an_outage() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().fail_open(true));
     world.store.down();
@@ -141,7 +141,7 @@ async fn d22_it_may_run_unprotected_instead() {
 }
 
 #[tokio::test]
-async fn d22_a_store_that_goes_down_while_the_handler_runs_costs_its_client_nothing() {
+async fn an_outage_during_the_run_does_not_affect_the_client() {
     let world = World::new();
     let shop = world.shop();
     let first = order_by("a").with("x-sleep", "1000").begin(&shop, &world.clock).await;
@@ -151,7 +151,7 @@ async fn d22_a_store_that_goes_down_while_the_handler_runs_costs_its_client_noth
 }
 
 #[tokio::test]
-async fn d23_an_answer_is_kept_for_24_h_from_its_end() {
+async fn a_response_is_retained_for_24_h_after_completion() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "10000");
@@ -164,7 +164,7 @@ async fn d23_an_answer_is_kept_for_24_h_from_its_end() {
 }
 
 #[tokio::test]
-async fn d23_how_long_is_an_option_and_may_differ_by_route() {
+async fn the_retention_is_configurable_by_route() {
     let world = World::new();
     let short = world.shop_behind(world.layer().ttl(secs(60)));
     let long = world.shop_behind(world.layer().namespace("long").ttl(Policy::FOREVER));
@@ -177,7 +177,7 @@ async fn d23_how_long_is_an_option_and_may_differ_by_route() {
 }
 
 #[tokio::test]
-async fn d23_the_executors_policy_for_rest_stands_under_the_layers() {
+async fn the_policy_of_the_layer_overrides_that_of_the_executor() {
     let world = World::by(Policy::new().retain(secs(60)).lease(secs(5)));
     let shop = world.shop_behind(world.layer().lease(secs(9)));
     order_by("a").with("x-sleep", "4000").begin(&shop, &world.clock).await;

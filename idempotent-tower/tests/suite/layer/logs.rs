@@ -1,4 +1,4 @@
-//! No key, token or body in any line of any log, at any level.
+//! No log line at any level contains a key, a token or a body.
 use std::fmt::{Debug, Write};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -62,7 +62,7 @@ impl Subscriber for Listener {
 const SECRET: &str = "hush-4111-1111";
 
 #[tokio::test]
-async fn d24_no_key_token_caller_or_body_is_in_any_line_of_a_log() {
+async fn no_log_line_contains_a_key_token_caller_or_body() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().max_body(1_000).scope("log-test"));
     let secret = |end: &str| order_by(&format!("{SECRET}{end}")).user(SECRET).body(format!("{SECRET}{end}"));

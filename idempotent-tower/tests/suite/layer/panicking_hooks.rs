@@ -1,4 +1,4 @@
-//! Decisions 14 to 17: a hook that panics behind a handler that is done does not undo what is done.
+//! A hook that panics after the handler has completed does not undo the completion.
 use std::convert::Infallible;
 use std::panic::panic_any;
 use std::pin::Pin;
@@ -33,19 +33,19 @@ async fn is_done_and_not_kept(world: &World, rules: ResponseRules) {
 }
 
 #[tokio::test]
-async fn d14_a_store_policy_that_panics_is_no_failure_of_the_handler() {
+async fn a_panic_of_the_store_policy_does_not_fail_the_handler() {
     let rules = ResponseRules::default().store(StorePolicy::By(|_, _| panic!("store")));
     is_done_and_not_kept(&World::new(), rules).await;
 }
 
 #[tokio::test]
-async fn d16_a_sanitizer_that_panics_is_no_failure_of_the_handler() {
+async fn a_panic_of_the_sanitizer_does_not_fail_the_handler() {
     let rules = ResponseRules::default().sanitize(|_| panic_any(7));
     is_done_and_not_kept(&World::new(), rules).await;
 }
 
 #[tokio::test]
-async fn d16_what_a_sanitizer_did_not_look_over_to_its_end_is_not_told_either() {
+async fn a_response_whose_sanitizer_panicked_is_not_replayed() {
     let world = World::new();
     let rules = ResponseRules::default().sanitize(|response| {
         response.headers_mut().remove("location");
@@ -57,7 +57,7 @@ async fn d16_what_a_sanitizer_did_not_look_over_to_its_end_is_not_told_either() 
 }
 
 #[tokio::test]
-async fn d17_a_sanitizer_that_panics_over_a_large_answer_is_no_failure_of_the_handler() {
+async fn a_panic_of_the_sanitizer_on_a_large_response_does_not_fail_the_handler() {
     let rules = ResponseRules::default().sanitize(|_| panic!("sanitizer"));
     is_done_and_not_kept(&World::new(), rules.max_response(10).spill(Hostile::default(), 100)).await;
 }
@@ -83,7 +83,7 @@ impl Spill for Hostile {
 }
 
 #[tokio::test]
-async fn d17_a_spill_that_panics_is_no_failure_of_the_handler() {
+async fn a_panic_of_the_spill_does_not_fail_the_handler() {
     let none = Hostile::default();
     for hostile in [Hostile { asked: true, ..none }, Hostile { put: true, ..none }, Hostile { get: true, ..none }] {
         is_done_and_not_kept(&World::new(), ResponseRules::default().max_response(10).spill(hostile, 100)).await;
@@ -109,7 +109,7 @@ async fn fickle(executor: Executor, key: IdempotencyKey, runs: Arc<AtomicU32>) -
 }
 
 #[tokio::test]
-async fn d16_rules_that_panic_are_no_failure_of_an_annotated_handler() {
+async fn a_panic_of_the_rules_does_not_fail_an_annotated_handler() {
     let world = World::new();
     let (executor, runs) = (world.executor.clone(), Arc::new(AtomicU32::new(0)));
     let counted = runs.clone();
@@ -123,7 +123,7 @@ async fn d16_rules_that_panic_are_no_failure_of_an_annotated_handler() {
 }
 
 #[tokio::test]
-async fn d15_rules_that_panic_take_no_replay_from_an_annotated_handler() {
+async fn a_panic_of_the_rules_does_not_prevent_a_replay_of_an_annotated_handler() {
     /// Has rules until the answer is kept.
     struct Late;
     static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -145,7 +145,7 @@ async fn d15_rules_that_panic_take_no_replay_from_an_annotated_handler() {
 }
 
 #[tokio::test]
-async fn d17_a_body_that_panics_while_it_is_read_is_no_failure_of_the_handler() {
+async fn a_panic_while_a_body_is_read_does_not_fail_the_handler() {
     let world = World::new();
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();
@@ -185,7 +185,7 @@ impl http_body::Body for Unsized {
 }
 
 #[tokio::test]
-async fn d17_a_body_that_panics_when_it_is_asked_for_its_length_is_no_failure_of_the_handler() {
+async fn a_panic_of_a_size_hint_does_not_fail_the_handler() {
     let world = World::new();
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();

@@ -1,4 +1,4 @@
-//! Decision 7: what it looks at, and what passes untouched.
+//! The protected requests, and the ones that pass through.
 use std::convert::Infallible;
 
 use axum::body::Body;
@@ -11,7 +11,7 @@ use tower::{Layer, ServiceExt};
 use crate::layer::support::{World, ask, order_by};
 
 #[tokio::test]
-async fn n121_d7_post_and_patch_are_looked_at_and_nothing_else() {
+async fn only_post_and_patch_are_protected() {
     let world = World::new();
     let shop = world.shop();
     for (method, looked_at) in [
@@ -35,7 +35,7 @@ async fn n121_d7_post_and_patch_are_looked_at_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn d7_other_methods_pass_even_with_a_malformed_key() {
+async fn other_methods_pass_even_with_a_malformed_key() {
     let world = World::new();
     let shop = world.shop();
     for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE] {
@@ -46,7 +46,7 @@ async fn d7_other_methods_pass_even_with_a_malformed_key() {
 }
 
 #[tokio::test]
-async fn d7_the_methods_are_an_option_and_so_is_a_predicate() {
+async fn methods_and_a_predicate_are_configurable() {
     let world = World::new();
     let layer = world.layer().methods([Method::PUT]).skip(|parts| parts.headers.contains_key("x-internal"));
     let shop = world.shop_behind(layer);
@@ -59,7 +59,7 @@ async fn d7_the_methods_are_an_option_and_so_is_a_predicate() {
 }
 
 #[tokio::test]
-async fn d7_no_body_is_copied_whether_it_passes_or_is_handled() {
+async fn no_body_is_copied_whether_it_passes_or_is_handled() {
     let world = World::new();
     let at = async |request: Request<RequestBody<Body>>| {
         let Some(Ok(frame)) = request.into_body().frame().await else { panic!("it has a body") };

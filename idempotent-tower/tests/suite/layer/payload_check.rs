@@ -1,4 +1,4 @@
-//! Decisions 11 and 12: what makes two requests one, and what another payload is answered.
+//! The comparison of two requests with one key, and the response to a different payload.
 use std::convert::Infallible;
 
 use axum::body::Body;
@@ -19,7 +19,7 @@ fn pieces(of: &'static [&'static [u8]]) -> Body {
 }
 
 #[tokio::test]
-async fn n113_d11_method_path_query_and_body_count_and_headers_do_not() {
+async fn method_path_query_and_body_count_and_headers_do_not() {
     let world = World::new();
     let shop = world.shop();
     let first = order_by("a").to(Method::POST, "/orders?b=1");
@@ -35,7 +35,7 @@ async fn n113_d11_method_path_query_and_body_count_and_headers_do_not() {
 }
 
 #[tokio::test]
-async fn d11_how_a_body_was_cut_does_not_count() {
+async fn the_frames_of_a_body_do_not_count() {
     let world = World::new();
     let shop = world.shop();
     let ask = order_by("a").body("abcdef");
@@ -49,7 +49,7 @@ async fn d11_how_a_body_was_cut_does_not_count() {
 }
 
 #[tokio::test]
-async fn d11_parts_do_not_run_over_into_each_other() {
+async fn the_boundaries_of_fingerprint_parts_count() {
     let world = World::new();
     let shop = world.shop();
     order_by("a").to(Method::POST, "/orders?x=1").body("23").send(&shop).await.ran(1);
@@ -57,7 +57,7 @@ async fn d11_parts_do_not_run_over_into_each_other() {
 }
 
 #[tokio::test]
-async fn d11_json_may_count_by_what_it_says() {
+async fn json_can_be_compared_by_its_value() {
     let world = World::new();
     let shop = checking(&world, PayloadCheck::canonical_json().exclude("/sent_at").exclude("/meta/a~1b"));
     let by = |body: &'static str| order_by("a").body(body);
@@ -80,7 +80,7 @@ async fn d11_json_may_count_by_what_it_says() {
 }
 
 #[tokio::test]
-async fn d11_json_that_is_read_in_two_ways_counts_by_its_bytes() {
+async fn ambiguous_json_is_compared_by_its_bytes() {
     let pairs = [
         (r#"{"to":"ann","to":"bob"}"#, r#"{"to":"eve","to":"bob"}"#),
         ("[12345678901234567890123]", "[12345678901234567890124]"),
@@ -97,7 +97,7 @@ async fn d11_json_that_is_read_in_two_ways_counts_by_its_bytes() {
 }
 
 #[tokio::test]
-async fn d11_a_function_may_say_what_counts_beside_method_and_path() {
+async fn a_function_can_compute_the_fingerprint_in_addition_to_method_and_path() {
     let world = World::new();
     let sku = |_: &http::request::Parts, body: &Bytes| {
         let body: serde_json::Value = serde_json::from_slice(body).ok()?;
@@ -114,7 +114,7 @@ async fn d11_a_function_may_say_what_counts_beside_method_and_path() {
 }
 
 #[tokio::test]
-async fn d11_where_the_function_says_nothing_method_path_and_query_still_count() {
+async fn without_a_fingerprint_of_the_function_method_path_and_query_count() {
     let world = World::new();
     let shop = checking(&world, PayloadCheck::by(|_, _| None));
     let first = order_by("a").to(Method::PATCH, "/orders/1?b=1");
@@ -126,7 +126,7 @@ async fn d11_where_the_function_says_nothing_method_path_and_query_still_count()
 }
 
 #[tokio::test]
-async fn d11_the_check_may_be_off_for_the_body() {
+async fn the_check_of_the_body_can_be_off() {
     let world = World::new();
     let shop = checking(&world, PayloadCheck::off());
     order_by("a").to(Method::PATCH, "/orders/1").body("one").send(&shop).await.ran(1);
@@ -135,7 +135,7 @@ async fn d11_the_check_may_be_off_for_the_body() {
 }
 
 #[tokio::test]
-async fn b19_d12_another_payload_is_refused_before_in_flight_is_told() {
+async fn another_payload_is_rejected_before_a_duplicate_in_flight() {
     let world = World::new();
     let shop = world.shop();
     let slow = order_by("a").with("x-sleep", "1000");
@@ -154,7 +154,7 @@ async fn b19_d12_another_payload_is_refused_before_in_flight_is_told() {
 }
 
 #[tokio::test]
-async fn d12_its_status_may_be_another() {
+async fn the_status_of_a_mismatch_is_configurable() {
     let world = World::new();
     let layer = world.layer().problem(|problem| {
         let mut response = problem.to_response();
@@ -169,7 +169,7 @@ async fn d12_its_status_may_be_another() {
 }
 
 #[tokio::test]
-async fn d12_a_failure_frees_the_key_for_another_payload() {
+async fn a_failure_frees_the_key_for_another_payload() {
     let world = World::new();
     let shop = world.shop();
     assert_eq!(order_by("a").with("x-status", "500").send(&shop).await.status, 500);

@@ -1,4 +1,4 @@
-//! A service of hyper's, without axum, behind the layer: what it is called with, and what its clients read.
+//! A hyper service without axum inside the layer.
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn body(answer: &str) -> &str {
 const TEA: &str = "idempotency-key: a\r\ncontent-length: 3\r\n\r\ntea";
 
 #[tokio::test]
-async fn d11_a_service_of_hypers_runs_once_and_its_answer_is_replayed() {
+async fn a_hyper_service_runs_once_and_its_response_is_replayed() {
     let address = serve().await;
     let first = ask(address, "POST", TEA).await;
     assert_eq!(body(&first), "1: tea Some(3) false {}");
@@ -75,7 +75,7 @@ async fn d11_a_service_of_hypers_runs_once_and_its_answer_is_replayed() {
 }
 
 #[tokio::test]
-async fn d7_what_passes_comes_as_it_was_sent() {
+async fn a_request_that_passes_through_is_unchanged() {
     let address = serve().await;
     assert_eq!(body(&ask(address, "GET", "\r\n").await), "1:  Some(0) true {}");
     assert_eq!(body(&ask(address, "PUT", TEA).await), "2: tea Some(3) false {}");
@@ -85,7 +85,7 @@ async fn d7_what_passes_comes_as_it_was_sent() {
 
 /// They are no part of the payload, as headers are none.
 #[tokio::test]
-async fn d11_trailers_of_a_request_reach_its_handler() {
+async fn request_trailers_reach_the_handler() {
     let address = serve().await;
     let chunked = |sum: u32| {
         format!(
@@ -98,7 +98,7 @@ async fn d11_trailers_of_a_request_reach_its_handler() {
 }
 
 #[tokio::test]
-async fn d18_a_body_too_large_for_the_layer_is_413_from_hyper_as_well() {
+async fn a_body_too_large_for_the_layer_is_413_with_hyper_as_well() {
     let address = serve().await;
     let head = "idempotency-key: a\r\ncontent-length: 3000000\r\n\r\n";
     let refused = ask(address, "POST", head).await;

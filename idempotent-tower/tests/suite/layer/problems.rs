@@ -1,4 +1,4 @@
-//! Decision 24: what clients are told when something is wrong.
+//! The problems that clients receive.
 use http::{Method, Response};
 use idempotent_core::{KeyError, Rejection, StoreError, StoreErrorKind, Tokens};
 use idempotent_tower::{IdempotencyLayer, Problem, ProblemKind};
@@ -32,7 +32,7 @@ fn sent(response: Response<bytes::Bytes>) -> Sent {
 }
 
 #[test]
-fn d24_every_problem_has_the_form_of_rfc_9457() {
+fn every_problem_has_the_form_of_rfc_9457() {
     for kind in ALL {
         let sent = sent(Problem::new(kind).to_response());
         sent.problem(kind.status().as_u16(), kind.code());
@@ -48,7 +48,7 @@ fn d24_every_problem_has_the_form_of_rfc_9457() {
 }
 
 #[tokio::test]
-async fn d24_no_key_token_or_body_is_ever_echoed() {
+async fn no_key_token_or_body_is_echoed() {
     let world = World::new();
     let tokens = Tokens::new(&world.executor);
     let by_token = world.shop_behind(IdempotencyLayer::tokens(tokens, by_user()));
@@ -78,7 +78,7 @@ async fn d24_no_key_token_or_body_is_ever_echoed() {
 }
 
 #[tokio::test]
-async fn d24_base_words_and_form_are_options() {
+async fn base_texts_and_form_of_problems_are_configurable() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().problem_base("https://shop.example/problems/"));
     let sent = ask(Method::POST, "/orders").send(&shop).await;
@@ -96,7 +96,7 @@ async fn d24_base_words_and_form_are_options() {
 }
 
 #[test]
-fn d24_nothing_said_can_become_a_header() {
+fn no_text_of_a_problem_becomes_a_header() {
     let hostile = "x\r\nset-cookie: a=b\r\n\r\n<script>";
     let sent = sent(Problem::new(ProblemKind::InFlight).detail(hostile).base(hostile).to_response());
     assert_eq!(sent.told()["detail"], hostile);
@@ -107,7 +107,7 @@ fn d24_nothing_said_can_become_a_header() {
 }
 
 #[test]
-fn d24_every_rejection_has_its_problem() {
+fn every_rejection_has_its_problem() {
     let scope = || std::sync::Arc::<str>::from("SECRET");
     let empty = |what: &str, missing| KeyError::Empty { scene: "rest".into(), what: what.into(), missing };
     let key = |what: &str| empty(what, false);

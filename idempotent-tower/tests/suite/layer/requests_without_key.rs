@@ -1,4 +1,4 @@
-//! Decision 26: without any key, by what a request says.
+//! Requests without a key, compared by their content.
 use http::Method;
 use idempotent_tower::{IdempotencyLayer, PayloadCheck};
 
@@ -13,7 +13,7 @@ fn order() -> Ask {
 }
 
 #[tokio::test]
-async fn d26_an_equal_request_within_five_seconds_of_the_end_is_refused() {
+async fn an_equal_request_within_five_seconds_of_completion_is_rejected() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer);
     let first = order().with("x-sleep", "3000").begin(&shop, &world.clock).await;
@@ -30,7 +30,7 @@ async fn d26_an_equal_request_within_five_seconds_of_the_end_is_refused() {
 }
 
 #[tokio::test]
-async fn d26_in_flight_counts_too() {
+async fn an_equal_request_in_flight_is_rejected() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer);
     let first = order().with("x-sleep", "9000").begin(&shop, &world.clock).await;
@@ -41,7 +41,7 @@ async fn d26_in_flight_counts_too() {
 }
 
 #[tokio::test]
-async fn d26_callers_routes_and_payloads_are_apart() {
+async fn callers_routes_and_payloads_are_separate() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer);
     order().send(&shop).await.ran(1);
@@ -57,7 +57,7 @@ async fn d26_callers_routes_and_payloads_are_apart() {
 }
 
 #[tokio::test]
-async fn d26_a_failure_frees_it() {
+async fn a_failed_request_can_be_sent_again() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer);
     order().with("x-status", "500").send(&shop).await;
@@ -66,7 +66,7 @@ async fn d26_a_failure_frees_it() {
 }
 
 #[tokio::test]
-async fn d26_window_words_and_replay_are_options() {
+async fn window_message_and_replay_are_configurable() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer.window(secs(60)).message("too fast, try later"));
     let first = order().with("x-sleep", "1000").begin(&shop, &world.clock).await;
@@ -86,7 +86,7 @@ async fn d26_window_words_and_replay_are_options() {
 }
 
 #[tokio::test]
-async fn d26_what_counts_is_an_option_and_nothing_is_no_key() {
+async fn the_payload_check_is_configurable_and_no_fingerprint_is_no_key() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer.payload(PayloadCheck::canonical_json()));
     order().body(r#"{"a":1,"b":2}"#).send(&shop).await.ran(1);

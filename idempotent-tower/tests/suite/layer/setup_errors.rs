@@ -1,4 +1,4 @@
-//! What is set and would do nothing is told by name, and nothing is handled until it is mended.
+//! Settings without effect are reported by name, and the layer rejects each request until they are fixed.
 use std::time::Duration;
 
 use http::StatusCode;
@@ -44,7 +44,7 @@ async fn do_nothing(world: &World, layer: &IdempotencyLayer, setters: &[(&str, &
 }
 
 #[tokio::test]
-async fn d25_what_does_nothing_for_tokens_is_told() {
+async fn check_names_setters_without_effect_for_tokens() {
     let world = World::new();
     let layer = IdempotencyLayer::tokens(Tokens::new(&world.executor), by_user());
     let setters: [(&str, &str, Set); 9] = [
@@ -62,7 +62,7 @@ async fn d25_what_does_nothing_for_tokens_is_told() {
 }
 
 #[tokio::test]
-async fn d26_what_does_nothing_for_params_is_told() {
+async fn check_names_setters_without_effect_for_params() {
     let world = World::new();
     let layer = IdempotencyLayer::params(world.executor.clone(), by_user());
     let setters: [(&str, &str, Set); 6] = [
@@ -78,7 +78,7 @@ async fn d26_what_does_nothing_for_params_is_told() {
 
 /// The window is asked for, wherever it was set.
 #[tokio::test]
-async fn params_without_a_window_are_refused() {
+async fn params_without_a_window_are_rejected() {
     let world = World::new();
     let layer = || IdempotencyLayer::params(world.executor.clone(), by_user());
     let zero = Policy::new().window(Duration::ZERO);
@@ -97,7 +97,7 @@ async fn params_without_a_window_are_refused() {
 }
 
 #[tokio::test]
-async fn d1_what_does_nothing_for_keys_is_told() {
+async fn check_names_setters_without_effect_for_keys() {
     let world = World::new();
     let setters: [(&str, &str, Set); 4] = [
         ("token_header", "KeyRules::header", token_header),
@@ -109,7 +109,7 @@ async fn d1_what_does_nothing_for_keys_is_told() {
 }
 
 #[tokio::test]
-async fn d25_what_is_taken_back_is_not_told() {
+async fn check_ignores_setters_that_were_reset() {
     let world = World::new();
     let by_token = IdempotencyLayer::tokens(Tokens::new(&world.executor), by_user());
     assert_eq!(by_token.fail_open(true).fail_open(false).check(), Ok(()));
@@ -129,7 +129,7 @@ impl Spill for Nowhere {
 }
 
 #[tokio::test]
-async fn d17_a_spill_that_takes_less_than_a_record_is_told() {
+async fn check_names_a_spill_smaller_than_a_record() {
     let world = World::new();
     let rules = || ResponseRules::default().max_response(100);
     assert!(world.layer().response(rules().spill(Nowhere, 101)).check().is_ok());
@@ -140,7 +140,7 @@ async fn d17_a_spill_that_takes_less_than_a_record_is_told() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_is_told_at_once() {
+async fn check_names_all_errors_at_once() {
     let world = World::new();
     let layer = IdempotencyLayer::params(world.executor.clone(), by_user());
     let error = layer.ttl(secs(60)).required(true).lease(Duration::ZERO).check().unwrap_err().to_string();
@@ -150,14 +150,14 @@ async fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn what_passes_untouched_passes_a_layer_that_is_set_up_wrong() {
+async fn other_methods_pass_through_a_misconfigured_layer() {
     let world = World::new();
     let shop = world.shop_behind(token_header(world.layer()));
     order_by("a").to(http::Method::GET, "/orders").send(&shop).await.ran(1);
 }
 
 #[tokio::test]
-async fn d15_keys_may_be_refused_instead_of_replayed() {
+async fn duplicates_of_keys_can_be_rejected_instead_of_replayed() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().replay(false));
     order_by("a").send(&shop).await.ran(1);
@@ -165,7 +165,7 @@ async fn d15_keys_may_be_refused_instead_of_replayed() {
 }
 
 #[tokio::test]
-async fn d25_what_is_empty_is_told() {
+async fn check_names_empty_settings() {
     let world = World::new();
     let setters: [(&str, &str, Set); 3] = [
         ("methods", "remove the layer", |layer| layer.methods([])),

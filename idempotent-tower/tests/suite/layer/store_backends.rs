@@ -1,4 +1,4 @@
-//! The basics on each kind of store.
+//! The basic behaviour on each kind of store.
 use idempotent_core::{Executor, MemoryStore, Store, SystemClock, Tokens};
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;

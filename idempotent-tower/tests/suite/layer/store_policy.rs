@@ -1,4 +1,4 @@
-//! Decision 14: which answers end a request for good.
+//! The responses that complete a request.
 use http::StatusCode;
 use idempotent_tower::{ResponseRules, StorePolicy};
 
@@ -30,28 +30,28 @@ const STATUSES: [u16; 22] =
     [200, 201, 202, 204, 206, 299, 301, 303, 307, 400, 401, 402, 403, 404, 409, 410, 422, 429, 500, 502, 503, 599];
 
 #[tokio::test]
-async fn n116_d14_2xx_and_3xx_are_kept_and_after_others_a_retry_runs() {
+async fn success_and_redirection_are_stored_and_a_retry_of_others_runs() {
     for rules in [ResponseRules::default(), storing(StorePolicy::Success)] {
         assert_eq!(kept(rules, STATUSES).await, [200, 201, 202, 204, 206, 299, 301, 303, 307]);
     }
 }
 
 #[tokio::test]
-async fn n116_d14_final_adds_what_no_retry_changes() {
+async fn the_final_policy_also_stores_statuses_that_no_retry_changes() {
     let success = [200, 201, 202, 204, 206, 299, 301, 303, 307].into_iter();
     let wanted: Vec<_> = success.chain([402, 404, 409, 410, 422]).collect();
     assert_eq!(kept(storing(StorePolicy::Final), STATUSES).await, wanted);
 }
 
 #[tokio::test]
-async fn d14_all_keeps_all_and_a_function_what_it_says() {
+async fn the_all_policy_stores_all_and_a_function_decides_by_itself() {
     assert_eq!(kept(storing(StorePolicy::All), STATUSES).await, STATUSES);
     let own = StorePolicy::By(|status, headers| status == StatusCode::IM_A_TEAPOT && headers.contains_key("location"));
     assert_eq!(kept(storing(own), [200, 418, 500]).await, [418]);
 }
 
 #[tokio::test]
-async fn d14_a_handler_may_decide_for_itself() {
+async fn a_handler_can_override_the_policy() {
     let world = World::new();
     let shop = world.shop();
     let declined = order_by("a").with("x-status", "402").with("x-decide", "store");
@@ -65,7 +65,7 @@ async fn d14_a_handler_may_decide_for_itself() {
 }
 
 #[tokio::test]
-async fn d14_a_failed_answer_goes_to_its_client_as_it_is() {
+async fn a_failed_response_reaches_its_client_unchanged() {
     let world = World::new();
     let shop = world.shop();
     let sent = order_by("a").with("x-status", "503").with("x-size", "10").send(&shop).await;
@@ -73,7 +73,7 @@ async fn d14_a_failed_answer_goes_to_its_client_as_it_is() {
 }
 
 #[tokio::test]
-async fn d14_the_handler_sees_its_attempt() {
+async fn the_handler_sees_its_attempt() {
     let world = World::new();
     let shop = world.shop();
     order_by("a").with("x-status", "500").send(&shop).await;
@@ -84,7 +84,7 @@ async fn d14_the_handler_sees_its_attempt() {
 }
 
 #[tokio::test]
-async fn d14_where_attempts_are_counted_the_handler_sees_the_retry() {
+async fn the_handler_sees_a_retry_if_attempts_are_counted() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().policy(idempotent_core::Policy::new().max_retries(1)));
     let failing = order_by("a").with("x-status", "500");

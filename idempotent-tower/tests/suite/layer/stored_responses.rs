@@ -1,4 +1,4 @@
-//! Decisions 15 to 17: what a replay is made of, what is never kept, what is too large.
+//! The content of a replay, headers that are never stored, and responses that are too large.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -42,7 +42,7 @@ async fn twice(shop: &Shop) -> (Sent, Sent) {
 }
 
 #[tokio::test]
-async fn d15_a_replay_has_status_bytes_and_headers_in_order_and_number() {
+async fn a_replay_has_the_status_bytes_and_headers_in_order_and_number() {
     let world = World::new();
     let (shop, runs) = answering(world.layer(), || {
         let all: Bytes = (0..=255).collect();
@@ -69,7 +69,7 @@ async fn d15_a_replay_has_status_bytes_and_headers_in_order_and_number() {
 }
 
 #[tokio::test]
-async fn d15_the_mark_is_an_option() {
+async fn the_mark_of_a_replay_is_configurable() {
     let both = ["idempotent-replayed", "idempotency-replayed"];
     for (header, marks) in [
         (ReplayHeader::Replayed, &both[..1]),
@@ -89,7 +89,7 @@ async fn d15_the_mark_is_an_option() {
 }
 
 #[tokio::test]
-async fn d15_a_mark_of_the_handlers_own_is_not_passed_on_as_ours() {
+async fn a_mark_set_by_the_handler_is_removed() {
     let marks = ["idempotent-replayed", "idempotency-replayed", "x-again"];
     for (header, ours) in [
         (ReplayHeader::Replayed, &marks[..1]),
@@ -122,7 +122,7 @@ async fn d15_a_mark_of_the_handlers_own_is_not_passed_on_as_ours() {
 }
 
 #[tokio::test]
-async fn d15_what_must_not_be_shown_is_replayed_as_such() {
+async fn sensitive_header_values_are_replayed_as_sensitive() {
     let world = World::new();
     let (shop, _) = answering(world.layer(), || {
         let mut secret = HeaderValue::from_static("s3cret");
@@ -137,7 +137,7 @@ async fn d15_what_must_not_be_shown_is_replayed_as_such() {
 }
 
 #[tokio::test]
-async fn d15_a_mark_of_the_handlers_own_is_not_two() {
+async fn a_mark_set_by_the_handler_is_not_duplicated() {
     let world = World::new();
     let (shop, _) = answering(world.layer(), || {
         Response::builder().header("idempotent-replayed", "maybe").body(Body::empty()).unwrap()
@@ -147,7 +147,7 @@ async fn d15_a_mark_of_the_handlers_own_is_not_two() {
 }
 
 #[tokio::test]
-async fn d15_extensions_are_the_first_callers() {
+async fn only_the_first_caller_receives_extensions() {
     #[derive(Clone, Debug, PartialEq)]
     struct Traced(u8);
     let world = World::new();
@@ -181,7 +181,7 @@ fn with_all_sorts_of_headers() -> Response {
 }
 
 #[tokio::test]
-async fn n119_d16_what_is_of_a_connection_or_of_a_moment_is_not_kept() {
+async fn connection_and_transient_headers_are_not_stored() {
     let world = World::new();
     let (shop, _) = answering(world.layer(), with_all_sorts_of_headers);
     let (first, second) = twice(&shop).await;
@@ -193,7 +193,7 @@ async fn n119_d16_what_is_of_a_connection_or_of_a_moment_is_not_kept() {
 }
 
 #[tokio::test]
-async fn d16_the_user_may_keep_and_drop_headers_but_not_keep_those_of_the_connection() {
+async fn headers_can_be_kept_and_dropped_but_connection_headers_cannot_be_kept() {
     let world = World::new();
     let rules = ["set-cookie", "date", "connection", "transfer-encoding", "content-length", "x-hop"];
     let rules = rules.into_iter().fold(ResponseRules::default(), |rules, name| rules.keep(named(name)));
@@ -206,7 +206,7 @@ async fn d16_the_user_may_keep_and_drop_headers_but_not_keep_those_of_the_connec
 }
 
 #[tokio::test]
-async fn d16_a_length_that_was_wrong_is_counted_anew() {
+async fn a_wrong_content_length_is_computed_again() {
     let world = World::new();
     let (shop, _) = answering(world.layer(), || {
         Response::builder().header(CONTENT_LENGTH, "999").body(Body::from("four")).unwrap()
@@ -216,7 +216,7 @@ async fn d16_a_length_that_was_wrong_is_counted_anew() {
 }
 
 #[tokio::test]
-async fn d16_a_sanitizer_looks_over_what_is_kept_only() {
+async fn a_sanitizer_edits_only_the_stored_response() {
     let world = World::new();
     let rules = ResponseRules::default().sanitize(|response| {
         response.headers_mut().remove("x-private");
@@ -232,7 +232,7 @@ async fn d16_a_sanitizer_looks_over_what_is_kept_only() {
 }
 
 #[tokio::test]
-async fn d16_what_is_never_kept_no_sanitizer_brings_back() {
+async fn a_sanitizer_cannot_add_headers_that_are_never_stored() {
     let world = World::new();
     let rules = ResponseRules::default().drop(named("x-private")).sanitize(|response| {
         for name in ["content-length", "transfer-encoding", "set-cookie", "x-private", "x-looked-over"] {
@@ -249,7 +249,7 @@ async fn d16_what_is_never_kept_no_sanitizer_brings_back() {
 }
 
 #[tokio::test]
-async fn d17_up_to_a_mebibyte_is_kept_to_the_byte() {
+async fn a_body_of_up_to_a_mebibyte_is_stored_to_the_byte() {
     const MIB: usize = 1 << 20;
     for (size, kept) in [(MIB - 1, true), (MIB, true), (MIB + 1, false)] {
         let world = World::new();
@@ -272,7 +272,7 @@ async fn d17_up_to_a_mebibyte_is_kept_to_the_byte() {
 }
 
 #[tokio::test]
-async fn d17_the_limit_is_an_option_in_both_directions() {
+async fn the_limit_of_stored_bodies_can_be_raised_and_lowered() {
     let world = World::new();
     for (limit, size, kept) in [(10, 10, true), (10, 11, false), (0, 2, false), (3 << 20, 3 << 20, true)] {
         let layer = world.layer().namespace(format!("{limit}-{size}"));
@@ -284,7 +284,7 @@ async fn d17_the_limit_is_an_option_in_both_directions() {
 }
 
 #[tokio::test]
-async fn d17_a_policys_own_limit_stands() {
+async fn the_limit_of_a_policy_takes_precedence() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().policy(Policy::new().max_result(100)));
     let ask = order_by("a").with("x-size", "200");
@@ -294,7 +294,7 @@ async fn d17_a_policys_own_limit_stands() {
 }
 
 #[tokio::test]
-async fn d17_a_location_that_is_never_kept_is_not_told_of_a_large_answer_either() {
+async fn a_dropped_location_is_not_stored_for_a_large_response_either() {
     let world = World::new();
     let rules = ResponseRules::default().max_response(10).drop(named("location"));
     let shop = world.shop_behind(world.layer().response(rules));
@@ -304,7 +304,7 @@ async fn d17_a_location_that_is_never_kept_is_not_told_of_a_large_answer_either(
 }
 
 #[tokio::test]
-async fn d17_headers_beyond_all_measure_are_not_kept_either() {
+async fn oversized_headers_are_not_stored() {
     let world = World::new();
     let (shop, runs) = answering(world.layer(), || {
         let response = (0..300).fold(Response::builder(), |response, _| response.header("x-large", "h".repeat(1_000)));
@@ -321,7 +321,7 @@ fn streamed(pieces: &'static [&'static [u8]]) -> Body {
 }
 
 #[tokio::test]
-async fn n118_d17_a_body_of_unknown_length_passes_as_it_comes_and_is_not_kept() {
+async fn a_body_of_unknown_length_passes_through_and_is_not_stored() {
     for content in ["text/plain", "text/event-stream"] {
         let world = World::new();
         let (shop, runs) = answering(world.layer(), move || {
@@ -336,7 +336,7 @@ async fn n118_d17_a_body_of_unknown_length_passes_as_it_comes_and_is_not_kept() 
 }
 
 #[tokio::test]
-async fn d17_a_stream_reaches_its_client_before_it_ends() {
+async fn a_stream_reaches_its_client_before_its_end() {
     use http_body_util::BodyExt;
     use tower::ServiceExt;
     let world = World::new();
@@ -351,7 +351,7 @@ async fn d17_a_stream_reaches_its_client_before_it_ends() {
 }
 
 #[tokio::test]
-async fn d17_bodies_of_unknown_length_may_be_buffered_up_to_the_limit() {
+async fn bodies_of_unknown_length_can_be_buffered_up_to_the_limit() {
     let world = World::new();
     let rules = ResponseRules::default().buffer_unknown(true).max_response(4);
     let (shop, _) = answering(world.layer().response(rules.clone()), || Response::new(streamed(&[b"ab", b"", b"cd"])));
@@ -366,7 +366,7 @@ async fn d17_bodies_of_unknown_length_may_be_buffered_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn d17_an_answer_that_goes_on_as_another_protocol_is_never_replayed() {
+async fn a_protocol_switch_is_never_replayed() {
     let world = World::new();
     let rules = ResponseRules::default().store(StorePolicy::All);
     let (shop, runs) = answering(world.layer().response(rules), || {

@@ -1,4 +1,4 @@
-//! A shop behind a layer, in a world whose clock stands still.
+//! A shop inside a layer, in a world with a virtual clock.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Decision 25: tokens that are issued before.
+//! Tokens that are issued before the request.
 use http::Method;
 use idempotent_core::Tokens;
 use idempotent_tower::IdempotencyLayer;
@@ -20,7 +20,7 @@ fn submit(token: &str, user: &str) -> Ask {
 }
 
 #[tokio::test]
-async fn d25_a_token_is_good_for_one_request() {
+async fn a_token_is_valid_for_one_request() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer);
     let token = issue(&tokens, "ann").await;
@@ -34,7 +34,7 @@ async fn d25_a_token_is_good_for_one_request() {
 }
 
 #[tokio::test]
-async fn d25_a_missing_token_is_400_and_unknown_and_foreign_are_one_problem() {
+async fn a_missing_token_is_400_and_unknown_and_foreign_ones_are_one_problem() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer);
     let token = issue(&tokens, "ann").await;
@@ -53,7 +53,7 @@ async fn d25_a_missing_token_is_400_and_unknown_and_foreign_are_one_problem() {
 }
 
 #[tokio::test]
-async fn d25_a_token_has_ten_minutes_unless_told_otherwise() {
+async fn a_token_expires_after_ten_minutes_by_default() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer);
     let (early, late) = (issue(&tokens, "ann").await, issue(&tokens, "ann").await);
@@ -67,7 +67,7 @@ async fn d25_a_token_has_ten_minutes_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn d25_two_submits_at_once_are_one_run() {
+async fn two_concurrent_submits_are_one_run() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer);
     let token = issue(&tokens, "ann").await;
@@ -79,7 +79,7 @@ async fn d25_two_submits_at_once_are_one_run() {
 }
 
 #[tokio::test]
-async fn d25_a_token_may_replay_its_second_use() {
+async fn the_second_use_of_a_token_can_be_replayed() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer.replay(true));
     let token = issue(&tokens, "ann").await;
@@ -88,7 +88,7 @@ async fn d25_a_token_may_replay_its_second_use() {
 }
 
 #[tokio::test]
-async fn d25_a_token_spent_on_one_route_has_no_answer_for_another() {
+async fn a_token_used_on_one_route_has_no_response_for_another() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer.replay(true));
     let token = issue(&tokens, "ann").await;
@@ -99,7 +99,7 @@ async fn d25_a_token_spent_on_one_route_has_no_answer_for_another() {
 }
 
 #[tokio::test]
-async fn d25_header_and_words_are_options() {
+async fn header_and_message_of_tokens_are_configurable() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| {
         layer.token_header(http::HeaderName::from_static("x-form")).message("Schon abgeschickt.")
@@ -112,7 +112,7 @@ async fn d25_header_and_words_are_options() {
 }
 
 #[tokio::test]
-async fn b38_a_failure_gives_the_token_back() {
+async fn a_failure_makes_the_token_valid_again() {
     let world = World::new();
     let (shop, tokens) = by_token(&world, |layer| layer);
     let token = issue(&tokens, "ann").await;
@@ -123,7 +123,7 @@ async fn b38_a_failure_gives_the_token_back() {
 }
 
 #[tokio::test]
-async fn b38_no_token_can_name_what_else_is_in_the_store() {
+async fn no_token_can_name_other_records_of_the_store() {
     let world = World::new();
     let (shop, _) = by_token(&world, |layer| layer);
     let keyed = world.shop();

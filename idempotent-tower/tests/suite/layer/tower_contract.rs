@@ -1,4 +1,4 @@
-//! What tower, hostile closures and layers inside layers may expect.
+//! The contract of tower services, panicking closures, and nested layers.
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn panics(world: &World, layer: IdempotencyLayer) {
 }
 
 #[tokio::test]
-async fn panics_of_the_users_closures_before_the_run_claim_nothing() {
+async fn panics_of_closures_before_the_run_claim_nothing() {
     let world = World::new();
     let principal = Principal::from_fn(|_| panic!("principal"));
     panics(&world, IdempotencyLayer::new(world.executor.clone(), principal)).await;
@@ -109,7 +109,7 @@ async fn panics_of_the_users_closures_before_the_run_claim_nothing() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_users_words_behind_the_run_leaves_no_claim() {
+async fn a_panic_of_the_problem_closure_after_the_run_leaves_no_claim() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().problem(|_| panic!("words")));
     let sent = AssertUnwindSafe(order_by("a").with("x-panic", "1").send(&shop)).catch_unwind().await;
@@ -118,7 +118,7 @@ async fn a_panic_of_the_users_words_behind_the_run_leaves_no_claim() {
 }
 
 #[tokio::test]
-async fn a_layer_inside_a_layer_with_the_same_identity_is_refused_by_name() {
+async fn a_nested_layer_with_the_same_identity_is_rejected_and_named() {
     let world = World::new();
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();
@@ -130,7 +130,7 @@ async fn a_layer_inside_a_layer_with_the_same_identity_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_layer_inside_a_layer_with_an_identity_of_its_own_runs_once_with_it() {
+async fn a_nested_layer_with_its_own_identity_runs_once_with_it() {
     let world = World::new();
     let handler = async |attempt: Option<Attempt>| format!("1:{}", attempt.is_some());
     let inner = world.layer().namespace("inner");
@@ -148,7 +148,7 @@ fn own_words(problem: Problem) -> http::Response<Bytes> {
 }
 
 #[tokio::test]
-async fn a_layer_further_out_never_keeps_a_problem_of_one_further_in() {
+async fn an_outer_layer_never_stores_a_problem_of_an_inner_one() {
     let world = World::new();
     for words in [false, true] {
         let name = format!("inner-{words}");
@@ -184,7 +184,7 @@ async fn the_handler_sees_the_key_as_the_layer_read_it() {
 }
 
 #[tokio::test]
-async fn the_handler_stands_in_the_scope_of_the_executor_it_was_called_in() {
+async fn the_handler_runs_in_the_executor_scope_of_its_caller() {
     let world = World::new();
     let clock = world.clock.clone();
     let handler = async move || {
@@ -201,7 +201,7 @@ async fn the_handler_stands_in_the_scope_of_the_executor_it_was_called_in() {
 }
 
 #[test]
-fn what_is_shown_of_a_layer_names_no_secrets() {
+fn the_debug_output_of_a_layer_contains_no_secrets() {
     let world = World::new();
     let layer = IdempotencyLayer::new(world.executor.clone(), by_user())
         .payload(PayloadCheck::by(|_, _| Some(Fingerprint::of_bytes(""))));
@@ -210,7 +210,7 @@ fn what_is_shown_of_a_layer_names_no_secrets() {
 }
 
 #[tokio::test]
-async fn wherever_axum_takes_a_layer_it_takes_this_one() {
+async fn axum_accepts_the_layer_in_every_position() {
     let world = World::new();
     let handler = async |body: Bytes| format!("1:{}", body.len());
     let layer = || world.layer();

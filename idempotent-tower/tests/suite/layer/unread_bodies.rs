@@ -1,4 +1,4 @@
-//! What is left of a body behind a refusal is read, within bounds, and nobody waits for it.
+//! The unread body of a rejected request is read within bounds, after the response.
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Upload {
 }
 
 #[tokio::test]
-async fn d18_a_refusal_does_not_wait_for_the_body_and_the_body_is_waited_for_two_seconds() {
+async fn a_rejection_does_not_wait_and_the_body_is_read_for_two_seconds() {
     let world = World::new();
     let shop = world.shop();
     let slow = Upload { pieces: 1, piece: 10, ..Upload::default() };
@@ -87,7 +87,7 @@ async fn d18_a_refusal_does_not_wait_for_the_body_and_the_body_is_waited_for_two
 }
 
 #[tokio::test]
-async fn d18_behind_a_refusal_no_more_is_read_than_of_a_request_that_is_taken() {
+async fn after_a_rejection_no_more_is_read_than_of_an_accepted_request() {
     let world = World::new();
     let endless = Upload { pieces: usize::MAX, piece: 1 << 10, ..Upload::default() };
     endless.refused(&world.shop_behind(world.layer().max_body(100 << 10))).await;
@@ -103,7 +103,7 @@ async fn d18_behind_a_refusal_no_more_is_read_than_of_a_request_that_is_taken() 
 }
 
 #[tokio::test]
-async fn d18_a_body_that_is_there_is_read_at_once_and_the_connection_lives() {
+async fn a_body_that_has_arrived_is_read_at_once_and_the_connection_stays_open() {
     let world = World::new();
     let whole = Upload { pieces: 20, piece: 1 << 10, ends: true, length: Some(20 << 10), ..Upload::default() };
     assert_eq!(whole.refused(&world.shop()).await.header("connection"), None);
@@ -111,7 +111,7 @@ async fn d18_a_body_that_is_there_is_read_at_once_and_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn d18_a_body_that_is_too_long_to_be_read_ends_the_connection() {
+async fn a_body_too_long_to_read_closes_the_connection() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().max_body(100 << 10));
     let long = Upload { length: Some((100 << 10) + 1), ..Upload::default() };
@@ -126,7 +126,7 @@ async fn d18_a_body_that_is_too_long_to_be_read_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn d18_a_body_that_waits_to_be_asked_for_is_not_asked_for() {
+async fn a_body_that_expects_100_continue_is_not_requested() {
     let world = World::new();
     let shop = world.shop();
     let waiting = Upload { length: Some(10), ..Upload::default() };
@@ -151,7 +151,7 @@ async fn d18_a_body_that_waits_to_be_asked_for_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn d18_a_refusal_claims_nothing_whatever_is_left() {
+async fn a_rejection_claims_nothing_however_much_is_unread() {
     let world = World::new();
     let shop = world.shop();
     let slow = Upload { pieces: 1, piece: 10, ..Upload::default() };

@@ -1,4 +1,4 @@
-//! Over a socket, byte by byte: what hyper makes of the layer's answers.
+//! The responses of the layer as hyper writes them to a socket, byte by byte.
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -46,7 +46,7 @@ fn request(headers: &str, body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn d15_a_replay_differs_on_the_wire_by_its_mark_only() {
+async fn a_replay_differs_on_the_wire_only_by_its_mark() {
     let handler = async || {
         Response::builder()
             .status(201)
@@ -90,14 +90,14 @@ async fn d15_a_replay_differs_on_the_wire_by_its_mark_only() {
 }
 
 #[tokio::test]
-async fn d4_two_field_lines_on_the_wire_are_refused_whatever_their_case() {
+async fn two_field_lines_on_the_wire_are_rejected_whatever_their_case() {
     let address = serve(shop().router()).await;
     let answer = raw(address, &request("Idempotency-Key: a\r\nIDEMPOTENCY-KEY: a\r\n", "{}")).await;
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"invalid-key\""), "{answer}");
 }
 
 #[tokio::test]
-async fn d11_chunked_and_sized_bodies_are_one_request() {
+async fn chunked_and_sized_bodies_are_one_request() {
     let shop = shop();
     let address = serve(shop.router()).await;
     let sized = raw(address, &request("idempotency-key: a\r\n", "hello world")).await;
@@ -110,7 +110,7 @@ async fn d11_chunked_and_sized_bodies_are_one_request() {
 }
 
 #[tokio::test]
-async fn d18_an_oversized_upload_is_answered_and_claims_nothing() {
+async fn an_oversized_upload_receives_a_response_and_claims_nothing() {
     let shop = shop();
     let address = serve(shop.router()).await;
     // The answer comes before the body: only its head was sent.
@@ -122,7 +122,7 @@ async fn d18_an_oversized_upload_is_answered_and_claims_nothing() {
 }
 
 #[tokio::test]
-async fn d18_an_upload_that_is_cut_off_claims_nothing() {
+async fn an_upload_that_is_cut_off_claims_nothing() {
     let shop = shop();
     let address = serve(shop.router()).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -137,7 +137,7 @@ async fn d18_an_upload_that_is_cut_off_claims_nothing() {
 }
 
 #[tokio::test]
-async fn d17_a_stream_goes_out_in_chunks_and_its_duplicate_is_told() {
+async fn a_stream_is_sent_in_chunks_and_its_duplicate_learns_of_its_completion() {
     let handler = async || {
         let pieces = ["one", "two"].map(|piece| Ok::<_, std::io::Error>(Bytes::from_static(piece.as_bytes())));
         Response::new(Body::from_stream(stream::iter(pieces)))
@@ -151,7 +151,7 @@ async fn d17_a_stream_goes_out_in_chunks_and_its_duplicate_is_told() {
 }
 
 #[tokio::test]
-async fn d15_trailers_reach_their_client_also_from_a_buffered_body_and_a_replay() {
+async fn trailers_reach_the_client_even_from_a_buffered_body_and_a_replay() {
     let handler = async || {
         let trailers = http::HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "7".parse().unwrap())]);
         let frames = [http_body::Frame::data(Bytes::from_static(b"ab")), http_body::Frame::trailers(trailers)];
@@ -169,7 +169,7 @@ async fn d15_trailers_reach_their_client_also_from_a_buffered_body_and_a_replay(
 }
 
 #[tokio::test]
-async fn d15_an_answer_without_a_body_is_replayed_without_one() {
+async fn a_response_without_a_body_is_replayed_without_one() {
     let app = Router::new().route("/orders", post(async || http::StatusCode::NO_CONTENT)).layer(layer());
     let address = serve(app).await;
     let ask = request("idempotency-key: a\r\n", "{}");
@@ -182,7 +182,7 @@ async fn d15_an_answer_without_a_body_is_replayed_without_one() {
 }
 
 #[tokio::test]
-async fn d24_hostile_bytes_in_the_key_get_no_further_than_a_400() {
+async fn hostile_bytes_in_the_key_yield_400_only() {
     let address = serve(shop().router()).await;
     for key in [&b"a\r\n\tset-cookie: x=y"[..], b"\"a\x01\"", b"\x00", b"a\x7fb", b"\"a\r\n\"", b"\xff\xff"] {
         let ask = [

@@ -1,4 +1,4 @@
-//! Bodies of all forms and sizes.
+//! Bodies of all framings and sizes.
 use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store};
 
 const MIB: usize = 1 << 20;
@@ -10,12 +10,12 @@ const GZIP: [u8; 40] = [
 ];
 
 on_each_store! {
-    however_a_body_is_cut_it_is_the_same_body;
-    n97_compressed_bodies_count_and_come_back_as_bytes;
-    a_mebibyte_goes_in_and_comes_out_and_is_replayed;
+    the_framing_of_a_body_does_not_change_its_fingerprint;
+    compressed_bodies_are_compared_and_replayed_as_bytes;
+    a_mebibyte_is_received_returned_and_replayed;
 }
 
-async fn however_a_body_is_cut_it_is_the_same_body(backing: &Backing) {
+async fn the_framing_of_a_body_does_not_change_its_fingerprint(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let body: Vec<u8> = (0..=255).cycle().take(10_000).collect();
     let ask = Ask::order("k", "lamp").body(body.clone());
@@ -42,7 +42,7 @@ async fn however_a_body_is_cut_it_is_the_same_body(backing: &Backing) {
     assert!(runs.len() == 1 && runs[0].bytes == 10_000, "{runs:?}");
 }
 
-async fn n97_compressed_bodies_count_and_come_back_as_bytes(backing: &Backing) {
+async fn compressed_bodies_are_compared_and_replayed_as_bytes(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let ask = Ask::order("k", "gz").header("content-encoding", "gzip").answer("echo").body(GZIP);
     let mut client = Client::connect(server.address).await;
@@ -58,7 +58,7 @@ async fn n97_compressed_bodies_count_and_come_back_as_bytes(backing: &Backing) {
     assert!(runs.len() == 1 && runs[0].bytes == GZIP.len(), "{runs:?}");
 }
 
-async fn a_mebibyte_goes_in_and_comes_out_and_is_replayed(backing: &Backing) {
+async fn a_mebibyte_is_received_returned_and_replayed(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let body: Vec<u8> = (0..MIB).map(|at| (at * 31 % 251) as u8).collect();
     let ask = Ask::order("k", "lamp").answer("echo").body(body.clone());
@@ -77,7 +77,7 @@ async fn a_mebibyte_goes_in_and_comes_out_and_is_replayed(backing: &Backing) {
 
 /// Both forms: the length said before, and not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_mebibytes_are_taken_and_one_byte_more_is_413_without_a_claim() {
+async fn two_mebibytes_are_accepted_and_one_more_byte_is_413_without_a_claim() {
     let server = Server::start().await;
     let fits = Ask::order("fits", "lamp").body(vec![7; 2 * MIB]);
     let mut client = Client::connect(server.address).await;
@@ -98,7 +98,7 @@ async fn two_mebibytes_are_taken_and_one_byte_more_is_413_without_a_claim() {
 
 /// A body that is refused is not read as requests: nothing in it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_inside_a_refused_body_is_run() {
+async fn no_request_inside_a_rejected_body_runs() {
     let server = Server::start().await;
     let inside = Ask::order("inside", "smuggled").bytes();
     let body: Vec<u8> = inside.iter().copied().cycle().take(2 * MIB + inside.len()).collect();

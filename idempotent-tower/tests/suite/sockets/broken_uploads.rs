@@ -1,4 +1,4 @@
-//! Bodies that come slowly, or never to their end.
+//! Request bodies that arrive slowly, or never completely.
 use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store, until};
 
 on_each_store! {
@@ -49,7 +49,7 @@ async fn an_aborted_upload_claims_nothing(backing: &Backing) {
 
 /// Not even a whole body's bytes are one if it ends wrongly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_whose_framing_is_broken_is_not_run() {
+async fn a_request_with_broken_framing_does_not_run() {
     let server = Server::start().await;
     let head = Ask::order("k", "lamp").chunked(1).head();
     for broken in ["zz\r\n", "5\r\nabcdefgh\r\n0\r\n\r\n", "ffffffffffffffffff\r\na", "-1\r\na\r\n0\r\n\r\n"] {

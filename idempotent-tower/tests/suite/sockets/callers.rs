@@ -1,11 +1,11 @@
-//! Several callers: nobody ever sees another's answer.
+//! Several callers: no caller receives the response of another.
 use std::collections::{HashMap, HashSet};
 
 use crate::sockets::support::{Ask, Backing, Client, Server, Volley, on_each_store};
 
 on_each_store! {
-    n120_callers_with_one_key_and_one_payload_each_get_their_own_answer;
-    n120_callers_who_come_at_once_with_one_key_each_run_once_and_are_replayed_their_own;
+    callers_with_equal_keys_and_payloads_each_receive_their_own_response;
+    concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response;
 }
 
 /// Some look alike, or like nobody.
@@ -19,7 +19,7 @@ fn ask(user: Option<&str>) -> Ask {
     }
 }
 
-async fn n120_callers_with_one_key_and_one_payload_each_get_their_own_answer(backing: &Backing) {
+async fn callers_with_equal_keys_and_payloads_each_receive_their_own_response(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut client = Client::connect(server.address).await;
     let mut orders = HashMap::new();
@@ -37,7 +37,7 @@ async fn n120_callers_with_one_key_and_one_payload_each_get_their_own_answer(bac
 }
 
 /// One of ten callers on each connection; one key for all.
-async fn n120_callers_who_come_at_once_with_one_key_each_run_once_and_are_replayed_their_own(backing: &Backing) {
+async fn concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response(backing: &Backing) {
     const CALLERS: usize = 10;
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], 100).await;

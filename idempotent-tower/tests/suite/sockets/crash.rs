@@ -45,18 +45,18 @@ async fn killed_in_the_middle(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b7_a_retry_at_a_server_on_the_same_file_works_after_the_killed_ones_lease_and_is_told() {
+async fn a_retry_on_the_same_file_takes_over_from_a_killed_server_after_its_lease() {
     killed_in_the_middle(Kind::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b7_a_retry_at_a_server_on_the_same_redis_works_after_the_killed_ones_lease_and_is_told() {
+async fn a_retry_on_the_same_redis_takes_over_from_a_killed_server_after_its_lease() {
     killed_in_the_middle(Kind::Redis).await;
 }
 
 /// It holds 20 keys; all of them come back at once, in the hands of two others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b7_all_that_a_killed_server_held_is_run_again_once() {
+async fn each_request_of_a_killed_server_runs_again_once() {
     const KEYS: usize = 20;
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let settings = Settings { lease: LEASE, ..Settings::new(backing.url(), folder.path()) };

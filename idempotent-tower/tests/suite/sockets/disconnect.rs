@@ -1,4 +1,4 @@
-//! Clients that go away.
+//! Clients that disconnect.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::sockets::support::stores::SlowClaims;
 use crate::sockets::support::{Answer, Ask, Backing, Client, Server, Shop, on_each_store, until};
 
 on_each_store! {
-    n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_its_answer;
+    a_handler_completes_after_its_client_disconnects_and_a_retry_receives_its_response;
 }
 
 /// Sends it, waits until its handler runs, and hangs up; done when the server has noticed.
@@ -41,7 +41,7 @@ async fn once_not_in_flight(client: &mut Client, ask: &Ask) -> Answer {
     answer
 }
 
-async fn n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_its_answer(backing: &Backing) {
+async fn a_handler_completes_after_its_client_disconnects_and_a_retry_receives_its_response(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     hang_up_midway(&server, &Ask::order("k", "lamp").hold(1)).await;
     let mut retry = Client::connect(server.address).await;
@@ -55,7 +55,7 @@ async fn n117_a_handler_whose_client_is_gone_runs_to_its_end_and_a_retry_gets_it
 
 /// Many of them at once: nobody's hanging up is another's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_handlers_whose_clients_are_gone_run_to_their_ends() {
+async fn fifty_handlers_complete_after_their_clients_disconnect() {
     let server = Server::start().await;
     let mut clients = Vec::new();
     for number in 0..50 {
@@ -77,7 +77,7 @@ async fn fifty_handlers_whose_clients_are_gone_run_to_their_ends() {
 
 /// Its effect is unknown: the key is left to its lease, and the run that takes over is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_started_handler_that_is_cancelled_with_its_client_is_taken_over_after_its_lease() {
+async fn a_started_handler_cancelled_on_disconnect_is_taken_over_after_its_lease() {
     let lease = Duration::from_secs(4);
     let server = Server::with(|layer| layer.cancel_on_disconnect(true).lease(lease)).await;
     hang_up_midway(&server, &Ask::order("k", "lamp").hold(1)).await;
@@ -109,7 +109,7 @@ async fn gone_at_the_claim(set: impl FnOnce(IdempotencyLayer) -> IdempotencyLaye
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_cancelled_before_it_started_frees_its_key_at_once() {
+async fn a_handler_cancelled_before_its_start_frees_its_key_at_once() {
     let (server, may) = gone_at_the_claim(|layer| layer.cancel_on_disconnect(true)).await;
     may.add_permits(1_000_000);
     let mut retry = Client::connect(server.address).await;
@@ -120,7 +120,7 @@ async fn a_handler_cancelled_before_it_started_frees_its_key_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_whose_client_goes_before_it_started_runs_all_the_same() {
+async fn a_handler_runs_even_if_its_client_disconnects_before_its_start() {
     let (server, may) = gone_at_the_claim(|layer| layer).await;
     assert_eq!(server.shop.total(), 0);
     may.add_permits(1_000_000);
@@ -131,7 +131,7 @@ async fn a_handler_whose_client_goes_before_it_started_runs_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_is_answered_frees_the_key_and_leaves_its_connection_open() {
+async fn a_panic_yields_500_frees_the_key_and_keeps_the_connection_open() {
     let server = Server::start().await;
     let mut client = Client::connect(server.address).await;
     for panics in 1..=3 {

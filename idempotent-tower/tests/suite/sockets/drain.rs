@@ -39,7 +39,7 @@ async fn open(server: &ServerProcess, number: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b36_what_runs_at_sigterm_is_answered_what_comes_later_is_not_run_and_the_server_ends() {
+async fn sigterm_lets_running_requests_finish_rejects_new_ones_and_stops_the_server() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let settings = Settings::new(backing.url(), folder.path());
     let mut server = ServerProcess::start(&settings).await;
@@ -74,7 +74,7 @@ async fn b36_what_runs_at_sigterm_is_answered_what_comes_later_is_not_run_and_th
 
 /// Its effect is unknown: its key is left to its lease, and the next run is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b36_what_outlasts_the_grace_is_abandoned_told_so_and_taken_over_after_its_lease() {
+async fn a_run_that_exceeds_the_grace_period_is_abandoned_and_taken_over_after_its_lease() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let times = (Duration::from_secs(4), Duration::from_millis(500));
     let settings = Settings { lease: times.0, grace: times.1, ..Settings::new(backing.url(), folder.path()) };
@@ -101,7 +101,7 @@ async fn b36_what_outlasts_the_grace_is_abandoned_told_so_and_taken_over_after_i
 
 /// Its handler had not started: the key is given back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b36_a_claim_that_is_granted_while_the_server_drains_is_given_back_without_a_run() {
+async fn a_claim_granted_during_a_drain_is_released_without_a_run() {
     let store = MemoryStore::new();
     let (made, may) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let slow = Executor::new(SlowClaims { inner: store.clone(), made: made.clone(), may: may.clone() });

@@ -1,4 +1,4 @@
-//! Bytes that nobody should send as a key.
+//! Invalid bytes in the key header.
 use std::collections::HashSet;
 
 use idempotent_core::Entropy;
@@ -42,7 +42,7 @@ fn refused(answer: Option<&Answer>, secret: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n112_each_byte_in_a_key_is_taken_or_refused_before_anything_runs() {
+async fn each_byte_in_a_key_is_accepted_or_rejected_before_a_run() {
     let server = Server::start().await;
     let mut client = None;
     let mut taken = 0;
@@ -69,7 +69,7 @@ async fn n112_each_byte_in_a_key_is_taken_or_refused_before_anything_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n109_n110_n111_forms_that_are_no_one_key_are_refused_before_anything_runs() {
+async fn values_that_are_not_one_key_are_rejected_before_a_run() {
     let server = Server::start().await;
     let mut client = None;
     let long = "secret-".repeat(40);
@@ -111,7 +111,7 @@ async fn n109_n110_n111_forms_that_are_no_one_key_are_refused_before_anything_ru
 
 /// Two keys where one is meant, or one where there are two: each spelling has one meaning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n110_quoted_bare_and_padded_spellings_of_a_key_are_one_key() {
+async fn quoted_bare_and_padded_values_are_one_key() {
     let server = Server::start().await;
     let mut client = Client::connect(server.address).await;
     let order = client.ask(&Ask::order("abc", "lamp")).await.made();
@@ -126,7 +126,7 @@ async fn n110_quoted_bare_and_padded_spellings_of_a_key_are_one_key() {
 
 /// What a key holds never becomes a header of an answer, or a part of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_key_injects_a_header_into_an_answer() {
+async fn no_key_injects_a_header_into_a_response() {
     let server = Server::start().await;
     let mut client = None;
     let keys: [&[u8]; 6] = [
@@ -153,7 +153,7 @@ fn inputs() -> usize {
 
 /// Random bytes and mutated forms, by the grammar as it is written down here; none brings the server down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_bytes_as_keys_run_only_where_they_are_keys() {
+async fn random_bytes_run_only_if_they_are_a_valid_key() {
     let server = Server::start().await;
     let random = SeededEntropy::new(20);
     let draw = |below: usize| usize::try_from(random.bits().unwrap() % below as u128).unwrap();

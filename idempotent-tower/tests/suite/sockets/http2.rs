@@ -14,8 +14,8 @@ use crate::sockets::support::{Answer, Backing, Client, Server, on_each_store, so
 const STREAMS: usize = 100;
 
 on_each_store! {
-    of_100_streams_with_one_key_one_runs_and_99_are_told_409;
-    a_hundred_streams_with_keys_of_their_own_run_once_each;
+    of_100_streams_with_one_key_one_runs_and_99_receive_409;
+    a_hundred_streams_with_different_keys_run_once_each;
 }
 
 async fn connect(server: &Server) -> SendRequest<Bytes> {
@@ -66,7 +66,7 @@ async fn answer(response: ResponseFuture) -> Answer {
     answer
 }
 
-async fn of_100_streams_with_one_key_one_runs_and_99_are_told_409(backing: &Backing) {
+async fn of_100_streams_with_one_key_one_runs_and_99_receive_409(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let requests = connect(&server).await;
     for round in 1..=10 {
@@ -87,7 +87,7 @@ async fn of_100_streams_with_one_key_one_runs_and_99_are_told_409(backing: &Back
 }
 
 /// All of them are held at once: none stands in another's way.
-async fn a_hundred_streams_with_keys_of_their_own_run_once_each(backing: &Backing) {
+async fn a_hundred_streams_with_different_keys_run_once_each(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let requests = connect(&server).await;
     let ask = |number| (format!("k{number}"), format!("sku{number}"));
@@ -107,7 +107,7 @@ async fn a_hundred_streams_with_keys_of_their_own_run_once_each(backing: &Backin
 
 /// A stream that is reset is a client that is gone; the connection and its other streams go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_whose_stream_is_reset_runs_to_its_end() {
+async fn a_handler_completes_after_its_stream_is_reset() {
     let server = Server::start().await;
     let requests = connect(&server).await;
     let (response, mut body) = begin(&requests, "k", "lamp", 1).await;
@@ -130,7 +130,7 @@ async fn a_handler_whose_stream_is_reset_runs_to_its_end() {
 
 /// HTTP/2 has no connection to lose: the stream of a refused request ends in order, also for who writes first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_upload_is_taken_to_its_end_and_its_stream_is_not_reset() {
+async fn a_rejected_upload_is_read_to_its_end_without_a_stream_reset() {
     let server = Server::start().await;
     let requests = connect(&server).await;
     for _ in 0..20 {

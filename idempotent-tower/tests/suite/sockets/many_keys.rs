@@ -1,4 +1,4 @@
-//! Many keys.
+//! Large numbers of keys.
 use std::collections::HashSet;
 
 use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store};
@@ -8,17 +8,17 @@ const CONNECTIONS: usize = 20;
 const PIPELINED: usize = 50;
 
 on_each_store! {
-    a_thousand_keys_run_once_each_and_each_is_replayed_its_own_answer;
+    a_thousand_keys_run_once_each_and_replay_their_own_response;
 }
 
 mod extras {
     use super::*;
 
     on_each_store! {
-        ten_thousand_keys_run_once_each_and_each_is_replayed_its_own_answer;
+        ten_thousand_keys_run_once_each_and_replay_their_own_response;
     }
 
-    async fn ten_thousand_keys_run_once_each_and_each_is_replayed_its_own_answer(backing: &Backing) {
+    async fn ten_thousand_keys_run_once_each_and_replay_their_own_response(backing: &Backing) {
         keys_run_once_each(backing, 10_000).await;
     }
 }
@@ -51,7 +51,7 @@ async fn all(server: &Server, keys: usize) -> Vec<(bool, String)> {
     answers
 }
 
-async fn a_thousand_keys_run_once_each_and_each_is_replayed_its_own_answer(backing: &Backing) {
+async fn a_thousand_keys_run_once_each_and_replay_their_own_response(backing: &Backing) {
     keys_run_once_each(backing, 1_000).await;
 }
 

@@ -1,9 +1,9 @@
-//! HTTP/1.1: requests that do not wait for the answers before them.
+//! HTTP/1.1 pipelining: requests that do not wait for the responses before them.
 use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store, until};
 
 on_each_store! {
     ten_equal_requests_in_one_write_run_once;
-    requests_with_keys_of_their_own_in_one_write_run_once_each_in_their_order;
+    requests_with_different_keys_in_one_write_run_once_each_in_order;
 }
 
 async fn ten_equal_requests_in_one_write_run_once(backing: &Backing) {
@@ -17,7 +17,7 @@ async fn ten_equal_requests_in_one_write_run_once(backing: &Backing) {
     assert_eq!(server.shop.count("lamp"), 1);
 }
 
-async fn requests_with_keys_of_their_own_in_one_write_run_once_each_in_their_order(backing: &Backing) {
+async fn requests_with_different_keys_in_one_write_run_once_each_in_order(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut client = Client::connect(server.address).await;
     let asks: Vec<_> = (0..20).map(|number| Ask::order(&format!("k{number}"), &format!("sku{number}"))).collect();
@@ -53,7 +53,7 @@ async fn a_failure_and_its_retry_in_one_write_run_both() {
 
 /// What waits behind a request that runs is not lost when the client goes: it was never begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stands_behind_a_held_request_runs_after_it_on_a_connection_of_its_own_or_not_at_all() {
+async fn a_request_pipelined_after_a_slow_one_runs_later_on_its_own_connection_or_not_at_all() {
     let server = Server::start().await;
     let mut client = Client::connect(server.address).await;
     client.send(&[Ask::order("k1", "first").hold(1).bytes(), Ask::order("k2", "second").bytes()].concat()).await;

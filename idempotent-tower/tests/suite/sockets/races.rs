@@ -1,4 +1,4 @@
-//! 100 connections, one key: all last bytes in one loop.
+//! 100 connections with one key, whose last bytes are sent in one loop.
 use crate::sockets::support::process::Settings;
 use crate::sockets::support::{Answer, Ask, Backing, Client, Kind, Server, ServerProcess, Volley, on_each_store};
 
@@ -10,13 +10,13 @@ fn rounds() -> u64 {
 }
 
 on_each_store! {
-    n115_of_100_equal_requests_one_runs_and_99_are_told_409;
-    of_100_equal_requests_to_a_quick_handler_one_runs;
-    b19_n113_of_100_payloads_with_one_key_one_runs_and_99_are_told_422;
+    of_100_equal_requests_one_runs_and_99_receive_409;
+    of_100_equal_requests_to_a_fast_handler_one_runs;
+    of_100_payloads_with_one_key_one_runs_and_99_receive_422;
 }
 
 /// The handler is held until the others have their answers.
-async fn n115_of_100_equal_requests_one_runs_and_99_are_told_409(backing: &Backing) {
+async fn of_100_equal_requests_one_runs_and_99_receive_409(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=rounds() {
@@ -40,7 +40,7 @@ fn one_ran(answers: &[Answer]) {
 }
 
 /// Duplicates meet it before, while and after it runs.
-async fn of_100_equal_requests_to_a_quick_handler_one_runs(backing: &Backing) {
+async fn of_100_equal_requests_to_a_fast_handler_one_runs(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=rounds() / 4 {
@@ -60,7 +60,7 @@ async fn of_100_equal_requests_to_a_quick_handler_one_runs(backing: &Backing) {
 }
 
 /// While it runs, and when it is done.
-async fn b19_n113_of_100_payloads_with_one_key_one_runs_and_99_are_told_422(backing: &Backing) {
+async fn of_100_payloads_with_one_key_one_runs_and_99_receive_422(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=rounds() / 4 {
@@ -86,7 +86,7 @@ async fn b19_n113_of_100_payloads_with_one_key_one_runs_and_99_are_told_422(back
 
 /// Half of the connections to each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n115_of_100_equal_requests_to_two_processes_on_one_redis_one_runs_and_99_are_told_409() {
+async fn of_100_equal_requests_to_two_processes_on_one_redis_one_runs_and_99_receive_409() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let settings = Settings::new(backing.url(), folder.path());
     let servers = [ServerProcess::start(&settings).await, ServerProcess::start(&settings).await];

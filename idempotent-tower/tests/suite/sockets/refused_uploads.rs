@@ -1,4 +1,4 @@
-//! Requests that are refused before their bodies are in: the answer reaches its client all the same.
+//! Requests that are rejected before their bodies have arrived: the response reaches the client.
 use axum::http::StatusCode;
 use idempotent_tower::{Caller, Denied, IdempotencyLayer, Principal};
 
@@ -29,7 +29,7 @@ fn refused() -> [(Ask, u16, &'static str); 3] {
 
 /// A client that reads nothing before it has written everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_reaches_a_client_that_writes_all_of_its_body_first() {
+async fn a_rejection_reaches_a_client_that_sends_its_whole_body_first() {
     let server = server().await;
     for (ask, status, code) in refused() {
         for ask in [ask.clone(), ask.chunked(10_000)] {
@@ -46,7 +46,7 @@ async fn a_refusal_reaches_a_client_that_writes_all_of_its_body_first() {
 
 /// Of known length and of unknown; what is left is as large as what is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_413_reaches_a_client_that_writes_all_of_its_body_first() {
+async fn a_413_reaches_a_client_that_sends_its_whole_body_first() {
     let server = Server::with(|layer| layer.max_body(LARGE as u64)).await;
     let ask = Ask::order("k", "lamp").body(vec![7; 2 * LARGE]);
     for ask in [ask.clone().chunked(10_000), ask] {
@@ -61,7 +61,7 @@ async fn a_413_reaches_a_client_that_writes_all_of_its_body_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_being_asked() {
+async fn a_client_that_expects_100_continue_is_rejected_without_it() {
     let server = server().await;
     for (ask, status, code) in refused() {
         let mut client = Client::connect(server.address).await;
@@ -74,7 +74,7 @@ async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_being_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_does_not_wait_for_a_body_that_never_comes() {
+async fn a_rejection_does_not_wait_for_a_body_that_never_arrives() {
     let server = server().await;
     for (ask, status, code) in refused() {
         let mut client = Client::connect(server.address).await;
@@ -87,7 +87,7 @@ async fn a_refusal_does_not_wait_for_a_body_that_never_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_will_not_be_read_to_its_end_ends_the_connection_and_says_so() {
+async fn a_connection_closes_with_a_header_if_its_body_is_not_read_to_the_end() {
     let server = Server::with(|layer| layer.max_body(LARGE as u64)).await;
     let ask = Ask::order("k", "lamp").body(vec![7; 4 * LARGE]);
     let mut client = Client::connect(server.address).await;
@@ -100,7 +100,7 @@ async fn what_will_not_be_read_to_its_end_ends_the_connection_and_says_so() {
 
 /// The next request came with the one that is refused, and is neither taken for its body nor lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_request_behind_a_refused_one_is_handled_and_none_inside_its_body() {
+async fn a_request_after_a_rejected_one_is_handled_but_not_one_inside_its_body() {
     let server = server().await;
     let mut runs = 0;
     for (ask, status, code) in refused() {

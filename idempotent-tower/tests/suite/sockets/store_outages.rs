@@ -1,4 +1,4 @@
-//! A store that is not there.
+//! Unavailable stores.
 use std::time::Duration;
 
 use idempotent_core::Executor;
@@ -65,19 +65,19 @@ async fn is_503_without_a_run(url: &str, keys: &[&str], goes: impl FnOnce(), ret
 const KEYS: [&str; 5] = ["k0", "k1", "k2", "k3", "k4"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_redis_is_503_without_a_run_until_it_is_back() {
+async fn a_killed_redis_yields_503_without_a_run_until_it_restarts() {
     let store = RedisServer::start();
     is_503_without_a_run(&store.url(), &KEYS, || store.kill(), || store.restart()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_redis_is_503_without_a_run_until_it_goes_on() {
+async fn a_paused_redis_yields_503_without_a_run_until_it_resumes() {
     let store = RedisServer::start();
     is_503_without_a_run(&store.url(), &["k0", "k0"], || store.pause(), || store.resume()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_cannot_be_reached_is_503_without_a_run_until_it_can() {
+async fn an_unreachable_redis_yields_503_without_a_run_until_it_is_reachable() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let goes = || {
@@ -103,7 +103,7 @@ async fn a_claim_whose_reply_is_lost_runs_once() {
 
 /// An end whose reply is lost is told again: a retry finds the answer, and nothing runs twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_whose_reply_is_lost_is_recorded_all_the_same() {
+async fn a_completion_whose_reply_is_lost_is_recorded() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let executor = redis(&proxy.url(), WAIT).await;
@@ -132,7 +132,7 @@ async fn an_end_whose_reply_is_lost_is_recorded_all_the_same() {
 
 /// What has happened has happened: its client is told so. Once the store is back its key is known, or free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_ends_while_the_store_is_away_is_answered() {
+async fn a_handler_that_completes_during_an_outage_returns_its_response() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let server = server(&proxy.url()).await;
@@ -154,7 +154,7 @@ async fn a_handler_that_ends_while_the_store_is_away_is_answered() {
 
 /// Asked for, and no default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_layer_that_fails_open_runs_while_the_store_is_away() {
+async fn a_layer_that_fails_open_runs_handlers_during_an_outage() {
     let store = RedisServer::start();
     let executor: Executor = redis(&store.url(), WAIT).await;
     let layer = IdempotencyLayer::new(executor.clone(), principal()).fail_open(true);

@@ -1,4 +1,4 @@
-//! Tokens, and requests without a key, at once.
+//! Concurrent requests with tokens, and without keys.
 use idempotent_core::Tokens;
 use idempotent_tower::{Caller, IdempotencyLayer};
 
@@ -9,9 +9,9 @@ const CONNECTIONS: usize = 100;
 const ROUNDS: u64 = 20;
 
 on_each_store! {
-    b38_of_100_requests_with_one_token_one_runs;
-    b38_a_token_is_good_for_its_own_caller_and_again_after_a_failure;
-    of_100_requests_that_say_the_same_one_runs;
+    of_100_requests_with_one_token_one_runs;
+    a_token_is_valid_for_its_caller_only_and_again_after_a_failure;
+    of_100_equal_requests_without_a_key_one_runs;
 }
 
 async fn shop(backing: &Backing) -> (Server, Tokens) {
@@ -25,7 +25,7 @@ fn spend(token: &str, sku: &str) -> Ask {
     Ask::post("/orders").header("x-idempotent-token", token).sku(sku).user("alice")
 }
 
-async fn b38_of_100_requests_with_one_token_one_runs(backing: &Backing) {
+async fn of_100_requests_with_one_token_one_runs(backing: &Backing) {
     let (server, tokens) = shop(backing).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=ROUNDS {
@@ -45,7 +45,7 @@ async fn b38_of_100_requests_with_one_token_one_runs(backing: &Backing) {
     }
 }
 
-async fn b38_a_token_is_good_for_its_own_caller_and_again_after_a_failure(backing: &Backing) {
+async fn a_token_is_valid_for_its_caller_only_and_again_after_a_failure(backing: &Backing) {
     let (server, tokens) = shop(backing).await;
     let token = tokens.issue(Caller::named("alice")).await.unwrap();
     let mut client = Client::connect(server.address).await;
@@ -62,7 +62,7 @@ async fn b38_a_token_is_good_for_its_own_caller_and_again_after_a_failure(backin
 }
 
 /// While it runs and after it.
-async fn of_100_requests_that_say_the_same_one_runs(backing: &Backing) {
+async fn of_100_equal_requests_without_a_key_one_runs(backing: &Backing) {
     let executor = backing.executor().await;
     // Longer than a busy machine takes for one round.
     let window = std::time::Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Wait mode: duplicates stand by.
+//! Duplicates that wait for the response.
 use std::time::Duration;
 
 use crate::sockets::support::{Ask, Backing, Client, Kind, PATIENCE, Server, Volley, on_each_store, until};
@@ -7,14 +7,14 @@ const CONNECTIONS: usize = 100;
 const ROUNDS: u64 = 40;
 
 on_each_store! {
-    b25_of_100_equal_requests_that_wait_one_runs_and_99_are_replayed_its_answer;
-    b25_where_the_first_fails_one_of_99_that_wait_takes_over;
-    b25_who_has_waited_long_enough_is_told_409_and_the_owner_is_not_disturbed;
-    b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over;
-    b25_who_waited_and_took_over_runs_to_its_end_without_its_client;
+    of_100_equal_waiting_requests_one_runs_and_99_receive_its_response;
+    if_the_first_fails_one_of_99_waiting_requests_takes_over;
+    a_request_receives_409_after_its_wait_and_the_owner_continues;
+    a_waiting_duplicate_whose_client_disconnects_takes_nothing_over;
+    a_waiting_request_that_took_over_completes_without_its_client;
 }
 
-async fn b25_of_100_equal_requests_that_wait_one_runs_and_99_are_replayed_its_answer(backing: &Backing) {
+async fn of_100_equal_waiting_requests_one_runs_and_99_receive_its_response(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=ROUNDS {
@@ -33,7 +33,7 @@ async fn b25_of_100_equal_requests_that_wait_one_runs_and_99_are_replayed_its_an
 }
 
 /// 500 for the first; what one of the others does is the answer for all that are left.
-async fn b25_where_the_first_fails_one_of_99_that_wait_takes_over(backing: &Backing) {
+async fn if_the_first_fails_one_of_99_waiting_requests_takes_over(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     let mut first = Client::connect(server.address).await;
@@ -54,7 +54,7 @@ async fn b25_where_the_first_fails_one_of_99_that_wait_takes_over(backing: &Back
     }
 }
 
-async fn b25_who_has_waited_long_enough_is_told_409_and_the_owner_is_not_disturbed(backing: &Backing) {
+async fn a_request_receives_409_after_its_wait_and_the_owner_continues(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(Duration::from_millis(200))).await;
     let (mut owner, mut waiter) = (Client::connect(server.address).await, Client::connect(server.address).await);
     owner.send(&Ask::order("k", "lamp").hold(1).bytes()).await;
@@ -80,7 +80,7 @@ async fn owner_and_waiter(server: &Server, duplicate: &Ask) -> (Client, Client) 
     (owner, waiter)
 }
 
-async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(backing: &Backing) {
+async fn a_waiting_duplicate_whose_client_disconnects_takes_nothing_over(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
     let (mut owner, waiter) = owner_and_waiter(&server, &Ask::order("k", "lamp").hold(1)).await;
     drop(waiter);
@@ -91,7 +91,7 @@ async fn b25_a_duplicate_that_waits_goes_with_its_client_and_takes_nothing_over(
     assert_eq!(server.shop.count("lamp"), 2, "the owner's two");
 }
 
-async fn b25_who_waited_and_took_over_runs_to_its_end_without_its_client(backing: &Backing) {
+async fn a_waiting_request_that_took_over_completes_without_its_client(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
     let (mut owner, waiter) = owner_and_waiter(&server, &Ask::order("k", "lamp").hold(2)).await;
     server.shop.open(1);
@@ -108,7 +108,7 @@ async fn b25_who_waited_and_took_over_runs_to_its_end_without_its_client(backing
 
 /// Those that wait at one server for a run at another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b25_who_waits_at_another_server_is_replayed_its_answer() {
+async fn a_duplicate_that_waits_at_another_server_receives_the_response() {
     let backing = Backing::new(Kind::Redis);
     let (here, there) = (
         Server::on(&backing, |layer| layer.wait(PATIENCE)).await,

@@ -1,4 +1,4 @@
-//! Last-byte synchronisation: requests that are whole but for their last byte, and then all last bytes at once.
+//! Last-byte synchronization: each request is sent except for its last byte, and then all last bytes at once.
 use std::net::SocketAddr;
 
 use futures_util::StreamExt;

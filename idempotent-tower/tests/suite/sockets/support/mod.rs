@@ -1,4 +1,4 @@
-//! A shop that counts, the servers it stands in, and clients made of bytes.
+//! A shop that counts runs, its servers, and raw clients.
 pub(crate) mod last_byte_sync;
 pub(crate) mod process;
 pub(crate) mod raw_client;

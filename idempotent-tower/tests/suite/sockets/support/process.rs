@@ -1,4 +1,4 @@
-//! The shop in a process of its own: this test binary starts itself as the server.
+//! The shop in a separate process: the test binary starts itself as the server.
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -52,9 +52,9 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     pub(crate) async fn start(settings: &Settings) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "sockets::support::process::server_process"]).env("FIRE_STORE", &settings.store);
-        command.env("FIRE_FOLDER", &settings.folder).env("FIRE_LEASE", settings.lease.as_millis().to_string());
-        command.env("FIRE_GRACE", settings.grace.as_millis().to_string());
+        command.args(["--exact", "sockets::support::process::server_process"]).env("SERVER_STORE", &settings.store);
+        command.env("SERVER_FOLDER", &settings.folder).env("SERVER_LEASE", settings.lease.as_millis().to_string());
+        command.env("SERVER_GRACE", settings.grace.as_millis().to_string());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let file = settings.folder.join(child.id().to_string());
         until("a server that listens", async || {
@@ -97,7 +97,7 @@ impl Drop for ServerProcess {
 /// The server; does nothing when run as a test. On SIGTERM it drains and ends.
 #[test]
 fn server_process() {
-    let told = |name: &str| std::env::var(format!("FIRE_{name}"));
+    let told = |name: &str| std::env::var(format!("SERVER_{name}"));
     let (Ok(store), Ok(folder), Ok(lease), Ok(grace)) = (told("STORE"), told("FOLDER"), told("LEASE"), told("GRACE"))
     else {
         return;

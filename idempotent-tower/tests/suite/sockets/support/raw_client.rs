@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that is not hyper: requests are bytes, answers are taken apart here.
+//! An HTTP/1.1 client without hyper: it writes requests as bytes and parses the responses itself.
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 

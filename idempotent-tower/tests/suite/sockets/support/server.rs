@@ -1,4 +1,4 @@
-//! The shop on a socket of its own.
+//! The shop on its own socket.
 use std::net::SocketAddr;
 
 use axum::serve::ListenerExt;

@@ -1,4 +1,4 @@
-//! What stands behind the layer: a handler that counts its runs, and does as the request's headers say.
+//! The service inside the layer: a handler that counts its runs and obeys the headers of the request.
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The stores the records are kept in.
+//! The stores of the servers.
 use std::sync::Arc;
 use std::time::Duration;
 
