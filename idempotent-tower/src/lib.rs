@@ -9,7 +9,7 @@
 //! - The executor of `idempotent-core` claims the key and runs the handler in a task.
 //! - [`ResponseRules`] decide whether the response is stored, and [`Kept`] is its stored form.
 //! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
-//! the layer then reads and discards the rest of the body.
+//!   the layer then reads and discards the rest of the body.
 mod attempt;
 #[cfg(feature = "axum")]
 mod axum;

@@ -47,13 +47,13 @@ async fn destructured_extractors_make_key_tenant_and_fingerprint() {
     by(&ada, "/shops/tea/orders/7?express=true", b"\0\xff").await.assert_replays(&first);
     app.assert_runs(1);
 
-    // Another part of the key, and another tenant: other keys.
+    // Another key part or another tenant makes another key.
     for (service, uri) in [(&ada, "/shops/tea/orders/8?express=true"), (&bob, "/shops/tea/orders/7?express=true")] {
         assert!(!by(service, uri, b"\0\xff").await.is_replayed());
     }
     app.assert_runs(2);
 
-    // Another payload: refused.
+    // A different payload is rejected.
     by(&ada, "/shops/tea/orders/7?express=true", b"\0\xfe").await.assert_problem(422, "key-reused");
     by(&ada, "/shops/tea/orders/7?express=false", b"\0\xff").await.assert_problem(422, "key-reused");
     app.assert_runs(0);
@@ -79,7 +79,7 @@ async fn the_extractor_rejects_a_missing_or_malformed_key() {
     send(&service, two).await.assert_problem(400, "invalid-key");
     app.assert_runs(0);
 
-    // Both spellings are one key.
+    // Both forms are one key.
     let first = order(&service, "a", 1).await;
     order(&service, "\"a\";v=1", 1).await.assert_replays(&first);
     app.assert_runs(1);
@@ -100,7 +100,7 @@ async fn an_optional_key_that_is_missing_is_rejected_and_never_runs_unprotected(
     once(&app, &service).await;
 }
 
-/// A key by rules of one's own.
+/// A key with custom rules.
 struct RequestId(IdempotencyKey);
 
 impl<S: Sync> axum::extract::FromRequestParts<S> for RequestId {

@@ -114,7 +114,7 @@ async fn a_generic_handler_runs_with_each_of_its_types() {
     assert_eq!(once(&app, &service).await.json(), 2);
 }
 
-/// What a run needs of another service is a dependency like any other.
+/// A service that depends on another one.
 #[idempotent(scene = rest, scope = "early", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn early(State(app): State<App>, key: IdempotencyKey, body: String) -> Result<impl IntoResponse, Problem> {
     app.ran();

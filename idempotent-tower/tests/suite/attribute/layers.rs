@@ -68,7 +68,7 @@ async fn with_the_same_identity_the_inner_run_is_rejected_and_the_key_is_free() 
     app.assert_runs(0);
     assert_eq!(app.executor.counts().of("nested"), 1);
     assert_eq!(state(&app, "orders").await, None);
-    // By itself it runs.
+    // The inner handler runs without the layer.
     once(&app, &at(&app, "/orders", annotated)).await;
 }
 

@@ -49,7 +49,7 @@ async fn waiting_detached(State(app): State<App>, key: IdempotencyKey) -> impl I
     if run == 1 { Err(StatusCode::BAD_GATEWAY) } else { Ok(format!("run {run}")) }
 }
 
-/// Begins an order and returns once its handler runs.
+/// Starts an order and returns when its handler runs.
 async fn begin(app: &App, service: &Router) -> tokio::task::JoinHandle<Answer> {
     let service = service.clone();
     let first = tokio::spawn(async move { order(&service, "k", 1).await });
@@ -66,7 +66,7 @@ async fn a_duplicate_in_flight_receives_retry_after() {
     duplicate.assert_problem(409, "in-flight");
     assert!(duplicate.header("retry-after").parse::<u64>().unwrap() >= 1);
     assert_eq!(duplicate.json()["retryable"], true);
-    // Another payload is told so first: no retry helps it.
+    // A different payload is rejected first, because no retry helps.
     let other = order(&service, "k", 2).await;
     other.assert_problem(422, "key-reused");
     assert_eq!(other.header("retry-after"), "");
@@ -110,12 +110,12 @@ async fn a_detached_call_that_waits_is_dropped_with_its_client_until_it_runs() {
     let app = App::new();
     let service = at(&app, "/orders", waiting_detached);
     let first = begin(&app, &service).await;
-    // Polled once, as far as it goes: it waits.
+    // One poll brings the call to its wait.
     assert!(order(&service, "k", 1).now_or_never().is_none());
     assert_eq!(app.executor.counts().of("cancelled"), 1);
     app.door.notify_one();
     assert_eq!(first.await.unwrap().status, 502);
-    // The one that waited is not there to take over: this one runs, and runs on.
+    // The dropped duplicate does not take over: this request runs, and completes.
     let second = begin(&app, &service).await;
     app.assert_runs(2);
     second.abort();
@@ -170,7 +170,7 @@ async fn without_an_executor_nothing_runs_and_one_in_scope_is_found() {
     app.executor.scope(once(&app, &service)).await;
 }
 
-/// A service over a store that does as told, by a clock that stands still until it is moved.
+/// A service with a fault-injecting store and a virtual clock.
 fn faulty() -> (App, FaultStore, VirtualClock) {
     let clock = VirtualClock::new();
     let store = FaultStore::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), &clock);

@@ -12,7 +12,7 @@ async fn headers(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
         ("x-bytes", b"\xfe\xff"),
         ("content-type", b"image/png"),
         ("location", b"/orders/1"),
-        // None of these is kept.
+        // None of these is stored.
         ("set-cookie", b"a=1"),
         ("set-cookie", b"b=2"),
         ("date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -48,7 +48,7 @@ async fn status_ordered_headers_and_bytes_are_replayed_without_cookies_and_hop_h
     assert_eq!(told, wanted);
 }
 
-/// Answers as its body says.
+/// Responds as the body of the request asks.
 #[idempotent(scene = rest, scope = "told", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn told(State(app): State<App>, key: IdempotencyKey, body: String) -> impl IntoResponse {
     app.ran();
@@ -130,7 +130,7 @@ async fn extensions_of_the_response_reach_outer_layers() {
     app.assert_runs(1);
 }
 
-/// Rules of one's own.
+/// Custom rules.
 struct Mine;
 
 impl HttpRules for Mine {

@@ -1,7 +1,7 @@
 //! The return types of annotated handlers, and their replays.
 use super::*;
 
-// It would move the attribute to the right at each run.
+// rustfmt would indent the attribute further at each run.
 #[rustfmt::skip]
 macro_rules! orders {
     ($name:ident, $reply:ty, |$run:ident, $order:ident| $body:expr) => {
@@ -37,7 +37,7 @@ orders!(opaque_error, Result<Json<Order>, impl IntoResponse>, |_run, order| matc
     _ => Ok(Json(order)),
 });
 
-/// As users have them: with and without `Http`.
+/// Error types as in applications, with and without `Http`.
 #[derive(Debug, thiserror::Error)]
 enum ApiError {
     #[error("an order of nothing")]
@@ -92,7 +92,7 @@ async fn an_error_is_returned_and_frees_the_key() {
             assert_eq!((failed.status, failed.is_replayed()), (status, false));
         }
         app.assert_runs(2);
-        // The key is free for another payload, too.
+        // The key is free for a different payload as well.
         assert!(order(&service, "k", 1).await.status < 300);
         app.assert_runs(1);
         order(&service, "k", 0).await.assert_problem(422, "key-reused");
@@ -100,7 +100,7 @@ async fn an_error_is_returned_and_frees_the_key() {
     }
 }
 
-/// Does without `Http`: the value is kept, not the answer.
+/// A handler without `Http`: the record stores the value, not the response.
 #[idempotent(
     scene = rest,
     key = key,
@@ -114,7 +114,7 @@ async fn typed(State(app): State<App>, key: IdempotencyKey, Json(order): Json<Or
     if order.qty == 0 { Err(ApiError::Empty) } else { Ok(Json(order)) }
 }
 
-/// The same by `reject`, for an error that takes problems only.
+/// The same with `reject`, for an error that accepts only problems.
 #[idempotent(
     scene = rest,
     key = key,
@@ -140,7 +140,7 @@ async fn the_codec_for_axum_json_stores_the_value_and_the_error_type_reports_rej
     assert_eq!(order(&service, "k", 0).await.status, 400);
     let first = order(&service, "k", 2).await;
     assert_eq!(first.json(), serde_json::json!({"sku": "teapot", "qty": 2}));
-    // No marker: the answer is made anew, of the value.
+    // No marker: the response is created again from the value.
     assert_eq!(order(&service, "k", 2).await, first);
     app.assert_runs(2);
     order(&service, "k", 3).await.assert_problem(422, "key-reused");

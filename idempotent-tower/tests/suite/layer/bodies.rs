@@ -17,10 +17,10 @@ use tower::ServiceExt;
 
 use crate::layer::support::{Shop, World, order_by, send};
 
-/// Told as a length by a body that ends with its frames no more than that it has this length.
+/// The declared length of a body whose frames do not match it.
 const NEVER_ENDS: u64 = 1;
 
-/// Frames, and a length of its own invention.
+/// A body with frames and an arbitrary declared length.
 struct Told {
     frames: Vec<Result<Frame<Bytes>, std::io::Error>>,
     length: u64,
@@ -146,7 +146,7 @@ async fn the_handler_receives_the_body_to_the_byte() {
     }
 }
 
-/// A shop that answers with such a body, each time.
+/// Creates a shop that responds with such a body.
 fn answering(
     world: &World,
     rules: ResponseRules,
@@ -157,7 +157,7 @@ fn answering(
     Shop::of(Router::new().route("/orders", post(handler)).layer(world.layer().response(rules)))
 }
 
-/// What came before the body broke, and whether it did.
+/// Returns the data before the failure of the body, and whether it failed.
 async fn read(shop: &Shop) -> (Vec<u8>, bool, Option<HeaderMap>) {
     let mut body = shop.router().oneshot(order_by("a").request()).await.unwrap().into_body();
     let (mut read, mut trailers) = (Vec::new(), None);

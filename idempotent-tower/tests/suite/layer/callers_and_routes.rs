@@ -20,7 +20,7 @@ async fn equal_keys_of_two_callers_are_two_keys() {
     order_by("a").send(&shop).await.replays(5);
 }
 
-/// The authentication inside the layer has named nobody yet.
+/// Authentication inside the layer has not run yet.
 #[tokio::test]
 async fn credentials_without_a_named_caller_are_rejected_unless_all_callers_are_one() {
     let world = World::new();
@@ -40,7 +40,7 @@ async fn credentials_without_a_named_caller_are_rejected_unless_all_callers_are_
 async fn a_replay_never_crosses_callers_whatever_their_names() {
     let world = World::new();
     let shop = world.shop();
-    // Names made to run over into the key, into another kind of caller, or into the hash of a long one.
+    // Names that imitate a key, another kind of caller, or the hash of a long name.
     let long = "u".repeat(600);
     let hashed = idempotent_core::key_hash(&long);
     let names =
@@ -132,7 +132,7 @@ async fn without_a_route_template_the_path_is_part_of_the_key() {
     assert!(keys.iter().all(|name| name == "idempotent:rest:POST"), "no path, which may be personal: {keys:?}");
 }
 
-/// The executor takes 1,024 bytes of key and path together.
+/// The executor accepts 1,024 bytes of key and path together.
 #[tokio::test]
 async fn paths_without_a_template_may_be_longer_than_a_key() {
     let world = World::new();

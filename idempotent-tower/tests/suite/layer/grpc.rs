@@ -22,7 +22,7 @@ use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-/// Messages are text.
+/// A codec for text messages.
 #[derive(Clone, Copy, Default)]
 struct Text;
 
@@ -61,7 +61,7 @@ impl Decoder for Text {
     }
 }
 
-/// Counts its calls; `fail` fails.
+/// A service that counts its calls. The message `fail` fails.
 #[derive(Clone, Default)]
 struct Orders(Arc<AtomicU32>);
 
@@ -78,11 +78,11 @@ impl UnaryService<String> for Orders {
     }
 }
 
-/// What a call comes to.
+/// The result of a call.
 #[derive(Debug, PartialEq)]
 struct Called {
     message: Vec<u8>,
-    /// Of the trailers, else of the headers.
+    /// The status in the trailers, or otherwise in the headers.
     status: Option<String>,
     trailers: Option<HeaderMap>,
     replayed: bool,
@@ -90,12 +90,12 @@ struct Called {
 
 impl Called {
     fn text(&self) -> &str {
-        // A byte for its compression, four for its length.
+        // The prefix is one byte of compression and four of length.
         self.message.get(5..).map_or("", |text| std::str::from_utf8(text).unwrap())
     }
 }
 
-/// A message of tonic's client, by hand: under this key, to a server of HTTP/2.
+/// Sends a gRPC message with this key to an HTTP/2 server.
 async fn call(address: SocketAddr, key: &str, message: &str) -> Called {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -128,7 +128,7 @@ async fn call(address: SocketAddr, key: &str, message: &str) -> Called {
     }
 }
 
-/// A server of HTTP/2 with this service behind a layer of such rules, gone with the test's runtime.
+/// Starts an HTTP/2 server with this service inside a layer with these rules. It stops with the runtime of the test.
 async fn serve<S, R>(rules: ResponseRules, service: S) -> SocketAddr
 where
     S: Service<Request<RequestBody<Incoming>>, Response = Response<R>, Error = Infallible, Future: Send>,
@@ -179,8 +179,8 @@ async fn a_failed_tonic_call_frees_its_key() {
     assert_eq!(call(address, "a", "tea").await.text(), "run 3: tea");
 }
 
-/// A server that has begun its answer can tell its status only behind it. Runs are told; `decided` is the handler's own
-/// decision.
+/// A server that has begun its response can send the status only after it. `decided` is the decision of the
+/// handler.
 async fn failing(store: StorePolicy, status: Option<&'static str>, decided: Option<Idempotent>) -> SocketAddr {
     let runs = Arc::new(AtomicU32::new(0));
     let service = move |_: Request<RequestBody<Incoming>>| {
@@ -199,7 +199,7 @@ async fn failing(store: StorePolicy, status: Option<&'static str>, decided: Opti
     serve(ResponseRules::default().store(store).buffer_unknown(true), tower::service_fn(service)).await
 }
 
-/// Of two equal calls.
+/// Sends two equal calls.
 async fn twice(address: SocketAddr) -> [(String, Option<String>, bool); 2] {
     let mut calls = Vec::new();
     for _ in 0..2 {
@@ -219,10 +219,10 @@ async fn a_grpc_status_in_trailers_counts_with_the_grpc_policy() {
     assert_eq!(twice(cut_short).await, [run(1, None, false), run(2, None, false)]);
     let fine = failing(StorePolicy::Grpc, Some("0"), None).await;
     assert_eq!(twice(fine).await, [run(1, Some("0"), false), run(1, Some("0"), true)]);
-    // The handler knows better.
+    // The handler overrides the policy.
     let done = failing(StorePolicy::Grpc, Some("13"), Some(Idempotent::store())).await;
     assert_eq!(twice(done).await, [run(1, Some("13"), false), run(1, Some("13"), true)]);
-    // By HTTP's status alone it is a success.
+    // By the HTTP status alone the call is a success.
     let unknowing = failing(StorePolicy::Success, Some("13"), None).await;
     assert_eq!(twice(unknowing).await, [run(1, Some("13"), false), run(1, Some("13"), true)]);
 }

@@ -8,7 +8,7 @@ fn shop(world: &World, rules: KeyRules) -> Shop {
     world.shop_behind(world.layer().key(rules))
 }
 
-/// Whether the key is taken.
+/// Returns whether the key is accepted.
 async fn takes(rules: &KeyRules, ask: &Ask) -> bool {
     let world = World::new();
     let shop = shop(&world, rules.clone());
@@ -121,7 +121,7 @@ async fn a_value_that_is_neither_a_string_nor_bare_is_rejected() {
         b"\xc3\xa9",
         b"\xff",
         b"\xff\xfe",
-        // A header holds no other control byte than the tab; bytes from 0x80 on it does.
+        // A header may contain no control byte except the tab, but bytes from 0x80 on.
         b"a\x80",
         b"\"\x80\"",
         b"a\xc2\xa0b",

@@ -9,7 +9,7 @@ use idempotent_tower::{Kept, ResponseRules, Spill, Spilling};
 
 use crate::layer::support::{Shop, World, ms, order_by, secs};
 
-/// A bucket, which fails on demand.
+/// A body store that fails on demand.
 #[derive(Clone, Default)]
 struct Bucket {
     bodies: Arc<Mutex<HashMap<String, Bytes>>>,
@@ -128,7 +128,7 @@ async fn a_spilled_body_that_changed_is_not_replayed() {
     }
 }
 
-/// Never answers.
+/// A body store that never responds.
 struct Hanging;
 
 impl Spill for Hanging {
@@ -141,7 +141,7 @@ impl Spill for Hanging {
     }
 }
 
-/// Takes bodies, and never gives them.
+/// A body store that accepts bodies and never returns them.
 struct Stuck;
 
 impl Spill for Stuck {

@@ -12,12 +12,12 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::layer::support::{World, ask, by_user, order_by, secs};
 
-/// Writes down everything that anybody says.
+/// A subscriber that records all log output.
 struct Listener;
 
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-/// From now on, in all threads.
+/// Installs the subscriber for all threads.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Listener).unwrap());

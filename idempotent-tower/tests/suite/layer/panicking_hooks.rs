@@ -21,7 +21,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::layer::support::{Shop, World, order_by};
 
-/// The first gets its answer, a second one learns that it is done, and the handler runs once.
+/// Checks that the first request gets its response, a duplicate learns of the completion, and the handler runs once.
 async fn is_done_and_not_kept(world: &World, rules: ResponseRules) {
     let shop = world.shop_behind(world.layer().response(rules));
     let ask = order_by("a").with("x-size", "20");
@@ -62,7 +62,7 @@ async fn a_panic_of_the_sanitizer_on_a_large_response_does_not_fail_the_handler(
     is_done_and_not_kept(&World::new(), rules.max_response(10).spill(Hostile::default(), 100)).await;
 }
 
-/// Panics where it is told to.
+/// A body store that panics on request.
 #[derive(Clone, Copy, Default)]
 struct Hostile {
     asked: bool,
@@ -92,7 +92,7 @@ async fn a_panic_of_the_spill_does_not_fail_the_handler() {
 
 static RULES_PANIC: AtomicBool = AtomicBool::new(false);
 
-/// Has rules until the handler is done.
+/// Returns rules until the handler completes, and then panics.
 struct Fickle;
 
 impl HttpRules for Fickle {
@@ -124,7 +124,7 @@ async fn a_panic_of_the_rules_does_not_fail_an_annotated_handler() {
 
 #[tokio::test]
 async fn a_panic_of_the_rules_does_not_prevent_a_replay_of_an_annotated_handler() {
-    /// Has rules until the answer is kept.
+    /// Returns rules until the response is stored, and then panics.
     struct Late;
     static ASKED: AtomicU32 = AtomicU32::new(0);
     impl HttpRules for Late {
@@ -166,7 +166,7 @@ async fn a_panic_while_a_body_is_read_does_not_fail_the_handler() {
     assert_eq!(runs.load(SeqCst), 1);
 }
 
-/// Says how long it is by a panic, as often as told to.
+/// A body whose size hint panics a given number of times.
 struct Unsized(Arc<AtomicU32>);
 
 impl http_body::Body for Unsized {

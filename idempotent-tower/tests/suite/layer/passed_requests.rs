@@ -63,7 +63,7 @@ async fn no_body_is_copied_whether_it_passes_or_is_handled() {
     let world = World::new();
     let at = async |request: Request<RequestBody<Body>>| {
         let Some(Ok(frame)) = request.into_body().frame().await else { panic!("it has a body") };
-        // Where its one piece lies in memory.
+        // The address of its only frame.
         let at = frame.into_data().unwrap().as_ptr() as usize;
         Ok::<_, Infallible>(Response::new(Body::from(at.to_string())))
     };

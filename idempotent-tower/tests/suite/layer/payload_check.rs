@@ -109,7 +109,7 @@ async fn a_function_can_compute_the_fingerprint_in_addition_to_method_and_path()
     by(r#"{"sku":"tea","qty":2}"#).send(&shop).await.replays(1);
     by(r#"{"sku":"salt"}"#).send(&shop).await.problem(422, "key-reused");
     by(r#"{"sku":"tea"}"#).to(Method::PATCH, "/orders/2").send(&shop).await.problem(422, "key-reused");
-    // One that has no fingerprint is not the same as one that has.
+    // A request without a fingerprint differs from one with a fingerprint.
     by("no JSON").send(&shop).await.problem(422, "key-reused");
 }
 

@@ -19,7 +19,7 @@ use tower::Layer;
 use crate::layer::support::by_user;
 use crate::layer::wire::raw;
 
-/// Says how often it ran, how long the body was said to be, the body, and its trailers.
+/// Returns the number of runs, the size hint, the body, and its trailers.
 async fn told(
     runs: Arc<AtomicU32>,
     request: Request<RequestBody<Incoming>>,
@@ -33,7 +33,7 @@ async fn told(
     Ok(Response::new(Full::from(told)))
 }
 
-/// A server, gone with the test's runtime.
+/// Starts a server that stops with the runtime of the test.
 async fn serve() -> SocketAddr {
     let runs = Arc::new(AtomicU32::new(0));
     let layer = IdempotencyLayer::new(Executor::new(MemoryStore::new()), by_user());
@@ -83,7 +83,7 @@ async fn a_request_that_passes_through_is_unchanged() {
     assert_eq!(body(&ask(address, "PUT", chunked).await), "3: tea None false {\"x-sum\": \"7\"}");
 }
 
-/// They are no part of the payload, as headers are none.
+/// Trailers are not part of the payload, nor are headers.
 #[tokio::test]
 async fn request_trailers_reach_the_handler() {
     let address = serve().await;

@@ -26,7 +26,7 @@ fn route(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.route(|_| None)
 }
 
-/// Each of these does nothing there, and a request is not handled because of it.
+/// Checks that each of these setters has no effect in a layer, and that the layer then rejects requests.
 async fn do_nothing(world: &World, layer: &IdempotencyLayer, setters: &[(&str, &str, Set)]) {
     assert!(layer.check().is_ok());
     for (name, remedy, set) in setters {
@@ -76,7 +76,7 @@ async fn check_names_setters_without_effect_for_params() {
     do_nothing(&world, &layer, &setters).await;
 }
 
-/// The window is asked for, wherever it was set.
+/// A layer without keys needs a window, wherever it is set.
 #[tokio::test]
 async fn params_without_a_window_are_rejected() {
     let world = World::new();

@@ -4,7 +4,7 @@ use idempotent_tower::{ResponseRules, StorePolicy};
 
 use crate::layer::support::{World, order_by};
 
-/// Which of these statuses are kept.
+/// Returns the statuses that are stored.
 async fn kept(rules: ResponseRules, statuses: impl IntoIterator<Item = u16>) -> Vec<u16> {
     let mut kept = Vec::new();
     for status in statuses {

@@ -14,7 +14,7 @@ use idempotent_tower::{IdempotencyLayer, ReplayHeader, ResponseRules, StorePolic
 
 use crate::layer::support::{Sent, Shop, World, order_by};
 
-/// A shop whose handler answers with what this makes.
+/// Creates a shop whose handler returns the output of `answer`.
 fn answering<F>(layer: IdempotencyLayer, make: F) -> (Shop, Arc<AtomicU32>)
 where
     F: Fn() -> Response + Clone + Send + Sync + 'static,
@@ -243,7 +243,7 @@ async fn a_sanitizer_cannot_add_headers_that_are_never_stored() {
     let (_, second) = twice(&shop).await;
     assert!(second.is_replay());
     let has = |name: &str| second.header(name);
-    // The length is counted anew.
+    // The length is computed again.
     assert_eq!((has("content-length"), has("transfer-encoding"), has("set-cookie")), (Some("2"), None, None));
     assert_eq!((has("x-private"), has("x-looked-over")), (None, Some("7")));
 }

@@ -26,7 +26,7 @@ pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A store, its clock, and an executor whose hints are not spread.
+/// A store, its clock, and an executor without jitter.
 pub(crate) struct World {
     pub(crate) clock: VirtualClock,
     pub(crate) store: FaultStore,
@@ -34,7 +34,7 @@ pub(crate) struct World {
     claimed: Claimed,
 }
 
-/// Writes down which keys were claimed, and lets the log hear everything.
+/// An observer that records claimed keys.
 #[derive(Clone, Debug, Default)]
 struct Claimed(Arc<Mutex<Vec<Key>>>);
 
@@ -69,7 +69,7 @@ impl World {
         IdempotencyLayer::new(self.executor.clone(), by_user())
     }
 
-    /// The shop behind the layer as it comes.
+    /// Creates a shop inside a layer with defaults.
     pub(crate) fn shop(&self) -> Shop {
         self.shop_behind(self.layer())
     }
@@ -78,18 +78,18 @@ impl World {
         Shop::behind(layer, self.clock.clone())
     }
 
-    /// Of every run that claimed something, in order.
+    /// Returns the claimed keys in order.
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.claimed.0.lock().unwrap().clone()
     }
 
-    /// Whether nothing was written into the store.
+    /// Returns whether the store is empty.
     pub(crate) fn is_untouched(&self) -> bool {
         self.store.log().is_empty()
     }
 }
 
-/// By `X-User`; everybody without it is one.
+/// Takes the caller from `X-User`. All others are anonymous.
 pub(crate) fn by_user() -> Principal {
     Principal::from_fn(|parts| {
         let user = parts.headers.get("x-user").and_then(|user| user.to_str().ok());
@@ -97,9 +97,9 @@ pub(crate) fn by_user() -> Principal {
     })
 }
 
-/// `/orders` and `/orders/{id}` for every method: a handler that does what headers tell it, and counts.
+/// `/orders` and `/orders/{id}` for all methods, with a handler that obeys headers and counts its runs.
 ///
-/// `x-sleep` ms, then `x-panic`, `x-status`, `x-decide` store or release, `x-size` bytes of body.
+/// Headers: `x-sleep` in ms, then `x-panic`, `x-status`, `x-decide` (store or release), and `x-size`, bytes of body.
 #[derive(Clone)]
 pub(crate) struct Shop {
     router: Router,
@@ -163,7 +163,7 @@ async fn order(
     response
 }
 
-/// A request to be sent.
+/// A request.
 #[derive(Clone)]
 pub(crate) struct Ask {
     method: Method,
@@ -172,7 +172,7 @@ pub(crate) struct Ask {
     body: Bytes,
 }
 
-/// To `/orders`, with this key as it stands.
+/// Creates an order with this key, verbatim.
 pub(crate) fn order_by(key: &str) -> Ask {
     ask(Method::POST, "/orders").with("idempotency-key", key)
 }
@@ -182,7 +182,7 @@ pub(crate) fn ask(method: Method, path: &str) -> Ask {
 }
 
 impl Ask {
-    /// One more line.
+    /// Adds a header line.
     pub(crate) fn with(self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let mut headers = self.headers;
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
@@ -190,7 +190,7 @@ impl Ask {
         Self { headers, ..self }
     }
 
-    /// Another key, in bytes.
+    /// Replaces the key by bytes.
     pub(crate) fn replaced(mut self, key: &[u8]) -> Self {
         self.headers.insert("idempotency-key", HeaderValue::from_bytes(key).unwrap());
         self
@@ -224,7 +224,7 @@ impl Ask {
         send(shop, self.request()).await
     }
 
-    /// In a task of its own, begun by the time this returns.
+    /// Sends the request in a task that has started on return.
     pub(crate) async fn begin(&self, shop: &Shop, clock: &VirtualClock) -> JoinHandle<Sent> {
         let (ask, shop) = (self.clone(), shop.clone());
         let task = tokio::spawn(async move { ask.send(&shop).await });
@@ -239,7 +239,7 @@ pub(crate) async fn send(shop: &Shop, request: Request) -> Sent {
     Sent { status: parts.status.as_u16(), headers: parts.headers, body, extensions: parts.extensions }
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) status: u16,
@@ -261,21 +261,21 @@ impl Sent {
         self.header("retry-after").map(|text| text.parse().unwrap())
     }
 
-    /// The n-th run's own answer.
+    /// Checks for the response of the n-th run.
     #[track_caller]
     pub(crate) fn ran(&self, run: u32) -> &Self {
         assert!(self.body.starts_with(format!("{run}:").as_bytes()) && !self.is_replay(), "{self:?}");
         self
     }
 
-    /// What the n-th run answered, once more.
+    /// Checks for a replay of the n-th run.
     #[track_caller]
     pub(crate) fn replays(&self, run: u32) -> &Self {
         assert!(self.body.starts_with(format!("{run}:").as_bytes()) && self.is_replay(), "{self:?}");
         self
     }
 
-    /// A problem of this code, in the form of RFC 9457.
+    /// Checks for a problem with this code, in the form of RFC 9457.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> &Self {
         assert_eq!(self.status, status, "{self:?}");

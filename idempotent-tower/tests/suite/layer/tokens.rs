@@ -10,7 +10,7 @@ fn by_token(world: &World, more: impl FnOnce(IdempotencyLayer) -> IdempotencyLay
     (world.shop_behind(more(IdempotencyLayer::tokens(tokens.clone(), by_user()))), tokens)
 }
 
-/// A token of this user's.
+/// Issues a token to this user.
 async fn issue(tokens: &Tokens, user: &str) -> String {
     tokens.issue(idempotent_tower::Caller::named(user)).await.unwrap().as_str().to_owned()
 }

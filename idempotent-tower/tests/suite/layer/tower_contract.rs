@@ -22,7 +22,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use crate::layer::support::{Shop, World, by_user, order_by, secs};
 
-/// Insists on being asked before each call, as tower has it: a clone has not been asked.
+/// A service that requires `poll_ready` before each call, as tower does. A clone is not ready.
 #[derive(Default)]
 struct Strict {
     ready: bool,
@@ -35,7 +35,7 @@ impl Clone for Strict {
     }
 }
 
-/// What a service behind the layer is called with.
+/// The request type of a service inside the layer.
 type Handed = http::Request<RequestBody<Body>>;
 
 impl Service<Handed> for Strict {
@@ -87,7 +87,7 @@ async fn a_service_that_fails_fails_for_its_caller_and_frees_the_key() {
     assert!(service.oneshot(order_by("a").request()).await.unwrap().headers().contains_key("idempotent-replayed"));
 }
 
-/// Whether sending panics; nothing may be left behind by that.
+/// Checks that sending panics and claims nothing.
 async fn panics(world: &World, layer: IdempotencyLayer) {
     let shop = world.shop_behind(layer);
     let sent = AssertUnwindSafe(order_by("a").send(&shop)).catch_unwind().await;
@@ -163,7 +163,7 @@ async fn an_outer_layer_never_stores_a_problem_of_an_inner_one() {
         slow.send(&both).await.problem(409, "in-flight");
         world.clock.advance(secs(1)).await;
         first.await.unwrap().ran(1);
-        // The inner one's replay is the outer one's first answer, which has no mark of its own.
+        // The replay of the inner layer is the first response of the outer one, which adds no mark.
         slow.send(&both).await.ran(1);
         slow.send(&both).await.replays(1);
     }

@@ -12,7 +12,7 @@ use http_body::Frame;
 
 use crate::layer::support::{Sent, Shop, World, ask, ms, order_by, secs, send};
 
-/// So much in pieces, and then nothing for ever, or the end.
+/// A body that yields pieces, and then ends or never does.
 #[derive(Clone, Default)]
 struct Upload {
     pieces: usize,
@@ -57,7 +57,7 @@ impl http_body::Body for Sending {
 }
 
 impl Upload {
-    /// Without a key: it is refused before anything of it is read.
+    /// Sends a request without a key, which is rejected before its body is read.
     async fn refused(&self, shop: &Shop) -> Sent {
         let sent = send(shop, ask(Method::POST, "/orders").request_of(Body::new(Sending(self.clone())))).await;
         sent.problem(400, "missing-key");
@@ -92,11 +92,11 @@ async fn after_a_rejection_no_more_is_read_than_of_an_accepted_request() {
     let endless = Upload { pieces: usize::MAX, piece: 1 << 10, ..Upload::default() };
     endless.refused(&world.shop_behind(world.layer().max_body(100 << 10))).await;
     assert_eq!((endless.read(), endless.is_over()), (101 << 10, true));
-    // But 64 KiB in any case.
+    // At least 64 KiB are read.
     let endless = Upload { seen: Arc::default(), ..endless };
     endless.refused(&world.shop_behind(world.layer().max_body(10))).await;
     assert_eq!((endless.read(), endless.is_over()), (65 << 10, true));
-    // A body of empty pieces is none to read for ever.
+    // A body of empty pieces is not read forever.
     let empty = Upload { piece: 0, seen: Arc::default(), ..endless };
     empty.refused(&world.shop_behind(world.layer().max_body(10))).await;
     assert!(empty.is_over());
@@ -134,16 +134,16 @@ async fn a_body_that_expects_100_continue_is_not_requested() {
     let sent = send(&shop, no_key.request_of(Body::new(Sending(waiting.clone())))).await;
     assert_eq!(sent.problem(400, "missing-key").header("connection"), Some("close"));
     assert_eq!((waiting.seen.asked.load(SeqCst), waiting.is_over()), (false, true));
-    // Too large by its own words: nobody asks for that either.
+    // A body that declares too large a length is not requested either.
     let large = Upload { length: Some(3 << 20), ..Upload::default() };
     let expecting = order_by("a").with("expect", "100-continue");
     let sent = send(&shop, expecting.request_of(Body::new(Sending(large.clone())))).await;
     assert_eq!(sent.problem(413, "body-too-large").header("connection"), Some("close"));
     assert!(!large.seen.asked.load(SeqCst));
-    // Where there is none, nothing is waited for, and the connection lives.
+    // Without a body there is nothing to wait for, and the connection stays open.
     let none = send(&shop, no_key.request_of(Body::empty())).await;
     assert_eq!(none.problem(400, "missing-key").header("connection"), None);
-    // One that was asked for is on its way.
+    // A requested body is in flight.
     let asked = Upload { pieces: 5, piece: 1 << 20, ends: true, ..Upload::default() };
     let sent = send(&shop, expecting.request_of(Body::new(Sending(asked.clone())))).await;
     assert_eq!(sent.problem(413, "body-too-large").header("connection"), None);

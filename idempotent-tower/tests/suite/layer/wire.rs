@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::layer::support::{Shop, by_user};
 
-/// A server of this app's, gone with the test's runtime; its address.
+/// Starts a server that stops with the runtime of the test, and returns its address.
 async fn serve(app: Router) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -28,7 +28,7 @@ fn shop() -> Shop {
     Shop::behind(layer(), SystemClock::default())
 }
 
-/// Everything that comes back, until the server closes.
+/// Reads until the server closes the connection.
 pub(crate) async fn raw(address: std::net::SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
@@ -113,7 +113,7 @@ async fn chunked_and_sized_bodies_are_one_request() {
 async fn an_oversized_upload_receives_a_response_and_claims_nothing() {
     let shop = shop();
     let address = serve(shop.router()).await;
-    // The answer comes before the body: only its head was sent.
+    // The response precedes the body: only the head was sent.
     let head = "POST /orders HTTP/1.1\r\nhost: shop\r\nidempotency-key: a\r\ncontent-length: 3000000\r\n\r\n";
     let answer = raw(address, head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("body-too-large"), "{answer}");

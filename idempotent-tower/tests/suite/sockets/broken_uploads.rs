@@ -6,13 +6,13 @@ on_each_store! {
     an_aborted_upload_claims_nothing;
 }
 
-/// Sends the head and this much of the body; done when the layer reads it. Says what is left.
+/// Sends the head and part of the body, waits until the layer reads it, and returns the rest.
 async fn upload(server: &Server, ask: &Ask, body: usize) -> (Client, Vec<u8>) {
     let ask = ask.clone().header("expect", "100-continue");
     let (bytes, head) = (ask.bytes(), ask.head().len());
     let mut client = Client::connect(server.address).await;
     client.send(&bytes[..head]).await;
-    // The server says so when somebody asks it for the body, not before.
+    // The server sends `100 Continue` only when the layer polls the body.
     assert_eq!(client.answer().await.status, 100);
     client.send(&bytes[head..head + body]).await;
     (client, bytes[head + body..].to_vec())
@@ -32,7 +32,7 @@ async fn a_slow_upload_holds_no_claim(backing: &Backing) {
     assert_eq!(server.executor.counts().deliveries(), 4);
 }
 
-/// If it did, the other body would be 422, or 409.
+/// Otherwise, the other body would receive 422 or 409.
 async fn an_aborted_upload_claims_nothing(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     for (number, form) in [Ask::order("k0", "lamp"), Ask::order("k1", "lamp").chunked(3)].into_iter().enumerate() {
@@ -47,7 +47,7 @@ async fn an_aborted_upload_claims_nothing(backing: &Backing) {
     assert_eq!((server.shop.count("other"), server.shop.count("lamp")), (2, 0));
 }
 
-/// Not even a whole body's bytes are one if it ends wrongly.
+/// A body with all its bytes but an invalid end is incomplete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_with_broken_framing_does_not_run() {
     let server = Server::start().await;
@@ -55,7 +55,7 @@ async fn a_request_with_broken_framing_does_not_run() {
     for broken in ["zz\r\n", "5\r\nabcdefgh\r\n0\r\n\r\n", "ffffffffffffffffff\r\na", "-1\r\na\r\n0\r\n\r\n"] {
         let mut client = Client::connect(server.address).await;
         client.send(&[&head, broken.as_bytes()].concat()).await;
-        // Or it just hangs up.
+        // The server may also close the connection.
         if let Some(answer) = client.answer_or_end().await {
             assert_eq!(answer.status, 400, "{broken:?}: {answer}");
         }

@@ -8,7 +8,7 @@ on_each_store! {
     concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response;
 }
 
-/// Some look alike, or like nobody.
+/// Some names are similar to each other, or to an anonymous caller.
 const USERS: [Option<&str>; 6] = [None, Some("alice"), Some("bob"), Some("Alice"), Some("anonymous"), Some("named")];
 
 fn ask(user: Option<&str>) -> Ask {
@@ -31,12 +31,12 @@ async fn callers_with_equal_keys_and_payloads_each_receive_their_own_response(ba
     }
     let different: HashSet<_> = orders.values().collect();
     assert_eq!((different.len(), server.shop.count("lamp")), (USERS.len(), USERS.len()));
-    // Nor can anybody find out by another payload what others did: it is a first request.
+    // A different payload does not reveal the requests of others: it is a first request.
     client.ask(&ask(Some("mallory")).body("another")).await.made();
     assert_eq!(server.shop.count("lamp"), orders.len() + 1);
 }
 
-/// One of ten callers on each connection; one key for all.
+/// Each connection belongs to one of ten callers, and all use one key.
 async fn concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response(backing: &Backing) {
     const CALLERS: usize = 10;
     let server = Server::on(backing, |layer| layer).await;

@@ -4,10 +4,10 @@ use std::time::Duration;
 use crate::sockets::support::process::Settings;
 use crate::sockets::support::{Ask, Backing, Client, Kind, ServerProcess, until};
 
-/// Long enough to see that it holds, on a machine that is busy.
+/// Long enough to observe the held key on a loaded machine.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// What has begun may have had its effect: level L1 says at most twice here, and the second run knows.
+/// The effect of a started run may have happened. It happens at most twice, and the second run knows.
 async fn killed_in_the_middle(kind: Kind) {
     let (backing, folder) = (Backing::new(kind), tempfile::tempdir().unwrap());
     let settings = Settings { lease: LEASE, ..Settings::new(backing.url(), folder.path()) };
@@ -54,7 +54,7 @@ async fn a_retry_on_the_same_redis_takes_over_from_a_killed_server_after_its_lea
     killed_in_the_middle(Kind::Redis).await;
 }
 
-/// It holds 20 keys; all of them come back at once, in the hands of two others.
+/// The server holds 20 keys. All of them are retried at once at two other servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_of_a_killed_server_runs_again_once() {
     const KEYS: usize = 20;

@@ -14,7 +14,7 @@ on_each_store! {
     a_handler_completes_after_its_client_disconnects_and_a_retry_receives_its_response;
 }
 
-/// Sends it, waits until its handler runs, and hangs up; done when the server has noticed.
+/// Sends a request, waits for its handler, and disconnects. Returns when the server has noticed.
 async fn hang_up_midway(server: &Server, ask: &Ask) {
     let (before, unanswered) = (server.shop.total(), server.shop.unanswered());
     let mut client = Client::connect(server.address).await;
@@ -28,7 +28,7 @@ async fn noticed(shop: &Shop, before: usize) {
     until("the server notices", async || shop.unanswered() > before).await;
 }
 
-/// Asks until it is not told to come back.
+/// Retries as long as the response is 409.
 async fn once_not_in_flight(client: &mut Client, ask: &Ask) -> Answer {
     let mut answer = client.ask(ask).await;
     until("its key is not in flight", async || {
@@ -45,7 +45,7 @@ async fn a_handler_completes_after_its_client_disconnects_and_a_retry_receives_i
     let server = Server::on(backing, |layer| layer).await;
     hang_up_midway(&server, &Ask::order("k", "lamp").hold(1)).await;
     let mut retry = Client::connect(server.address).await;
-    // It runs on; were it gone, this would run it again.
+    // The handler continues; otherwise this request would run it again.
     retry.ask(&Ask::order("k", "lamp")).await.is(409, "in-flight");
     server.shop.open(1);
     let answer = once_not_in_flight(&mut retry, &Ask::order("k", "lamp")).await;
@@ -53,7 +53,7 @@ async fn a_handler_completes_after_its_client_disconnects_and_a_retry_receives_i
     assert_eq!((server.shop.count("lamp"), server.shop.cut_off()), (1, 0));
 }
 
-/// Many of them at once: nobody's hanging up is another's.
+/// Many at once: the disconnect of one client does not affect another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_handlers_complete_after_their_clients_disconnect() {
     let server = Server::start().await;
@@ -75,7 +75,7 @@ async fn fifty_handlers_complete_after_their_clients_disconnect() {
     assert_eq!((server.shop.total(), server.shop.cut_off()), (50, 0));
 }
 
-/// Its effect is unknown: the key is left to its lease, and the run that takes over is told so.
+/// Its effect is unknown, so the key stays held until the lease expires, and the next run learns of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_started_handler_cancelled_on_disconnect_is_taken_over_after_its_lease() {
     let lease = Duration::from_secs(4);
@@ -94,7 +94,7 @@ async fn a_started_handler_cancelled_on_disconnect_is_taken_over_after_its_lease
     assert!(refused > 0 && second.taken_over == Some(first.fencing), "{refused} refused, {first:?}, {second:?}");
 }
 
-/// A shop on a store that has been asked for a key, has given it, and has not said so when the client goes.
+/// Starts a shop whose store has granted a claim but not replied when the client disconnects.
 async fn gone_at_the_claim(set: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> (Server, Arc<Semaphore>) {
     let (made, may) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let executor = Executor::new(SlowClaims { inner: MemoryStore::new(), made: made.clone(), may: may.clone() });
@@ -114,7 +114,7 @@ async fn a_handler_cancelled_before_its_start_frees_its_key_at_once() {
     may.add_permits(1_000_000);
     let mut retry = Client::connect(server.address).await;
     once_not_in_flight(&mut retry, &Ask::order("k", "lamp")).await.made();
-    // Had the lease run out, this run would be told so.
+    // After an expired lease, this run would have taken over.
     let runs = server.shop.executions();
     assert!(runs.len() == 1 && runs[0].taken_over.is_none(), "{runs:?}");
 }
@@ -141,7 +141,7 @@ async fn a_panic_yields_500_frees_the_key_and_keeps_the_connection_open() {
     let order = client.ask(&Ask::order("k", "lamp")).await.made();
     assert_eq!(client.ask(&Ask::order("k", "lamp")).await.replayed(), order);
     assert_eq!(server.shop.count("lamp"), 4);
-    // Also one that has waited for something first.
+    // A panic after an await has the same effect.
     client.send(&Ask::order("k2", "later").hold(1).answer("panic").bytes()).await;
     until("it runs", async || server.shop.count("later") == 1).await;
     server.shop.open(1);

@@ -11,7 +11,7 @@ use crate::sockets::support::shop::principal;
 use crate::sockets::support::stores::SlowClaims;
 use crate::sockets::support::{Ask, Backing, Client, Kind, PATIENCE, Server, ServerProcess, until};
 
-/// Until new requests are turned away. Each has a key of its own, so that none is told of another.
+/// Sends requests with different keys until the server rejects new ones.
 async fn draining(client: &mut Client) {
     let mut number = 0;
     until("it drains", async || {
@@ -52,7 +52,7 @@ async fn sigterm_lets_running_requests_finish_rejects_new_ones_and_stops_the_ser
     for number in 0..20 {
         late.ask(&Ask::order(&format!("late{number}"), "new")).await.is(503, "draining");
     }
-    // A duplicate of what runs, too: nobody waits here any more.
+    // A duplicate of a running request is rejected as well, without a wait.
     late.ask(&Ask::order("k1", "lamp")).await.is(503, "draining");
     open(&server, 1).await;
     let lamp = first.answer().await.made();
@@ -66,13 +66,13 @@ async fn sigterm_lets_running_requests_finish_rejects_new_ones_and_stops_the_ser
     let mut client = Client::connect(next.address).await;
     assert_eq!(client.ask(&Ask::order("k1", "lamp")).await.replayed(), lamp);
     assert_eq!(client.ask(&Ask::order("k2", "chair")).await.replayed(), chair);
-    // What was turned away was not claimed either.
+    // Rejected requests claimed nothing.
     client.ask(&Ask::order("late0", "late")).await.made();
     let runs = ["lamp", "chair", "late"].map(|sku| settings.runs(sku).len());
     assert_eq!(runs, [1, 1, 1]);
 }
 
-/// Its effect is unknown: its key is left to its lease, and the next run is told.
+/// Its effect is unknown, so its key stays held until the lease expires, and the next run learns of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_exceeds_the_grace_period_is_abandoned_and_taken_over_after_its_lease() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
@@ -99,7 +99,7 @@ async fn a_run_that_exceeds_the_grace_period_is_abandoned_and_taken_over_after_i
     assert_eq!(server.ended().await.code(), Some(0));
 }
 
-/// Its handler had not started: the key is given back.
+/// Its handler had not started, so the key is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_granted_during_a_drain_is_released_without_a_run() {
     let store = MemoryStore::new();
@@ -122,7 +122,7 @@ async fn a_claim_granted_during_a_drain_is_released_without_a_run() {
     let next = Server::of(executor.clone(), layer(&executor)).await;
     let mut client = Client::connect(next.address).await;
     until("the key is free", async || client.ask(&Ask::order("k", "lamp")).await.status == 201).await;
-    // Had the lease run out, this run would be told so.
+    // `taken_over` would name a run whose lease had expired.
     let runs = next.shop.executions();
     assert!(runs.len() == 1 && runs[0].taken_over.is_none(), "{runs:?}");
 }

@@ -6,17 +6,17 @@ use idempotent_testkit::SeededEntropy;
 
 use crate::sockets::support::{Answer, Ask, Client, Server};
 
-/// Bare: visible ASCII, without what has a meaning of its own in a header.
+/// Bare keys: visible ASCII without characters that have a meaning in headers.
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
 }
 
-/// Unescaped in a string: ASCII that prints.
+/// Printable ASCII, unescaped in a string.
 fn is_in_string(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
-/// Sends it on a connection that may break, as it must where the bytes are no HTTP.
+/// Sends a request on a connection that may close, which it must if the bytes are not HTTP.
 async fn ask(server: &Server, client: &mut Option<Client>, ask: &Ask) -> Option<Answer> {
     let mut connection = match client.take() {
         Some(connection) => connection,
@@ -24,20 +24,20 @@ async fn ask(server: &Server, client: &mut Option<Client>, ask: &Ask) -> Option<
     };
     let sent = connection.try_send(&ask.bytes()).await;
     let answer = if sent { connection.answer_or_end().await } else { None };
-    // Behind a 400 of hyper's own the connection is closed; a new one costs little.
+    // hyper closes the connection after its own 400.
     if answer.as_ref().is_some_and(|answer| answer.status != 400) {
         *client = Some(connection);
     }
     answer
 }
 
-/// Told to come with another key, in a way that shows nothing of this one.
+/// Checks for a rejection that does not show the key.
 #[track_caller]
 fn refused(answer: Option<&Answer>, secret: &str) {
     let Some(answer) = answer else { return };
     assert_eq!(answer.status, 400, "{answer}");
     assert!(!answer.to_string().contains(secret), "{answer}");
-    // Of the layer; hyper's own have no body.
+    // A response of the layer; the ones of hyper have no body.
     assert!(answer.body.is_empty() || answer.code() == "invalid-key", "{answer}");
 }
 
@@ -64,7 +64,7 @@ async fn each_byte_in_a_key_is_accepted_or_rejected_before_a_run() {
             assert_eq!(server.shop.count("lamp"), taken, "{byte:#04x}");
         }
     }
-    // 94 that are visible without four, and 95 that print without two.
+    // 94 visible characters without four, and 95 printable ones without two.
     assert_eq!(taken, 90 + 93);
 }
 
@@ -93,7 +93,7 @@ async fn values_that_are_not_one_key_are_rejected_before_a_run() {
         b"secret-\xff\xfe",
     ];
     for form in forms {
-        // These are bare keys, odd as they look: base64 and a percent are visible ASCII.
+        // These are valid bare keys: base64 and a percent sign are visible ASCII.
         let bare = form == b":c2VjcmV0:";
         let answer = ask(&server, &mut client, &Ask::order("", "lamp").key(form)).await;
         if bare {
@@ -109,7 +109,7 @@ async fn values_that_are_not_one_key_are_rejected_before_a_run() {
     assert_eq!(server.shop.count("lamp"), 1);
 }
 
-/// Two keys where one is meant, or one where there are two: each spelling has one meaning.
+/// Each value has exactly one meaning: no key, or one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quoted_bare_and_padded_values_are_one_key() {
     let server = Server::start().await;
@@ -124,7 +124,7 @@ async fn quoted_bare_and_padded_values_are_one_key() {
     assert_eq!((server.shop.count("lamp"), server.shop.count("other")), (1, 4));
 }
 
-/// What a key holds never becomes a header of an answer, or a part of one.
+/// The content of a key never becomes part of a response header.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_key_injects_a_header_into_a_response() {
     let server = Server::start().await;
@@ -146,12 +146,12 @@ async fn no_key_injects_a_header_into_a_response() {
     }
 }
 
-/// More of them with `FUZZ_INPUTS`.
+/// The variable `FUZZ_INPUTS` raises the number.
 fn inputs() -> usize {
     std::env::var("FUZZ_INPUTS").map_or(3_000, |inputs| inputs.parse().expect("a number of inputs"))
 }
 
-/// Random bytes and mutated forms, by the grammar as it is written down here; none brings the server down.
+/// Random bytes and mutated values follow the grammar below, and none stops the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_bytes_run_only_if_they_are_a_valid_key() {
     let server = Server::start().await;
@@ -188,10 +188,10 @@ async fn random_bytes_run_only_if_they_are_a_valid_key() {
     assert!(known.len() > 100 && with_parameters > 100, "{} keys, {with_parameters} with parameters", known.len());
 }
 
-/// What a value means.
+/// The meaning of a header value.
 struct Meaning {
     key: Vec<u8>,
-    /// Where parameters seem to follow, it is this key or none: their own grammar is left to other tests.
+    /// With apparent parameters, this key or none. Other tests cover the grammar of parameters.
     surely: bool,
 }
 

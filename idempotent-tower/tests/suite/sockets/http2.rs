@@ -26,7 +26,7 @@ async fn connect(server: &Server) -> SendRequest<Bytes> {
     requests
 }
 
-/// Its body to come.
+/// The stream of its body.
 async fn begin(requests: &SendRequest<Bytes>, key: &str, sku: &str, hold: u64) -> (ResponseFuture, SendStream<Bytes>) {
     let request = Request::post("http://localhost/orders").header("idempotency-key", key).header("x-sku", sku);
     let request = request.header("x-hold", hold).body(()).unwrap();
@@ -34,7 +34,7 @@ async fn begin(requests: &SendRequest<Bytes>, key: &str, sku: &str, hold: u64) -
     ready.send_request(request, false).unwrap()
 }
 
-/// Each stream's body but its last byte, then all last bytes.
+/// Sends the body of each stream except for its last byte, and then all last bytes.
 async fn volley(
     requests: &SendRequest<Bytes>,
     ask: impl Fn(usize) -> (String, String),
@@ -86,7 +86,7 @@ async fn of_100_streams_with_one_key_one_runs_and_99_receive_409(backing: &Backi
     }
 }
 
-/// All of them are held at once: none stands in another's way.
+/// All handlers run at once, and none blocks another.
 async fn a_hundred_streams_with_different_keys_run_once_each(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let requests = connect(&server).await;
@@ -105,7 +105,7 @@ async fn a_hundred_streams_with_different_keys_run_once_each(backing: &Backing) 
     assert!(counts.len() == STREAMS && counts.values().all(|count| *count == 1), "{counts:?}");
 }
 
-/// A stream that is reset is a client that is gone; the connection and its other streams go on.
+/// A reset stream counts as a disconnect. The connection and its other streams continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_completes_after_its_stream_is_reset() {
     let server = Server::start().await;
@@ -122,13 +122,13 @@ async fn a_handler_completes_after_its_stream_is_reset() {
     body.send_data(Bytes::from_static(b"qty=1"), true).unwrap();
     answer(retry).await.replayed();
     assert_eq!((server.shop.count("lamp"), server.shop.cut_off()), (1, 0));
-    // Over HTTP/1.1, too, it is the same request.
+    // The same request over HTTP/1.1 is a duplicate as well.
     let ask = crate::sockets::support::Ask::order("k", "lamp").body("qty=1");
     Client::connect(server.address).await.ask(&ask).await.replayed();
     assert_eq!(server.shop.count("lamp"), 1);
 }
 
-/// HTTP/2 has no connection to lose: the stream of a refused request ends in order, also for who writes first.
+/// The stream of a rejected request ends in order, even if the client sends its body first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_upload_is_read_to_its_end_without_a_stream_reset() {
     let server = Server::start().await;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use crate::sockets::support::{Ask, Backing, Client, Server, on_each_store};
 
 const CONNECTIONS: usize = 20;
-/// Written at once on each connection: what is answered must not fill the socket before anybody reads.
+/// Requests per write on each connection. Their responses must fit into the socket buffer.
 const PIPELINED: usize = 50;
 
 on_each_store! {
@@ -23,7 +23,7 @@ mod extras {
     }
 }
 
-/// All keys, over connections that work side by side; their answers in the order of the keys.
+/// Sends all keys over parallel connections, and returns the responses in the order of the keys.
 async fn all(server: &Server, keys: usize) -> Vec<(bool, String)> {
     let mut tasks = Vec::new();
     for connection in 0..CONNECTIONS {

@@ -36,7 +36,7 @@ async fn requests_with_different_keys_in_one_write_run_once_each_in_order(backin
     assert_eq!(server.shop.total(), 20);
 }
 
-/// One that failed has freed the key before the next is looked at.
+/// A failed request frees the key before the server reads the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_and_its_retry_in_one_write_run_both() {
     let server = Server::start().await;
@@ -51,14 +51,14 @@ async fn a_failure_and_its_retry_in_one_write_run_both() {
     assert_eq!(server.shop.count("lamp"), 3);
 }
 
-/// What waits behind a request that runs is not lost when the client goes: it was never begun.
+/// A pipelined request behind a running one is not lost when the client disconnects: it never began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_pipelined_after_a_slow_one_runs_later_on_its_own_connection_or_not_at_all() {
     let server = Server::start().await;
     let mut client = Client::connect(server.address).await;
     client.send(&[Ask::order("k1", "first").hold(1).bytes(), Ask::order("k2", "second").bytes()].concat()).await;
     until("the first runs", async || server.shop.count("first") == 1).await;
-    // Another connection meets the first in flight, and the second nowhere.
+    // Another connection finds the first request in flight, and no trace of the second.
     let mut other = Client::connect(server.address).await;
     other.ask(&Ask::order("k1", "first")).await.is(409, "in-flight");
     let second = other.ask(&Ask::order("k2", "second")).await.made();

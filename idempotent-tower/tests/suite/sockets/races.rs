@@ -4,7 +4,7 @@ use crate::sockets::support::{Answer, Ask, Backing, Client, Kind, Server, Server
 
 const CONNECTIONS: usize = 100;
 
-/// Of each test here, on each store. The variable is for longer runs.
+/// Returns the rounds of each test on each store. The variable is for longer runs.
 fn rounds() -> u64 {
     std::env::var("IDEMPOTENT_FIRE_ROUNDS").map_or(40, |rounds| rounds.parse().expect("a number of rounds"))
 }
@@ -15,7 +15,7 @@ on_each_store! {
     of_100_payloads_with_one_key_one_runs_and_99_receive_422;
 }
 
-/// The handler is held until the others have their answers.
+/// The handler waits until the others have their responses.
 async fn of_100_equal_requests_one_runs_and_99_receive_409(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
@@ -39,7 +39,7 @@ fn one_ran(answers: &[Answer]) {
     }
 }
 
-/// Duplicates meet it before, while and after it runs.
+/// Duplicates arrive before, during and after the run.
 async fn of_100_equal_requests_to_a_fast_handler_one_runs(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
@@ -59,7 +59,7 @@ async fn of_100_equal_requests_to_a_fast_handler_one_runs(backing: &Backing) {
     }
 }
 
-/// While it runs, and when it is done.
+/// Applies during the run and after its completion.
 async fn of_100_payloads_with_one_key_one_runs_and_99_receive_422(backing: &Backing) {
     let server = Server::on(backing, |layer| layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
@@ -78,13 +78,13 @@ async fn of_100_payloads_with_one_key_one_runs_and_99_receive_422(backing: &Back
         for (_, (running, done)) in others {
             running.is(422, "key-reused");
             done.is(422, "key-reused");
-            // What it says is not what is not its own.
+            // The problem does not contain the content of the other request.
             assert!(!running.text().contains(&order) && !done.text().contains(&order));
         }
     }
 }
 
-/// Half of the connections to each.
+/// Half of the connections go to each server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_100_equal_requests_to_two_processes_on_one_redis_one_runs_and_99_receive_409() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
@@ -107,7 +107,7 @@ async fn of_100_equal_requests_to_two_processes_on_one_redis_one_runs_and_99_rec
         one_ran(&answers);
         assert_eq!(settings.runs(&sku).len(), 1, "round {round}");
         let order = answers.iter().find(|answer| answer.status == 201).unwrap().made();
-        // The server that did not run it replays what the other recorded.
+        // The other server replays the recorded response.
         for (aside, won) in asides.iter_mut().zip(&mut won) {
             assert_eq!(aside.ask(&Ask::order(&key, &sku)).await.replayed(), order);
             let ran: usize = aside.ask(&Ask::get(&format!("/count/{sku}"))).await.text().parse().unwrap();

@@ -4,10 +4,10 @@ use idempotent_tower::{Caller, Denied, IdempotencyLayer, Principal};
 
 use crate::sockets::support::{Ask, Backing, Client, Kind, Server};
 
-/// Far more than the buffers between the two take while nobody reads.
+/// Much larger than the socket buffers between client and server.
 const LARGE: usize = 200 << 10;
 
-/// A shop that takes nothing from who calls himself nobody.
+/// A shop that denies the caller `nobody`.
 async fn server() -> Server {
     let executor = Backing::new(Kind::Memory).executor().await;
     let nobody = |parts: &axum::http::request::Parts| parts.headers.get("x-user").is_some_and(|user| user == "nobody");
@@ -17,7 +17,7 @@ async fn server() -> Server {
     Server::of(executor.clone(), IdempotencyLayer::new(executor, principal)).await
 }
 
-/// Without a key, with one that is none, and by nobody.
+/// Without a key, with an invalid key, and from a denied caller.
 fn refused() -> [(Ask, u16, &'static str); 3] {
     let body = |ask: Ask| ask.body(vec![7; LARGE]);
     [
@@ -27,7 +27,7 @@ fn refused() -> [(Ask, u16, &'static str); 3] {
     ]
 }
 
-/// A client that reads nothing before it has written everything.
+/// A client that reads only after it has sent everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejection_reaches_a_client_that_sends_its_whole_body_first() {
     let server = server().await;
@@ -44,7 +44,7 @@ async fn a_rejection_reaches_a_client_that_sends_its_whole_body_first() {
     assert_eq!((server.shop.total(), server.executor.counts().deliveries()), (0, 0));
 }
 
-/// Of known length and of unknown; what is left is as large as what is taken.
+/// Bodies of known and unknown length. The unread rest is as large as an accepted body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_413_reaches_a_client_that_sends_its_whole_body_first() {
     let server = Server::with(|layer| layer.max_body(LARGE as u64)).await;
@@ -81,7 +81,7 @@ async fn a_rejection_does_not_wait_for_a_body_that_never_arrives() {
         client.send(&ask.head()).await;
         client.send(b"a little").await;
         client.answer().await.is(status, code);
-        // And the connection is not held open for it.
+        // The connection does not stay open for the body.
         assert!(client.answer_or_end().await.is_none());
     }
 }
@@ -98,7 +98,7 @@ async fn a_connection_closes_with_a_header_if_its_body_is_not_read_to_the_end() 
     assert!(client.answer_or_end().await.is_none());
 }
 
-/// The next request came with the one that is refused, and is neither taken for its body nor lost.
+/// The request that follows a rejected one is neither part of its body nor lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_after_a_rejected_one_is_handled_but_not_one_inside_its_body() {
     let server = server().await;
@@ -114,7 +114,7 @@ async fn a_request_after_a_rejected_one_is_handled_but_not_one_inside_its_body()
             assert_eq!(server.shop.total(), runs);
         }
     }
-    // More than is read away: what is left of it are requests, to who loses count.
+    // The body is longer than the discarded part. A server that lost track would read the rest as requests.
     let server = Server::with(|layer| layer.max_body(10)).await;
     let hidden = Ask::order("hidden", "lamp").bytes();
     let body: Vec<u8> = hidden.iter().copied().cycle().take(hidden.len() * (LARGE / hidden.len())).collect();

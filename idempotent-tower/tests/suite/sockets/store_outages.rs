@@ -10,11 +10,11 @@ use crate::sockets::support::shop::principal;
 use crate::sockets::support::stores::redis;
 use crate::sockets::support::{Answer, Ask, Client, Server, until};
 
-/// How long these servers wait for their store.
+/// The store timeout of these servers.
 const WAIT: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(3);
 
-/// What may become of a reply.
+/// The faults of a reply.
 const FAULTS: [Fault; 5] =
     [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply, Fault::HalfOpen, Fault::HalfOpenAfterApply];
 
@@ -30,14 +30,14 @@ fn unavailable(answer: &Answer) {
     answer.retry_after();
 }
 
-/// Once it is back, an order under this key is made, once.
+/// After the outage, an order with this key runs once.
 async fn works_again(server: &Server, client: &mut Client, key: &str, sku: &str) {
     let mut answer = client.ask(&Ask::order(key, sku)).await;
     until("the store is back", async || {
         if answer.status == 201 {
             return true;
         }
-        // 409 where the claim of one that was told 503 arrived after all: it ends with its lease.
+        // 409 if the claim of a request that received 503 arrived after all; it expires with its lease.
         assert!(matches!(answer.status, 503 | 409), "{answer}");
         answer = client.ask(&Ask::order(key, sku)).await;
         false
@@ -48,7 +48,7 @@ async fn works_again(server: &Server, client: &mut Client, key: &str, sku: &str)
     assert_eq!(server.shop.count(sku), 1);
 }
 
-/// Orders while the store at this address is away, and once more when it has returned.
+/// Orders during an outage of the store at this address, and after it.
 async fn is_503_without_a_run(url: &str, keys: &[&str], goes: impl FnOnce(), returns: impl FnOnce()) {
     let server = server(url).await;
     let mut client = Client::connect(server.address).await;
@@ -87,7 +87,7 @@ async fn an_unreachable_redis_yields_503_without_a_run_until_it_is_reachable() {
     is_503_without_a_run(&proxy.url(), &KEYS, goes, || proxy.listen()).await;
 }
 
-/// Whatever became of the claim whose reply was lost: it is asked for again, or it is 503. The handler runs once.
+/// A claim whose reply is lost is repeated, or yields 503. The handler runs once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_reply_is_lost_runs_once() {
     let store = RedisServer::start();
@@ -101,13 +101,13 @@ async fn a_claim_whose_reply_is_lost_runs_once() {
     assert_eq!((proxy.met(), server.shop.total()), (5, 5));
 }
 
-/// An end whose reply is lost is told again: a retry finds the answer, and nothing runs twice.
+/// A completion whose reply is lost is repeated: a retry finds the response, and nothing runs twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_completion_whose_reply_is_lost_is_recorded() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let executor = redis(&proxy.url(), WAIT).await;
-    // With leases that need no renewal meanwhile: it is the end that the fault meets.
+    // The lease needs no renewal during the test, so the fault hits the completion.
     let server = Server::of(executor.clone(), IdempotencyLayer::new(executor, principal())).await;
     let mut client = Client::connect(server.address).await;
     for (number, fault) in (1..).zip(FAULTS) {
@@ -130,7 +130,7 @@ async fn a_completion_whose_reply_is_lost_is_recorded() {
     assert_eq!(proxy.met(), 5);
 }
 
-/// What has happened has happened: its client is told so. Once the store is back its key is known, or free.
+/// The effect has happened, so the client receives the response. After the outage its key is recorded, or free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_completes_during_an_outage_returns_its_response() {
     let store = RedisServer::start();
@@ -147,12 +147,12 @@ async fn a_handler_that_completes_during_an_outage_returns_its_response() {
     assert_eq!(server.shop.count("lamp"), 1);
     proxy.listen();
     until("the store is back", async || client.ask(&Ask::order("k", "lamp")).await.status == 201).await;
-    // Recorded late, or taken over and told of it.
+    // Recorded late, or taken over.
     let runs = server.shop.executions();
     assert!(runs.len() == 1 || runs[1].taken_over == Some(runs[0].fencing) && runs.len() == 2, "{runs:?}");
 }
 
-/// Asked for, and no default.
+/// This is not the default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_layer_that_fails_open_runs_handlers_during_an_outage() {
     let store = RedisServer::start();

@@ -36,7 +36,7 @@ async fn of_100_requests_with_one_token_one_runs(backing: &Backing) {
         let refused = answers.iter().filter(|answer| answer.status == 409 && answer.code() == "in-flight").count();
         let made = answers.iter().filter(|answer| answer.status == 201).count();
         assert_eq!((server.shop.count(&sku), made, refused), (1, 1, CONNECTIONS - 1));
-        // And when it is spent.
+        // The same applies after the token was used.
         volley.fire(|_| spend(token.as_str(), &sku)).await;
         for answer in volley.answers(0, async || {}).await {
             answer.is(409, "duplicate-request");
@@ -61,10 +61,10 @@ async fn a_token_is_valid_for_its_caller_only_and_again_after_a_failure(backing:
     assert_eq!(server.shop.count("lamp"), 3);
 }
 
-/// While it runs and after it.
+/// Applies during the run and after it.
 async fn of_100_equal_requests_without_a_key_one_runs(backing: &Backing) {
     let executor = backing.executor().await;
-    // Longer than a busy machine takes for one round.
+    // The window exceeds the duration of one round on a loaded machine.
     let window = std::time::Duration::from_secs(60);
     let layer = IdempotencyLayer::params(executor.clone(), principal()).window(window);
     let server = Server::of(executor, layer).await;

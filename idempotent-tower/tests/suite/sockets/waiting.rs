@@ -32,7 +32,7 @@ async fn of_100_equal_waiting_requests_one_runs_and_99_receive_its_response(back
     }
 }
 
-/// 500 for the first; what one of the others does is the answer for all that are left.
+/// The first receives 500. The response of one of the others serves all remaining ones.
 async fn if_the_first_fails_one_of_99_waiting_requests_takes_over(backing: &Backing) {
     let server = Server::on(backing, |layer| layer.wait(PATIENCE)).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
@@ -70,7 +70,7 @@ async fn a_request_receives_409_after_its_wait_and_the_owner_continues(backing: 
     assert_eq!(server.shop.count("lamp"), 1);
 }
 
-/// Sends an order that is going to fail at gate 1, and its duplicate, which waits.
+/// Sends an order that will fail at gate 1, and a duplicate that waits.
 async fn owner_and_waiter(server: &Server, duplicate: &Ask) -> (Client, Client) {
     let (mut owner, mut waiter) = (Client::connect(server.address).await, Client::connect(server.address).await);
     owner.send(&Ask::order("k", "lamp").hold(1).answer("500").bytes()).await;
@@ -106,7 +106,7 @@ async fn a_waiting_request_that_took_over_completes_without_its_client(backing: 
     assert_eq!((server.shop.count("lamp"), server.shop.cut_off()), (2, 0));
 }
 
-/// Those that wait at one server for a run at another.
+/// The duplicates wait at one server for a run at another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_duplicate_that_waits_at_another_server_receives_the_response() {
     let backing = Backing::new(Kind::Redis);

@@ -6,14 +6,14 @@ use futures_util::stream::FuturesUnordered;
 
 use super::{Answer, Ask, Client};
 
-/// Connections that fire together, again and again.
+/// Connections that send together, repeatedly.
 pub(crate) struct Volley {
     clients: Vec<Client>,
     last: Vec<u8>,
 }
 
 impl Volley {
-    /// So many, to these servers in turn.
+    /// Opens connections to these servers in turn.
     pub(crate) async fn connect(servers: &[SocketAddr], connections: usize) -> Self {
         let mut clients = Vec::new();
         for address in servers.iter().cycle().take(connections) {
@@ -26,7 +26,7 @@ impl Volley {
         self.clients.len()
     }
 
-    /// Each connection sends its request but for the last byte; then all of those go in one loop.
+    /// Sends each request except for its last byte, and then all last bytes in one loop.
     pub(crate) async fn fire(&mut self, ask: impl Fn(usize) -> Ask) {
         self.last.clear();
         for (number, client) in self.clients.iter_mut().enumerate() {
@@ -39,7 +39,7 @@ impl Volley {
         }
     }
 
-    /// All answers, in the order of the connections; `then` is done as soon as `first` of them are there.
+    /// Returns all responses in the order of the connections. Runs `then` as soon as `first` of them have arrived.
     pub(crate) async fn answers(&mut self, first: usize, then: impl AsyncFnOnce()) -> Vec<Answer> {
         let mut then = Some(then);
         let mut answers: Vec<Option<Answer>> = vec![None; self.clients.len()];

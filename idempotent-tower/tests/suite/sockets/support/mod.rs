@@ -16,10 +16,10 @@ pub(crate) use self::server::Server;
 pub(crate) use self::shop::Shop;
 pub(crate) use self::stores::{Backing, Kind};
 
-/// For what is sure to come, on a machine that does other things.
+/// The timeout for events that must happen, on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for an event, not for a time.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !happened().await {
@@ -28,7 +28,7 @@ pub(crate) async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// What should have come long ago.
+/// Awaits a future that must complete soon.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
@@ -36,7 +36,7 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The test on each store: `name::memory`, `name::sqlite`, `name::redis`.
+/// Declares a test on each store: `name::memory`, `name::sqlite`, `name::redis`.
 macro_rules! on_each_store {
     ($($name:ident;)*) => {$(
         mod $name {

@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use super::shop::principal;
 use super::{PATIENCE, Shop, server, stores, until};
 
-/// What a process is told.
+/// The settings of a server process.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) store: String,
-    /// Where it writes what it does.
+    /// The directory for its run log.
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
-    /// For what runs when SIGTERM comes.
+    /// The grace period after SIGTERM.
     pub(crate) grace: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Settings {
         self.folder.join("ledger")
     }
 
-    /// What all processes did, in its order: article, number, and the number of the run that was taken over.
+    /// Returns the runs of all processes in order: article, number, and the number of the run taken over.
     pub(crate) fn runs(&self, sku: &str) -> Vec<(u64, Option<u64>)> {
         let ledger = std::fs::read_to_string(self.ledger()).unwrap_or_default();
         let run = |line: &str| {
@@ -43,7 +43,7 @@ impl Settings {
     }
 }
 
-/// Killed when it is dropped.
+/// A server process, killed on drop.
 pub(crate) struct ServerProcess {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -66,7 +66,7 @@ impl ServerProcess {
         Self { address, child }
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().code(), None, "by a signal");
@@ -94,7 +94,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The server; does nothing when run as a test. On SIGTERM it drains and ends.
+/// The entry point of the server process. Does nothing as a test. On SIGTERM it drains and exits.
 #[test]
 fn server_process() {
     let told = |name: &str| std::env::var(format!("SERVER_{name}"));
@@ -127,7 +127,7 @@ async fn serve(settings: Settings) {
     std::fs::rename(part, settings.folder.join(name)).unwrap();
     tokio::spawn(async move {
         terminated.recv().await;
-        // New requests are told so meanwhile; only then does it stop listening.
+        // New requests are rejected during the drain, and the listener closes after it.
         executor.drain(settings.grace).await;
         drained.send(()).unwrap();
     });

@@ -7,23 +7,23 @@ use tokio::net::TcpStream;
 
 use super::soon;
 
-/// A request to come; [`bytes`](Self::bytes) is what goes over the wire.
+/// A request; [`bytes`](Self::bytes) returns its wire form.
 #[derive(Clone)]
 pub(crate) struct Ask {
     line: String,
     headers: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
-    /// Bytes in each chunk; none for `Content-Length`.
+    /// The size of each chunk; `None` for `Content-Length`.
     chunk: Option<usize>,
 }
 
 impl Ask {
-    /// `POST /orders` for this article, with this key.
+    /// Creates a `POST /orders` for this article, with this key.
     pub(crate) fn order(key: &str, sku: &str) -> Self {
         Self::post("/orders").header("idempotency-key", key).sku(sku)
     }
 
-    /// Without a key; its body is fixed.
+    /// Creates a request without a key, with a fixed body.
     pub(crate) fn post(target: &str) -> Self {
         let body = br#"{"qty":1}"#.to_vec();
         Self { line: format!("POST {target}"), headers: Vec::new(), body, chunk: None }
@@ -46,13 +46,13 @@ impl Ask {
         self.header("x-user", user)
     }
 
-    /// These bytes as its key, in place of the one it has.
+    /// Replaces the key by these bytes.
     pub(crate) fn key(mut self, key: &[u8]) -> Self {
         self.headers.retain(|(name, _)| name != "idempotency-key");
         self.header("idempotency-key", key)
     }
 
-    /// Its handler waits for the gate of this number.
+    /// Makes the handler wait for the gate of this number.
     pub(crate) fn hold(self, number: u64) -> Self {
         self.header("x-hold", number.to_string())
     }
@@ -66,13 +66,13 @@ impl Ask {
         self
     }
 
-    /// In chunks of this many bytes.
+    /// Sends the body in chunks of this size.
     pub(crate) fn chunked(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
     }
 
-    /// The head, with its empty line.
+    /// Returns the head, including the empty line.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = format!("{} HTTP/1.1\r\nhost: localhost\r\n", self.line).into_bytes();
         for (name, value) in &self.headers {
@@ -100,7 +100,7 @@ impl Ask {
     }
 }
 
-/// One connection.
+/// A client with one connection.
 pub(crate) struct Client {
     stream: TcpStream,
     read: Vec<u8>,
@@ -117,12 +117,12 @@ impl Client {
         soon("room to write", self.stream.write_all(bytes)).await.unwrap();
     }
 
-    /// As [`send`](Self::send), to a server that may have hung up.
+    /// Sends a request to a server that may have closed the connection.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> bool {
         soon("room to write", self.stream.write_all(bytes)).await.is_ok()
     }
 
-    /// Without waiting: so little always fits.
+    /// Writes without waiting; so few bytes always fit.
     pub(crate) fn send_now(&self, bytes: &[u8]) {
         assert_eq!(self.stream.try_write(bytes).unwrap(), bytes.len());
     }
@@ -136,7 +136,7 @@ impl Client {
         self.answer_or_end().await.expect("the server hung up")
     }
 
-    /// `None` where the server hung up before there was a whole one.
+    /// Reads a response. Returns `None` if the server closed the connection before its end.
     pub(crate) async fn answer_or_end(&mut self) -> Option<Answer> {
         let end = loop {
             match self.read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -167,13 +167,13 @@ impl Client {
     async fn more(&mut self) -> bool {
         match soon("an answer", self.stream.read_buf(&mut self.read)).await {
             Ok(read) => read > 0,
-            // It hung up while there was something it had not read.
+            // The server closed the connection with unread data.
             Err(_) => false,
         }
     }
 }
 
-/// As it came.
+/// A response as received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -204,35 +204,35 @@ impl Answer {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    /// A problem's code; empty if it is none.
+    /// Returns the code of a problem, or an empty string.
     pub(crate) fn code(&self) -> String {
         let problem = serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null);
         problem["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Of status and code.
+    /// Checks status and code.
     #[track_caller]
     pub(crate) fn is(&self, status: u16, code: &str) {
         assert!(self.status == status && self.code() == code, "not {status} {code}: {self}");
     }
 
-    /// A first answer of the shop; says its order's number.
+    /// Checks for a first response, and returns the number of the order.
     #[track_caller]
     pub(crate) fn made(&self) -> String {
         assert!(self.status == 201 && !self.is_replay(), "not made: {self}");
         self.text()
     }
 
-    /// A repeated answer; says its order's number.
+    /// Checks for a replay, and returns the number of the order.
     #[track_caller]
     pub(crate) fn replayed(&self) -> String {
         assert!(self.status == 201 && self.is_replay(), "not replayed: {self}");
-        // What is meant for one browser is not for another.
+        // Cookies belong to one browser.
         assert_eq!(self.header("set-cookie"), None);
         self.text()
     }
 
-    /// Seconds to wait.
+    /// Returns the seconds of `Retry-After`.
     #[track_caller]
     pub(crate) fn retry_after(&self) -> u64 {
         let seconds = self.header("retry-after").and_then(|seconds| seconds.parse().ok()).expect("a Retry-After");

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::shop::principal;
 use super::{Backing, Kind, Shop};
 
-/// In this process. No longer listens once it is dropped.
+/// A server in this process. Closes its listener on drop.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) shop: Shop,
@@ -19,7 +19,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With the layer's defaults, on the memory store.
+    /// Starts a server with the defaults of the layer, on the memory store.
     pub(crate) async fn start() -> Self {
         Self::with(|layer| layer).await
     }

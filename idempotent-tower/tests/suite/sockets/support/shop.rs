@@ -18,23 +18,23 @@ use axum::routing::{get, post};
 use idempotent_tower::{Attempt, Caller, IdempotencyLayer, Principal};
 use tokio::sync::watch;
 
-/// One run of the handler: counted when it begins, since its effect may have happened from then on.
+/// A run of the handler. It counts from its start, because its effect may have happened from then on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Execution {
     pub(crate) sku: String,
     pub(crate) bytes: usize,
     pub(crate) fencing: u64,
-    /// The number of the run it took over from.
+    /// The number of the run that this one took over from.
     pub(crate) taken_over: Option<u64>,
 }
 
-/// Cheap to clone: clones are one shop.
+/// The service. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Shop(Arc<Inner>);
 
 struct Inner {
     ran: Mutex<Vec<Execution>>,
-    /// Where processes that do not live to tell write what they do.
+    /// The file where processes that will be killed write their runs.
     ledger: Option<PathBuf>,
     gate: watch::Sender<u64>,
     cut_off: AtomicUsize,
@@ -48,10 +48,10 @@ impl Shop {
         Self(Arc::new(Inner { ran: Mutex::default(), ledger, gate: watch::Sender::new(0), cut_off, unanswered, over }))
     }
 
-    /// `/orders` behind the layer; what tests ask it about is not.
+    /// Returns the routes: `/orders` inside the layer, and the routes of the tests outside.
     pub(crate) fn router(&self, layer: IdempotencyLayer) -> Router {
         let orders = Router::new().route("/orders", post(order)).route("/other", post(order));
-        // The layer's limit is the one under test.
+        // The test concerns the limit of the layer.
         let orders = orders.layer(DefaultBodyLimit::disable()).layer(layer);
         let watched = orders.layer(from_fn_with_state(self.clone(), watched));
         let open = async |State(shop): State<Self>, Path(number): Path<u64>| shop.open(number);
@@ -64,7 +64,7 @@ impl Shop {
         self.0.ran.lock().unwrap().clone()
     }
 
-    /// How often the handler really ran.
+    /// Returns the number of runs of the handler.
     pub(crate) fn total(&self) -> usize {
         self.0.ran.lock().unwrap().len()
     }
@@ -79,33 +79,33 @@ impl Shop {
         counts
     }
 
-    /// Handlers that are held go on, up to those that wait for this number.
+    /// Opens the gate up to this number for waiting handlers.
     pub(crate) fn open(&self, number: u64) {
         self.0.gate.send_modify(|open| *open = number.max(*open));
     }
 
-    /// Handlers that were dropped midway.
+    /// Returns the number of handlers that were dropped before completion.
     pub(crate) fn cut_off(&self) -> usize {
         self.0.cut_off.load(SeqCst)
     }
 
-    /// Requests that the server dropped unanswered: their clients had gone.
+    /// Returns the number of requests that the server dropped because their clients had disconnected.
     pub(crate) fn unanswered(&self) -> usize {
         self.0.unanswered.load(SeqCst)
     }
 
-    /// Requests that are over for the server, answered or not.
+    /// Returns the number of finished requests, with or without a response.
     pub(crate) fn over(&self) -> usize {
         self.0.over.load(SeqCst)
     }
 
-    /// Its number, unlike that of any other run here or in another process.
+    /// The number of the run, unique across processes.
     fn begin(&self, execution: Execution) -> String {
         if let Some(ledger) = &self.0.ledger {
             let Execution { sku, fencing, taken_over, .. } = &execution;
             let taken_over = taken_over.map_or_else(|| "-".to_owned(), |number| number.to_string());
             let line = format!("{sku} {fencing} {taken_over}\n");
-            // One write at the end of the file: lines of several processes do not mix.
+            // A single append, so the lines of several processes do not mix.
             OpenOptions::new().create(true).append(true).open(ledger).unwrap().write_all(line.as_bytes()).unwrap();
         }
         let mut ran = self.0.ran.lock().unwrap();
@@ -114,7 +114,7 @@ impl Shop {
     }
 }
 
-/// Counts when it is dropped, unless it was told not to.
+/// Counts on drop, unless disarmed.
 struct Unfinished<'a>(Option<&'a AtomicUsize>);
 
 impl Drop for Unfinished<'_> {
@@ -133,8 +133,8 @@ async fn watched(State(shop): State<Shop>, request: Request, next: Next) -> Resp
     response
 }
 
-/// By headers, which are no part of the payload: `X-Sku` is what is counted, `X-Hold: n` waits for the gate, `X-Answer`
-/// says what becomes of it.
+/// Obeys headers, which are not part of the payload: `X-Sku` names the counter, `X-Hold: n` waits for the gate,
+/// `X-Answer` determines the outcome.
 async fn order(State(shop): State<Shop>, attempt: Option<Attempt>, headers: HeaderMap, body: Bytes) -> Response {
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let (fencing, taken_over) =
@@ -164,7 +164,7 @@ async fn order(State(shop): State<Shop>, attempt: Option<Attempt>, headers: Head
     }
 }
 
-/// The caller is who `X-User` says.
+/// Takes the caller from `X-User`.
 pub(crate) fn principal() -> Principal {
     Principal::from_fn(|parts| {
         let user = parts.headers.get("x-user").and_then(|user| user.to_str().ok());

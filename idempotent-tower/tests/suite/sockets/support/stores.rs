@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Redis,
 }
 
-/// Where records outlive an executor.
+/// A store whose records outlive an executor.
 pub(crate) enum Backing {
     Memory(MemoryStore),
     Sqlite(TempDir),
@@ -36,7 +36,7 @@ impl Backing {
         }
     }
 
-    /// What another process opens it by.
+    /// The address by which another process opens the store.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Memory(_) => panic!("of one process only"),
@@ -53,7 +53,7 @@ impl Backing {
     }
 }
 
-/// Of a Redis by its URL, or a file by its path. A Redis on a busy machine may stand still for seconds.
+/// Opens a Redis by its URL, or a file by its path. On a loaded machine Redis may pause for seconds.
 pub(crate) async fn open(place: &str) -> Executor {
     if place.starts_with("redis://") {
         redis(place, Duration::from_secs(30)).await
@@ -62,16 +62,16 @@ pub(crate) async fn open(place: &str) -> Executor {
     }
 }
 
-/// One that gives up on an answer after this long.
+/// Opens a store with this response timeout.
 pub(crate) async fn redis(url: &str, response_timeout: Duration) -> Executor {
     Executor::new(RedisStore::builder(url).response_timeout(response_timeout).connect().await.unwrap())
 }
 
-/// A store that answers claims only when it may.
+/// A store that replies to claims only when the test permits it.
 #[derive(Debug)]
 pub(crate) struct SlowClaims {
     pub(crate) inner: MemoryStore,
-    /// Claims that were made and not answered yet.
+    /// Claims without a reply.
     pub(crate) made: Arc<Semaphore>,
     pub(crate) may: Arc<Semaphore>,
 }
