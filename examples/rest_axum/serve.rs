@@ -40,7 +40,7 @@ pub(crate) async fn until_stopped(listener: TcpListener, app: Router, executor: 
     };
     let served = tokio::select! {
         served = serving => served,
-        () = stop_again => bail!("second signal: stopped before all runs completed; their keys are free when their leases expire"),
+        () = stop_again => bail!("second signal: stopped before all runs completed; their keys are free after their leases"),
     };
     if served.output.transpose()?.is_none() {
         say("shutdown: some connections did not close in time");

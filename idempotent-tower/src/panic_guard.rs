@@ -1,7 +1,8 @@
 //! Guards against panics in user code that runs after the handler. Such a panic must not undo a completed request.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `hook` and returns its value, or `None` if it panics. State that a panicking hook has left inconsistent is not used again.
+/// Runs `hook` and returns its value, or `None` if it panics. State that a panicking hook has left inconsistent is not
+/// used again.
 pub(crate) fn catch_panic<T>(name: &'static str, hook: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(hook)).map_err(|_| log_panic(name)).ok()
 }

@@ -12,7 +12,8 @@ use crate::request::payload;
 /// as inside an [`IdempotencyLayer`](crate::IdempotencyLayer). A field of the body that the type does not know counts
 /// as well.
 ///
-/// The extractor reads the whole body into memory, up to axum's `DefaultBodyLimit`. Path and query are as the client sent them, even inside axum's `nest`. A handler without a body takes `WholeRequest<Bytes>`.
+/// The extractor reads the whole body into memory, up to axum's `DefaultBodyLimit`. Path and query are as the client
+/// sent them, even inside axum's `nest`. A handler without a body takes `WholeRequest<Bytes>`.
 ///
 /// ```
 /// use axum::Json;

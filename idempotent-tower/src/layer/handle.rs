@@ -74,7 +74,7 @@ impl LayerConfig {
         };
         let (executor, rules, max_body) = (self.executor.clone(), self.response.clone(), self.max_body);
         let begun = Begun::of(Some(&executor), &call);
-        let told = begun.clone();
+        let started = begun.clone();
         let run = async move {
             let handler = async || {
                 let (mut inner, parts) = *taken;
@@ -87,13 +87,13 @@ impl LayerConfig {
                 }
                 inner.call(request).await.map(|response| HandlerResponse { response, rules })
             };
-            executor.run(call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(told.told(handler))).await
+            executor.run(call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
         };
         let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
-        let told = if self.detached { begun.detached(run).await } else { run.await };
-        let kept = match told {
+        let result = if self.detached { begun.detached(run).await } else { run.await };
+        let kept = match result {
             Ok(CallResult::Replayed(kept)) if kept.is_elsewhere() => kept,
-            Ok(told) => return self.respond(told),
+            Ok(result) => return self.respond(result),
             // The panic hook has logged the panic.
             Err(_) => return Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(buffered_response)),
         };
@@ -112,8 +112,8 @@ impl LayerConfig {
     where
         B: Body<Data = Bytes> + Send + 'static,
     {
-        let head = self.request_key(parts).and_then(|claimed| Ok((claimed, self.caller(parts)?)));
-        let (claimed, caller) = match head {
+        let head = self.request_key(parts).and_then(|key| Ok((key, self.caller(parts)?)));
+        let (request_key, caller) = match head {
             Ok(head) => head,
             Err(refused) => return Err(self.reject_unread(refused, parts, UnreadBody::unread(body))),
         };
@@ -126,13 +126,13 @@ impl LayerConfig {
             ReadError::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)),
         })?;
         let fingerprint = self.payload.finish(seen, parts, &body.bytes);
-        let key = match claimed {
+        let key = match request_key {
             RequestKey::KeyInBody => self.key_in_body(parts, &body.bytes)?.map(RequestKey::Key),
             other => Some(other),
         };
-        let Some(claimed) = key else { return Ok((None, body)) };
-        let call = self.build_call(&claimed, parts, &caller, fingerprint)?;
-        let key = if let RequestKey::Key(key) = claimed { Some(key) } else { None };
+        let Some(request_key) = key else { return Ok((None, body)) };
+        let call = self.build_call(&request_key, parts, &caller, fingerprint)?;
+        let key = if let RequestKey::Key(key) = request_key { Some(key) } else { None };
         Ok((Some((call, key)), body))
     }
 
@@ -193,12 +193,12 @@ impl LayerConfig {
 
     fn build_call(
         &self,
-        claimed: &RequestKey,
+        request_key: &RequestKey,
         parts: &Parts,
         caller: &Caller,
         fingerprint: Option<Fingerprint>,
     ) -> Result<Call, RejectedResponse> {
-        let call = match (claimed, &self.key_source) {
+        let call = match (request_key, &self.key_source) {
             // The response of a token belongs to the route where it was used.
             (RequestKey::Token(token), KeySource::Token { tokens, .. }) => {
                 tokens.call(&**token, caller).fingerprint(Ok(payload::of_target(parts)))
@@ -245,11 +245,11 @@ impl LayerConfig {
         }
     }
 
-    fn respond<R: Body<Data = Bytes>, E>(&self, told: CallResult<R, E>) -> ServiceResult<R, E> {
+    fn respond<R: Body<Data = Bytes>, E>(&self, result: CallResult<R, E>) -> ServiceResult<R, E> {
         let gone = |location| {
             self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(buffered_response)
         };
-        Ok(match told {
+        Ok(match result {
             CallResult::Service(error) => return Err(error),
             CallResult::Failed(response) => *response,
             CallResult::Ran(kept) => kept.into_response().unwrap_or_else(gone),
@@ -275,8 +275,8 @@ impl LayerConfig {
     fn problem(&self, problem: Problem) -> RejectedResponse {
         let problem = problem.base(self.base.clone()).docs(self.docs.clone());
         match &self.problem_fn {
-            Some(words) => {
-                let mut response = words(problem);
+            Some(problem_fn) => {
+                let mut response = problem_fn(problem);
                 response.extensions_mut().insert(Idempotent::release());
                 response.into()
             }

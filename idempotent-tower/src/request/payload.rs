@@ -57,9 +57,9 @@ impl PayloadCheck {
     /// Compares a fingerprint that a function computes from the head and body of the request, in addition to method,
     /// path and query.
     ///
-    /// If the function returns `None`, only method, path and query count. Such a request differs from each request for which the
-    /// function returns a fingerprint. A layer without keys ([`params`](crate::IdempotencyLayer::params)) rejects such
-    /// a request with 400, because nothing distinguishes it from others.
+    /// If the function returns `None`, only method, path and query count. Such a request differs from each request for
+    /// which the function returns a fingerprint. A layer without keys ([`params`](crate::IdempotencyLayer::params))
+    /// rejects such a request with 400, because nothing distinguishes it from others.
     pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
         Self(CheckKind::By(Arc::new(fingerprint)))
     }

@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use crate::buffered_body::BufferedBody;
 
 pin_project! {
-    /// The body of a response: the body of the inner service, or one in memory. Replays, buffered responses and problems
-    /// have their body in memory.
+    /// The body of a response: the body of the inner service, or one in memory. Replays, buffered responses and
+    /// problems have their body in memory.
     pub struct ResponseBody<B: Body> {
         #[pin]
         inner: ResponseBodyKind<B>,

@@ -23,7 +23,8 @@ const HEADER_CAPACITY: usize = 256;
 /// The longest `Location` that is stored without its response, in bytes.
 const MAX_LOCATION: usize = 8 << 10;
 
-/// A binary encoding, because a body is bytes. [`Kept`] is not `Serialize`, so this implementation does not overlap with the one for JSON values.
+/// A binary encoding, because a body is bytes. [`Kept`] is not `Serialize`, so this implementation does not overlap
+/// with the one for JSON values.
 #[diagnostic::do_not_recommend]
 impl<B: Body> Codec<Kept<B>> for Json {
     fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {

@@ -123,9 +123,9 @@ impl ResponseRules {
         self
     }
 
-    /// Sets whether bodies of unknown length are buffered, up to the same limit. Use it for services that stream short responses.
-    /// [`StorePolicy::Grpc`] implies it for gRPC responses. A body that never ends is held back until it exceeds the
-    /// limit.
+    /// Sets whether bodies of unknown length are buffered, up to the same limit. Use it for services that stream short
+    /// responses. [`StorePolicy::Grpc`] implies it for gRPC responses. A body that never ends is held back until it
+    /// exceeds the limit.
     ///
     /// # Default
     /// Off: such bodies pass through as they arrive, and are not stored
