@@ -7,46 +7,46 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use idempotent::{OnInFlight, Policy};
 
-/// An order service that may be asked twice.
+/// An order service that receives repeated requests.
 #[derive(Debug, Parser)]
 #[command(
     name = "rest_axum",
     after_help = "\
-Prints `listening on http://…` when it is ready. SIGTERM and Ctrl-C end it: no connection is accepted, what runs has 30 s.
+Prints `listening on http://…` when it is ready. SIGTERM and Ctrl-C stop it: running requests have 30 s to complete.
 
-Exit codes: 0 ended when told to; 2 it cannot start, or was told twice and left what ran"
+Exit codes: 0 stopped by a signal; 2 failed to start, or stopped by a second signal before all runs completed"
 )]
 pub(crate) struct Args {
-    /// Where to listen; port 0 picks one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: String,
 
-    /// Where keys are remembered: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
+    /// Record store: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
     /// redis+cluster://HOST,HOST [default: target/rest_axum/store.db]
     #[arg(long, value_name = "memory|PATH|URL")]
     store: Option<String>,
 
-    /// How long a run that stopped renewing holds its key [default: 30s, or half of --ttl if that is shorter]
+    /// Lease: how long a run holds its key without a renewal [default: 30s, or half of --ttl if that is shorter]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
 
-    /// How long after its end an equal request to /param is a duplicate
+    /// How long after completion an equal request to /param is a duplicate
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) param_window: Duration,
 
-    /// How long answers are kept
+    /// How long responses are retained
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
     ttl: Duration,
 
-    /// A duplicate waits this long for the answer to what is running [default: 409 at once]
+    /// How long a duplicate of a running request waits for its response [default: 409 at once]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }
 
 impl Args {
-    /// For all routes, layers and annotated handlers alike.
+    /// Returns the policy of all routes, for layers and annotated handlers alike.
     pub(crate) fn policy(&self) -> Policy {
-        // An answer has to be kept for longer than its run may hold the key.
+        // The retention of a response must exceed the lease of its run.
         let lease = self.lease.unwrap_or(Duration::from_secs(30).min(self.ttl / 2));
         let policy = Policy::new().lease(lease).retain(self.ttl);
         match self.wait {
@@ -55,29 +55,29 @@ impl Args {
         }
     }
 
-    /// The store's URL.
+    /// Returns the URL of the store.
     pub(crate) fn store(&self) -> anyhow::Result<String> {
         match self.store.as_deref() {
             None => {
                 let folder = home().join("target/rest_axum");
-                fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
                 Ok(format!("sqlite://{}", folder.join("store.db").display()))
             }
             Some("memory") => Ok("memory:".to_owned()),
-            Some("") => bail!("--store is empty: give `memory`, a path or a URL"),
+            Some("") => bail!("--store is empty: set `memory`, a path or a URL"),
             Some(url) if is_url(url) => Ok(url.to_owned()),
             Some(path) => Ok(format!("sqlite://{path}")),
         }
     }
 }
 
-/// Returns the checkout's folder, also when started from another one.
+/// Returns the directory of the checkout, independent of the working directory.
 fn home() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(""));
     if checkout.is_dir() { checkout.to_owned() } else { PathBuf::new() }
 }
 
-/// Longer than a drive's letter, and of a scheme's characters.
+/// Returns whether the text has a URL scheme. A single letter is the drive of a Windows path.
 fn is_url(store: &str) -> bool {
     store.split_once(':').is_some_and(|(scheme, _)| {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

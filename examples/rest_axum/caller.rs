@@ -1,4 +1,4 @@
-//! Who calls. A real service has this from its authentication; this one believes what it is told.
+//! The caller of a request. A real service takes it from its authentication; this one trusts a header.
 use std::future::ready;
 
 use axum::extract::FromRequestParts;
@@ -7,12 +7,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use idempotent::{Caller, Denied, Principal};
 
-/// For layers.
+/// Returns the principal of layers.
 pub(crate) fn principal() -> Principal {
     Principal::from_fn(|parts| of(&parts.headers).map_err(Denied::status))
 }
 
-/// For handlers.
+/// An extractor of the caller, for handlers.
 pub(crate) struct User(pub(crate) Caller);
 
 impl<S: Sync> FromRequestParts<S> for User {
@@ -23,8 +23,8 @@ impl<S: Sync> FromRequestParts<S> for User {
     }
 }
 
-/// `X-User`, or the subject of `Authorization: Bearer SUBJECT`. Without either all are one anonymous caller; with one
-/// that cannot be understood a request is nobody's: it must not become everybody's.
+/// Reads the caller from `X-User`, or from the subject of `Authorization: Bearer SUBJECT`. Without either, the caller
+/// is anonymous. A malformed header is rejected, because its sender must not become the anonymous caller.
 fn of(headers: &HeaderMap) -> Result<Caller, StatusCode> {
     let one = |name| {
         let mut lines = headers.get_all(name).iter();

@@ -1,25 +1,24 @@
-//! A small order service whose requests may come twice: double clicks, retries, proxies that try again.
+//! A small order service that receives repeated requests: double clicks, retries, and proxies that retry.
 //!
 //! ```text
 //! cargo run --release -p idempotent-rest-axum --example rest_axum -- --listen 127.0.0.1:8080       # and open http://127.0.0.1:8080
-//! cargo run --release -p idempotent-rest-axum --features redis --example rest_axum -- --store redis://127.0.0.1:6379      # a fleet's store
+//! cargo run --release -p idempotent-rest-axum --features redis --example rest_axum -- --store redis://127.0.0.1:6379      # a shared store
 //! curl -i -H 'Idempotency-Key: k1' -H 'Content-Type: application/json' \
-//!      -d '{"sku":"tea","qty":2}' http://127.0.0.1:8080/orders             # again: the same answer, replayed
-//! curl 'http://127.0.0.1:8080/executions?sku=tea'                         # once, since this process began
+//!      -d '{"sku":"tea","qty":2}' http://127.0.0.1:8080/orders             # again: the same response, replayed
+//! curl 'http://127.0.0.1:8080/executions?sku=tea'                         # once, since the start of this process
 //! ```
 //!
-//! | route | told apart by |
+//! | route | duplicates are recognized by |
 //! |---|---|
 //! | `POST /orders`, `PATCH /orders/{id}`, `POST /blob` | `Idempotency-Key`, required |
-//! | `POST /optional` | the same, where there is one |
-//! | `POST /charges` | the same, in an annotated handler |
-//! | `POST /submit` | a token of `GET /token`, in `X-Idempotent-Token` |
-//! | `POST /param` | what it says |
+//! | `POST /optional` | `Idempotency-Key`, optional |
+//! | `POST /charges` | `Idempotency-Key`, in an annotated handler |
+//! | `POST /submit` | a token from `GET /token`, in `X-Idempotent-Token` |
+//! | `POST /param` | the content of the request |
 //!
-//! What to look at is in this file: the handlers, of which one is annotated and the others know nothing of keys, and
-//! the router, which puts layers around those. The folder `rest_axum/` holds what a real service gets from elsewhere:
-//! the command line (`args.rs`), who calls (`caller.rs`), what is sold (`order.rs`, `shop.rs`), numbers to look at
-//! (`numbers.rs`, `page.rs`) and how a process ends (`serve.rs`).
+//! This file contains the idempotent part: one annotated handler, plain handlers, and the router that adds layers to
+//! the plain ones. The other files are the rest of a service: the command line (`args.rs`), the caller (`caller.rs`),
+//! the orders (`order.rs`, `shop.rs`), counters and a page (`numbers.rs`, `page.rs`), and the shutdown (`serve.rs`).
 mod args;
 mod caller;
 mod numbers;
@@ -49,20 +48,19 @@ use tracing_subscriber::filter::LevelFilter;
 
 use self::args::Args;
 use self::caller::User;
-use self::numbers::Numbers;
-use self::order::{Failed, Order};
+use self::numbers::KeyCounters;
+use self::order::{Order, OrderFailed};
 use self::shop::Shop;
 
-// What is between the two marks is what the page shows as its code.
-// [shown]
-/// Behind a layer: knows nothing of keys, and runs once for each.
-async fn order(State(shop): State<Shop>, Json(order): Json<Order>) -> Result<Response, Failed> {
+// The page shows the code between the two marks.
+/// Places an order. The handler does not know about keys; its layer runs it once for each.
+async fn order(State(shop): State<Shop>, Json(order): Json<Order>) -> Result<Response, OrderFailed> {
     let id = shop.place(&order).await?;
     Ok(order.placed(StatusCode::CREATED, &id))
 }
 
-/// Annotated: the same promise without a layer. The key is one extractor, the caller another, and a key that comes
-/// with another order is refused.
+/// Places an order, protected by the attribute instead of a layer. Key and caller are extractors, and a key that was
+/// used for a different order is rejected.
 #[idempotent(
     scene = rest, scope = "charge", with = shop, tenant = caller, key = key, fingerprint = order, reply = Http, detach
 )]
@@ -71,13 +69,13 @@ async fn charge(
     User(caller): User,
     key: IdempotencyKey,
     Json(order): Json<Order>,
-) -> Result<Response, Failed> {
+) -> Result<Response, OrderFailed> {
     let id = shop.place(&order).await?;
     Ok(order.placed(StatusCode::CREATED, &id))
 }
 
-/// Layers go around routes. What stands further out, such as tracing, authentication, timeouts and compression, goes
-/// around these.
+/// Creates the routes and their layers. Outer layers, such as tracing, authentication, timeouts and compression, would
+/// wrap these.
 fn router(shop: &Shop, args: &Args) -> Router<Shop> {
     let executor: &Executor = shop.as_ref();
     let keys = IdempotencyLayer::new(executor.clone(), caller::principal()).docs("/");
@@ -103,7 +101,11 @@ fn router(shop: &Shop, args: &Args) -> Router<Shop> {
 }
 // [/shown]
 
-async fn change(State(shop): State<Shop>, Path(_): Path<String>, Json(order): Json<Order>) -> Result<Response, Failed> {
+async fn change(
+    State(shop): State<Shop>,
+    Path(_): Path<String>,
+    Json(order): Json<Order>,
+) -> Result<Response, OrderFailed> {
     let id = shop.place(&order).await?;
     Ok(order.placed(StatusCode::OK, &id))
 }
@@ -125,18 +127,18 @@ struct Of {
     sku: String,
 }
 
-/// How often handlers really ran.
+/// Returns how often the handlers ran for an article.
 async fn executions(State(shop): State<Shop>, Query(of): Query<Of>) -> impl IntoResponse {
     ([(CACHE_CONTROL, "no-store")], Json(json!({ "count": shop.executions(&of.sku) })))
 }
 
-/// What became of the requests with the caller's key.
+/// Returns the outcomes of the requests with a key of the caller.
 async fn numbers(State(shop): State<Shop>, User(caller): User, key: IdempotencyKey) -> impl IntoResponse {
     ([(CACHE_CONTROL, "no-store")], Json(shop.numbers().of(shop.as_ref(), &caller, &key)))
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    let numbers = Numbers::default();
+    let numbers = KeyCounters::default();
     let store = idempotent::connect(&args.store()?).await.map_err(|error| match error {
         ConnectError::FeatureOff { scheme, .. } => {
             anyhow!("--store: this build has no client for {scheme}://; run it with `--features redis`")

@@ -1,41 +1,41 @@
-//! What became of requests, by key, as an observer of the executor.
+//! An observer that counts the outcomes of requests by key.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use idempotent::{Caller, Event, Executor, IdempotencyKey, Identity, Observer, Outcome, Run, Scene};
 use serde::Serialize;
 
-/// Cheap to clone: clones count together.
+/// The counters of recent keys. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers(Arc<Mutex<Recent>>);
+pub(crate) struct KeyCounters(Arc<Mutex<RecentKeys>>);
 
-/// Keys are many: the older half of those that were counted is forgotten at times.
+/// Two generations of counters. The older one is dropped when the younger one is full.
 #[derive(Debug, Default)]
-struct Recent {
-    /// By hashes of 128 bits, the same the store goes by.
-    young: HashMap<u128, OfKey>,
-    old: HashMap<u128, OfKey>,
+struct RecentKeys {
+    /// By the 128-bit hash of the key, as in the store.
+    young: HashMap<u128, KeyCounts>,
+    old: HashMap<u128, KeyCounts>,
 }
 
-const KEYS: usize = 10_000;
+const MAX_KEYS: usize = 10_000;
 
-/// Of one key.
+/// The counters of one key.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct OfKey {
-    /// Runs begun.
+pub(crate) struct KeyCounts {
+    /// Runs that began.
     executions: u64,
-    /// Answered from the record.
+    /// Responses from the record.
     replays: u64,
-    /// Told to come back later.
+    /// Rejections with 409.
     conflicts: u64,
-    /// Refused: the key was used for another request.
+    /// Rejections because the key was used for a different request.
     mismatches: u64,
 }
 
-impl Observer for Numbers {
+impl Observer for KeyCounters {
     fn on(&self, run: &Run<'_>, event: &Event<'_>) {
         let Some(key) = run.key else { return };
-        let count: fn(&mut OfKey) -> &mut u64 = match event {
+        let count: fn(&mut KeyCounts) -> &mut u64 = match event {
             Event::Claimed { .. } => |of| &mut of.executions,
             Event::Ended { outcome, .. } => match outcome {
                 Outcome::Replayed | Outcome::ConsumedWithoutResult => |of| &mut of.replays,
@@ -49,9 +49,9 @@ impl Observer for Numbers {
     }
 }
 
-impl Numbers {
-    /// Those of an order with this key: the identity is the one the layer makes of it.
-    pub(crate) fn of(&self, executor: &Executor, caller: &Caller, key: &IdempotencyKey) -> OfKey {
+impl KeyCounters {
+    /// Returns the counters of an order with this key. The identity matches the one that the layer builds.
+    pub(crate) fn of(&self, executor: &Executor, caller: &Caller, key: &IdempotencyKey) -> KeyCounts {
         let identity = Identity::new(Scene::Rest, "POST /orders", key.as_str().as_bytes()).tenant(caller);
         let recent = self.locked();
         let found = identity.key(executor.namespace()).ok().and_then(|key| {
@@ -61,14 +61,14 @@ impl Numbers {
         found.unwrap_or_default()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Recent> {
+    fn locked(&self) -> MutexGuard<'_, RecentKeys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Recent {
-    fn of(&mut self, hash: u128) -> &mut OfKey {
-        if self.young.len() >= KEYS {
+impl RecentKeys {
+    fn of(&mut self, hash: u128) -> &mut KeyCounts {
+        if self.young.len() >= MAX_KEYS {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.entry(hash).or_insert_with(|| self.old.remove(&hash).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What is ordered, and how a caller wants the handler to behave: slow, failing, panicking.
+//! Orders, and the failures that a caller can request: delays, errors and panics.
 use axum::Json;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
@@ -12,16 +12,16 @@ use serde_json::json;
 pub(crate) struct Order {
     pub(crate) sku: String,
     qty: i64,
-    /// The handler takes this long.
+    /// The duration of the handler, in milliseconds.
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    fail: Option<Fail>,
-    /// Only the first so many runs of this `sku` fail.
+    fail: Option<FailureMode>,
+    /// Limits the failures to the first runs of this `sku`.
     fail_times: Option<u64>,
-    /// The answer sets a cookie.
+    /// Adds a cookie to the response.
     #[serde(default)]
     cookie: bool,
-    /// The handler itself compresses its answer.
+    /// Compresses the response in the handler.
     #[serde(default)]
     gzip: bool,
 }
@@ -34,7 +34,7 @@ struct Receipt<'a> {
 }
 
 #[derive(Clone, Copy, Deserialize, Serialize)]
-pub(crate) enum Fail {
+pub(crate) enum FailureMode {
     #[serde(rename = "500")]
     Server,
     #[serde(rename = "400")]
@@ -44,28 +44,28 @@ pub(crate) enum Fail {
 }
 
 impl Order {
-    /// Fails as asked; `run` counts the runs of this `sku`, this one included.
-    pub(crate) fn rehearse(&self, run: u64) -> Result<(), Failed> {
+    /// Fails if the order requests it. `run` is the number of runs of this `sku`, including this one.
+    pub(crate) fn rehearse(&self, run: u64) -> Result<(), OrderFailed> {
         let fail = match (self.fail, self.fail_times) {
             (_, Some(times)) if run > times => return Ok(()),
-            (fail, Some(_)) => fail.unwrap_or(Fail::Server),
+            (fail, Some(_)) => fail.unwrap_or(FailureMode::Server),
             (Some(fail), None) => fail,
             (None, None) => return Ok(()),
         };
         match fail {
-            Fail::Server => Err(Failed(StatusCode::INTERNAL_SERVER_ERROR)),
-            Fail::Client => Err(Failed(StatusCode::BAD_REQUEST)),
+            FailureMode::Server => Err(OrderFailed(StatusCode::INTERNAL_SERVER_ERROR)),
+            FailureMode::Client => Err(OrderFailed(StatusCode::BAD_REQUEST)),
             #[allow(clippy::panic, reason = "the request asks for it")]
-            Fail::Panic => panic!("run {run} panics, as the request asks"),
+            FailureMode::Panic => panic!("run {run} panics, as the request asks"),
         }
     }
 
-    /// The answer: it is placed.
+    /// Returns the response to a placed order.
     pub(crate) fn placed(&self, status: StatusCode, id: &str) -> Response {
         let receipt = Receipt { order_id: id, sku: &self.sku, qty: self.qty };
         let mut headers = HeaderMap::new();
         let mut set = |name, value: String| {
-            // Of hexadecimal digits: always a header's value.
+            // The id consists of hexadecimal digits, so the header value is valid.
             headers.extend(HeaderValue::try_from(value).ok().map(|value| (name, value)));
         };
         set(LOCATION, format!("/orders/{id}"));
@@ -81,15 +81,15 @@ impl Order {
         let json = serde_json::to_writer(&mut gzip, &receipt).map_err(std::io::Error::from);
         match json.and_then(|()| gzip.finish()) {
             Ok(bytes) => (status, headers, bytes).into_response(),
-            Err(_) => Failed(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
+            Err(_) => OrderFailed(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
         }
     }
 }
 
-/// An order that was not placed: its key is free again.
-pub(crate) struct Failed(pub(crate) StatusCode);
+/// An order that was not placed. Its key is free.
+pub(crate) struct OrderFailed(pub(crate) StatusCode);
 
-impl IntoResponse for Failed {
+impl IntoResponse for OrderFailed {
     fn into_response(self) -> Response {
         let told = json!({ "error": "the order was not placed", "status": self.0.as_u16() });
         (self.0, Json(told)).into_response()

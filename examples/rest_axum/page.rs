@@ -1,4 +1,4 @@
-//! The page at `/`: its own files, nothing from elsewhere, and a policy that holds browsers to that.
+//! The page at `/`. It consists of files of this example only, and a content security policy enforces that.
 use axum::Router;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -31,7 +31,7 @@ fn served(kind: &'static str, text: &'static str) -> impl IntoResponse {
     (headers, text)
 }
 
-/// The marked part of the example's source: the code that runs, not a copy.
+/// Returns the marked part of the source of this example.
 fn shown(source: &'static str) -> &'static str {
     let part = source.split_once("// [shown]\n").and_then(|(_, rest)| rest.split_once("// [/shown]"));
     part.map_or(source, |(part, _)| part)

@@ -1,4 +1,4 @@
-//! What the handlers share.
+//! The state of the handlers.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,46 +6,46 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use idempotent::{Entropy, Executor, OsEntropy, Tokens};
 
-use crate::numbers::Numbers;
-use crate::order::{Failed, Order};
+use crate::numbers::KeyCounters;
+use crate::order::{Order, OrderFailed};
 
-/// Cheap to clone: clones share everything.
+/// The state of the handlers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Shop(Arc<Inner>);
+pub(crate) struct Shop(Arc<ShopState>);
 
-struct Inner {
+struct ShopState {
     executor: Executor,
     tokens: Tokens,
-    numbers: Numbers,
-    /// Runs by `sku`: the effect that must not happen twice.
+    numbers: KeyCounters,
+    /// Runs by `sku`: the effect that must not be repeated.
     executions: Mutex<HashMap<String, u64>>,
 }
 
 impl Shop {
-    pub(crate) fn new(executor: Executor, tokens: Tokens, numbers: Numbers) -> Self {
-        Self(Arc::new(Inner { executor, tokens, numbers, executions: Mutex::default() }))
+    pub(crate) fn new(executor: Executor, tokens: Tokens, numbers: KeyCounters) -> Self {
+        Self(Arc::new(ShopState { executor, tokens, numbers, executions: Mutex::default() }))
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.0.tokens
     }
 
-    pub(crate) fn numbers(&self) -> &Numbers {
+    pub(crate) fn numbers(&self) -> &KeyCounters {
         &self.0.numbers
     }
 
-    /// Places an order; its number is another for each run.
-    pub(crate) async fn place(&self, order: &Order) -> Result<String, Failed> {
+    /// Places an order and returns its id, which differs for each run.
+    pub(crate) async fn place(&self, order: &Order) -> Result<String, OrderFailed> {
         let run = self.ran(&order.sku);
         if order.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(order.delay_ms)).await;
         }
         order.rehearse(run)?;
-        let bits = OsEntropy.bits().map_err(|_| Failed(StatusCode::INTERNAL_SERVER_ERROR))?;
+        let bits = OsEntropy.bits().map_err(|_| OrderFailed(StatusCode::INTERNAL_SERVER_ERROR))?;
         Ok(format!("{bits:032x}"))
     }
 
-    /// One more run, and how many that makes.
+    /// Counts a run and returns the number of runs.
     pub(crate) fn ran(&self, sku: &str) -> u64 {
         let mut executions = self.locked();
         let count = executions.entry(sku.to_owned()).or_default();
@@ -62,7 +62,7 @@ impl Shop {
     }
 }
 
-/// What annotated handlers run with.
+/// Annotated handlers take the executor from the state.
 impl AsRef<Executor> for Shop {
     fn as_ref(&self) -> &Executor {
         &self.0.executor

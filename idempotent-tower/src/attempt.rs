@@ -1,10 +1,10 @@
-//! What a handler may want to know of the run it stands in.
+//! Information about the current run, for its handler.
 use idempotent_core::{Fencing, Lease};
 
-/// The run a request's handler stands in: among the request's extensions, behind the layer.
+/// The run that a request's handler belongs to. The layer inserts it into the request's extensions.
 ///
-/// A key whose retries are not counted (the default for REST) is at its first attempt again after a failure, since
-/// nothing is remembered of it.
+/// If the policy does not count attempts, which is the default for REST, a retry after a failure is attempt 1 again.
+/// The store keeps nothing about a failed request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attempt {
     number: u32,
@@ -13,32 +13,33 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The run around this place.
+    /// Returns the run that the calling code belongs to, or `None` outside a run.
     #[must_use]
     pub fn current() -> Option<Self> {
         let lease = Lease::current()?;
         Some(Self { number: lease.attempt(), fencing: lease.fencing(), taken_over: lease.taken_over() })
     }
 
-    /// 1 for the first run of the key.
+    /// Returns the number of this attempt. The first run of a key has number 1.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// This run's number, for a resource that refuses smaller ones.
+    /// Returns the fencing token of this run. A resource can use it to refuse writes of earlier runs.
     #[must_use]
     pub fn fencing(&self) -> Fencing {
         self.fencing
     }
 
-    /// The number of the run that let its lease end, if this one took over from it: its effect may have happened.
+    /// Returns the fencing token of the run that this one took over from after its lease had expired. The effect of
+    /// that run may have happened.
     #[must_use]
     pub fn taken_over(&self) -> Option<Fencing> {
         self.taken_over
     }
 
-    /// Whether the handler is known to have run for this key before.
+    /// Returns whether the handler is known to have run for this key before.
     #[must_use]
     pub fn is_retry(&self) -> bool {
         self.number > 1 || self.taken_over.is_some()

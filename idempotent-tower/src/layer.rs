@@ -1,4 +1,10 @@
-//! The layer, and everything that can be set on it.
+//! The middleware for tower services, and its settings.
+mod config;
+mod handle;
+mod reply;
+mod service;
+mod setup_error;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +17,24 @@ use http::{Method, Response};
 use idempotent_core::{Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
 use tower_layer::Layer;
 
-use crate::service::IdempotencyService;
-use crate::setup::SetupError;
-use crate::shared::{Scene, Scope, Shared};
+use self::config::{KeyScope, KeySource, LayerConfig};
+pub use self::service::{IdempotencyService, ResponseFuture};
+pub use self::setup_error::SetupError;
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
 
-/// Makes the handlers behind it safe against requests that come twice.
+/// A layer that protects handlers against repeated requests.
 ///
-/// POST and PATCH requests with an `Idempotency-Key` run once: a duplicate of one that is done gets the recorded answer,
-/// of one that is running 409 with `Retry-After`, the same key with another payload 422, and a failure frees the key.
-/// Everything else passes untouched. The handler runs in a task of its own: a client that goes away does not stop it.
+/// POST and PATCH requests with an `Idempotency-Key` run once:
 ///
-/// Put authentication, rate limits, timeouts and compression *around* it.
+/// - A duplicate of a completed request receives the recorded response.
+/// - A duplicate of a running request receives 409 with `Retry-After`.
+/// - The same key with a different payload is rejected with 422.
+/// - A failure frees the key.
+///
+/// All other requests pass through untouched. The handler runs in its own task, so a client that disconnects does not
+/// stop it.
+///
+/// Put authentication, rate limits, timeouts and compression *outside* this layer.
 ///
 /// ```
 /// use axum::Router;
@@ -41,214 +53,223 @@ use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
 #[derive(Clone)]
 #[must_use]
 pub struct IdempotencyLayer {
-    shared: Shared,
+    config: LayerConfig,
 }
 
 impl IdempotencyLayer {
-    /// The window of [`params`](Self::params), unless told otherwise.
+    /// The default window of [`params`](Self::params): 5 s.
     pub const WINDOW: Duration = Duration::from_secs(5);
 
-    /// By `Idempotency-Key`, with the records of this executor.
+    /// Creates a layer that identifies requests by their `Idempotency-Key` and stores records with this executor.
     pub fn new(executor: Executor, principal: Principal) -> Self {
-        let scene = Scene::Key { rules: KeyRules::default(), of: None, required: true };
-        Self { shared: Shared::new(executor, principal, scene) }
+        let scene = KeySource::Key { rules: KeyRules::default(), of: None, required: true };
+        Self { config: LayerConfig::new(executor, principal, scene) }
     }
 
-    /// By tokens that were issued to the caller before, in `X-Idempotent-Token`: each is good for one request that
-    /// succeeds. The payload does not count. Runs are those of the executor that the tokens are of.
+    /// Creates a layer that identifies requests by tokens that were issued to the caller before, in
+    /// `X-Idempotent-Token`. Each token is valid for one successful request, whatever its payload. Requests run on the
+    /// executor of the tokens.
     pub fn tokens(tokens: Tokens, principal: Principal) -> Self {
         let executor = tokens.executor().clone();
-        let scene = Scene::Token { header: HeaderName::from_static("x-idempotent-token"), tokens };
-        Self { shared: Shared::new(executor, principal, scene) }.refusing()
+        let scene = KeySource::Token { header: HeaderName::from_static("x-idempotent-token"), tokens };
+        Self { config: LayerConfig::new(executor, principal, scene) }.reject_duplicates()
     }
 
-    /// Without any key: two requests of one caller that say the same are one while the first runs, and for
-    /// [`WINDOW`](Self::WINDOW) after it is done. Only for routes where two equal requests in a row are a mistake.
+    /// Creates a layer without keys. Equal requests of one caller are duplicates while the first runs, and for
+    /// [`WINDOW`](Self::WINDOW) after its end. Use it only for routes where two equal requests in a row are a mistake.
     pub fn params(executor: Executor, principal: Principal) -> Self {
-        let layer = Self { shared: Shared::new(executor, principal, Scene::Param) }.refusing();
+        let layer = Self { config: LayerConfig::new(executor, principal, KeySource::Param) }.reject_duplicates();
         layer.with(Policy::new().window(Self::WINDOW))
     }
 
-    fn refusing(mut self) -> Self {
-        self.shared.policy = self.shared.policy.on_consumed(OnConsumed::Refuse);
+    /// Rejects duplicates of completed requests instead of replaying the response.
+    fn reject_duplicates(mut self) -> Self {
+        self.config.policy = self.config.policy.on_consumed(OnConsumed::Refuse);
         self
     }
 
     fn with(mut self, policy: Policy) -> Self {
-        self.shared.policy = policy.or(self.shared.policy);
+        self.config.policy = policy.or(self.config.policy);
         self
     }
 
-    /// Notes a setter that does nothing for some layers, for [`check`](Self::check).
-    fn called(mut self, setter: &'static str) -> Self {
-        self.shared.called.push(setter);
+    /// Records a call of a setter that has no effect in some layers, for [`check`](Self::check).
+    fn record_setter(mut self, setter: &'static str) -> Self {
+        self.config.called_setters.push(setter);
         self
     }
 
-    /// What was set is what it is without.
-    fn taken_back(mut self, setter: &'static str) -> Self {
-        self.shared.called.retain(|called| *called != setter);
+    /// Forgets the call of a setter that was reset to its default.
+    fn forget_setter(mut self, setter: &'static str) -> Self {
+        self.config.called_setters.retain(|called| *called != setter);
         self
     }
 
-    /// Whether what was set makes sense: else every request is answered 500, and the log says why. That is also so
-    /// where something was set that does nothing in this layer, as `payload` does for tokens.
+    /// Checks the settings. A layer with invalid settings responds with 500 to each request and logs the reason. A
+    /// setter that has no effect in this layer, such as `payload` for tokens, is invalid as well.
     ///
     /// # Errors
-    /// [`SetupError`]: what is wrong, by name and number, and what to do.
+    /// [`SetupError`] with the name and value of each invalid setting, and the remedy.
     pub fn check(&self) -> Result<(), SetupError> {
-        self.shared.check()
+        self.config.check()
     }
 
-    /// Where the key stands and what it must look like.
+    /// Sets the rules for reading the key.
     pub fn key(mut self, rules: KeyRules) -> Self {
-        if let Scene::Key { rules: current, .. } = &mut self.shared.scene {
+        if let KeySource::Key { rules: current, .. } = &mut self.config.key_source {
             *current = rules;
         }
-        self.called("key")
+        self.record_setter("key")
     }
 
-    /// Takes the key from elsewhere than a header: a field of the body, say. `None` is a missing key; length and format
-    /// are checked by the rules of [`key`](Self::key).
+    /// Reads the key from another source than a header, such as a field of the body. `None` is a missing key. The rules
+    /// of [`key`](Self::key) check its length and format.
     pub fn key_from(mut self, key: impl Fn(&Parts, &Bytes) -> Option<String> + Send + Sync + 'static) -> Self {
-        if let Scene::Key { of, .. } = &mut self.shared.scene {
+        if let KeySource::Key { of, .. } = &mut self.config.key_source {
             *of = Some(Arc::new(key));
         }
-        self.called("key_from")
+        self.record_setter("key_from")
     }
 
-    /// Whether a request without a key is refused (400), or passes without protection. A malformed key is refused in any
-    /// case.
+    /// Sets whether a request without a key is rejected with 400, or passes through without protection. A malformed key
+    /// is always rejected.
     ///
     /// # Default
-    /// Refused
+    /// `true`: rejected
     pub fn required(mut self, required: bool) -> Self {
-        if let Scene::Key { required: current, .. } = &mut self.shared.scene {
+        if let KeySource::Key { required: current, .. } = &mut self.config.key_source {
             *current = required;
         }
-        self.called("required")
+        self.record_setter("required")
     }
 
-    /// The header that tokens come in.
+    /// Sets the header that contains the token.
     ///
     /// # Default
     /// `X-Idempotent-Token`
     pub fn token_header(mut self, name: HeaderName) -> Self {
-        if let Scene::Token { header, .. } = &mut self.shared.scene {
+        if let KeySource::Token { header, .. } = &mut self.config.key_source {
             *header = name;
         }
-        self.called("token_header")
+        self.record_setter("token_header")
     }
 
-    /// Sets how long after a run's end an equal request counts as a duplicate. Zero means no window and is refused with
-    /// [`params`](Self::params). A run that died holds its key until the lease expires, which may take longer than the window.
+    /// Sets how long after the completion of a run an equal request counts as a duplicate. Zero means no window and is
+    /// invalid with [`params`](Self::params). A run whose process died holds its key until the lease expires, which may
+    /// take longer than the window.
     ///
     /// # Default
-    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params), else none: [`ttl`](Self::ttl) counts, in whose place it is
+    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params). Otherwise no window: [`ttl`](Self::ttl) applies, which a
+    /// window replaces
     pub fn window(self, window: Duration) -> Self {
         let layer = self.with(Policy::new().window(window));
-        if window.is_zero() { layer.taken_back("window") } else { layer.called("window") }
+        if window.is_zero() { layer.forget_setter("window") } else { layer.record_setter("window") }
     }
 
-    /// Answers a used key, a used token, or an equal request within the window, with the recorded answer instead of 409.
+    /// Sets whether a duplicate of a completed request receives the recorded response instead of 409. This applies to a
+    /// used key, a used token, and an equal request within the window.
     ///
     /// # Default
-    /// For keys yes, for tokens and params no
+    /// `true` for keys, `false` for tokens and params
     pub fn replay(self, replay: bool) -> Self {
         let on_consumed = if replay { OnConsumed::Replay } else { OnConsumed::Refuse };
         self.with(Policy::new().on_consumed(on_consumed))
     }
 
-    /// What a duplicate that gets no answer of its own reads as `detail`.
+    /// Sets the `detail` text of the problem that a rejected duplicate receives.
     pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
-        self.shared.message = Some(message.into());
+        self.config.message = Some(message.into());
         self
     }
 
-    /// The methods it looks at; all others pass untouched, whatever their headers.
+    /// Sets the methods of protected requests. Requests with another method pass through untouched, whatever their
+    /// headers.
     ///
     /// # Default
     /// POST and PATCH
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.shared.methods = methods.into_iter().collect();
+        self.config.methods = methods.into_iter().collect();
         self
     }
 
-    /// Lets requests pass untouched for which this says so.
+    /// Passes requests through untouched for which this function returns true.
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.shared.skip = Some(Arc::new(skip));
+        self.config.skip = Some(Arc::new(skip));
         self
     }
 
-    /// One scope for all routes: the same key on another route is then the same key, and refused (422) since the request
-    /// is another.
+    /// Sets one scope for all routes. A key that is used on two routes is then the same key, and the second request is
+    /// rejected with 422 because it differs.
     ///
     /// # Default
-    /// Each method and route has keys of its own
+    /// One scope for each method and route
     pub fn scope(mut self, scope: impl Into<Cow<'static, str>>) -> Self {
-        self.shared.scope = Scope::Named(scope.into());
-        self.called("scope")
+        self.config.scope = KeyScope::Named(scope.into());
+        self.record_setter("scope")
     }
 
-    /// Names the route a request belongs to, `/orders/{id}` say. With the feature `axum` its route templates are used;
-    /// where nothing names a route it is the path, or its hash where it is too long for a key.
+    /// Names the route of a request, such as `/orders/{id}`. With the feature `axum`, the default is the route
+    /// template. A request without a named route uses its path, or the hash of the path if it is too long for a key.
     pub fn route(mut self, route: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.shared.scope = Scope::Route(Some(Arc::new(route)));
-        self.called("route")
+        self.config.scope = KeyScope::Route(Some(Arc::new(route)));
+        self.record_setter("route")
     }
 
-    /// The namespace of its keys.
+    /// Sets the namespace of the keys.
     ///
     /// # Default
-    /// The executor's
+    /// The namespace of the executor
     pub fn namespace(mut self, namespace: impl Into<Cow<'static, str>>) -> Self {
-        self.shared.prefix = Some(namespace.into());
-        self.called("namespace")
+        self.config.prefix = Some(namespace.into());
+        self.record_setter("namespace")
     }
 
-    /// What two requests with one key must have in common.
+    /// Sets the comparison of requests with the same key.
     ///
     /// # Default
     /// [`PayloadCheck::bytes`]
     pub fn payload(mut self, check: PayloadCheck) -> Self {
-        self.shared.payload = check;
-        self.called("payload")
+        self.config.payload = check;
+        self.record_setter("payload")
     }
 
-    /// The largest body taken, in bytes; a larger one is refused (413) before anything is claimed. Of a request that is
-    /// refused before its body is in, as much again is read away behind the answer (64 KiB at least), for two seconds.
+    /// Sets the size of the largest accepted body, in bytes. A larger body is rejected with 413 before the layer claims
+    /// the key.
     ///
-    /// A limit above 2 MiB also applies to axum's extractors inside the layer, which would otherwise refuse such a body by their
-    /// `DefaultBodyLimit`; the limit then also overrides a lower `DefaultBodyLimit` outside the layer. A `DefaultBodyLimit`
-    /// between the layer and the handler overrides this limit.
+    /// If a request is rejected before its body has arrived, the layer reads and discards up to the same number of
+    /// bytes after the response, but at least 64 KiB, for up to 2 s.
+    ///
+    /// A limit above 2 MiB also applies to axum's extractors inside the layer, which would otherwise reject such a body
+    /// by their `DefaultBodyLimit`. The limit then also overrides a lower `DefaultBodyLimit` outside the layer. A
+    /// `DefaultBodyLimit` between the layer and the handler overrides this limit.
     ///
     /// # Default
-    /// 2 MiB, as axum's extractors
+    /// 2 MiB, like axum's extractors
     pub fn max_body(mut self, bytes: u64) -> Self {
-        self.shared.max_body = bytes;
+        self.config.max_body = bytes;
         self
     }
 
-    /// Which answers are kept, and what of them.
+    /// Sets the rules for storing responses.
     pub fn response(mut self, rules: ResponseRules) -> Self {
-        self.shared.response = Arc::new(rules);
+        self.config.response = Arc::new(rules);
         self
     }
 
-    /// Leases, retries and the rest, over the executor's policy for REST.
+    /// Sets lease, retries and other settings. They override the executor's policy for REST.
     pub fn policy(self, policy: Policy) -> Self {
         self.with(policy)
     }
 
-    /// How long a run may hold its key without a renewal.
+    /// Sets how long a run holds its key without a renewal.
     ///
     /// # Default
-    /// 30 s, renewed every third of it
+    /// 30 s, renewed every 10 s
     pub fn lease(self, lease: Duration) -> Self {
         self.with(Policy::new().lease(lease))
     }
 
-    /// How often a lease is renewed while its handler runs.
+    /// Sets the interval at which the lease is renewed while the handler runs.
     ///
     /// # Default
     /// A third of the lease
@@ -256,66 +277,67 @@ impl IdempotencyLayer {
         self.with(Policy::new().heartbeat(heartbeat))
     }
 
-    /// How long an answer is kept, from the end of its run.
+    /// Sets how long a response is retained after its run has completed.
     ///
     /// # Default
     /// 24 h
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(Policy::new().retain(ttl)).called("ttl")
+        self.with(Policy::new().retain(ttl)).record_setter("ttl")
     }
 
-    /// A duplicate of a running request waits this long for its answer, and is told to come back only then. It goes with
-    /// its client.
+    /// Sets how long a duplicate of a running request waits for its response. After that time it is rejected with 409.
+    /// It stops waiting when its client disconnects.
     ///
     /// # Default
-    /// It is told at once
+    /// No waiting
     pub fn wait(self, most: Duration) -> Self {
         self.with(Policy::new().on_in_flight(OnInFlight::Wait(most)))
     }
 
-    /// Runs handlers without protection while the store cannot be reached: duplicates run too.
+    /// Sets whether handlers run without protection while the store is unavailable. Duplicates then run as well.
     ///
     /// # Default
-    /// No: 503
+    /// `false`: rejected with 503
     pub fn fail_open(self, open: bool) -> Self {
         let on_store_error = if open { OnStoreError::RunUnprotected } else { OnStoreError::Fail };
         let layer = self.with(Policy::new().on_store_error(on_store_error));
-        if open { layer.called("fail_open") } else { layer.taken_back("fail_open") }
+        if open { layer.record_setter("fail_open") } else { layer.forget_setter("fail_open") }
     }
 
-    /// Drops the handler with its request when the client goes away. One that had not started frees the key; of one that
-    /// had the effect is unknown, and the key is left to its lease.
+    /// Sets whether the handler is dropped when its client disconnects. A handler that had not started frees its key.
+    /// The effect of one that had started is unknown, so its key stays held until the lease expires.
     ///
     /// # Default
-    /// No: it runs to its end, and a retry gets its answer
+    /// `false`: the handler completes, and a retry receives its response
     pub fn cancel_on_disconnect(mut self, cancel: bool) -> Self {
-        self.shared.detached = !cancel;
+        self.config.detached = !cancel;
         self
     }
 
-    /// What the `type` of problems begins with; the code follows.
+    /// Sets the prefix of the `type` of problems; the code follows it.
     ///
     /// # Default
     /// [`Problem::BASE`]
     pub fn problem_base(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
-        self.shared.base = uri.into();
+        self.config.base = uri.into();
         self
     }
 
-    /// Where clients read how to send keys: a `Link` with `rel="describedby"` on every problem with the key.
+    /// Sets the URI of the documentation for clients. Each problem with the key contains it as a `Link` header with
+    /// `rel="describedby"`.
     ///
     /// # Default
-    /// The page that [`Problem::BASE`] is on, also in place of what is no address: name your own
+    /// The page of [`Problem::BASE`], which also replaces an invalid URI
     pub fn docs(mut self, uri: &str) -> Self {
         let is_address = uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
         let link = HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\""));
-        self.shared.docs = link.ok().filter(|_| is_address);
+        self.config.docs = link.ok().filter(|_| is_address);
         self
     }
 
-    /// Puts problems into other words, another form or another status.
-    pub fn problem(mut self, words: impl Fn(Problem) -> Response<Bytes> + Send + Sync + 'static) -> Self {
-        self.shared.words = Some(Arc::new(words));
+    /// Customizes the response that a [`Problem`] becomes.
+    pub fn problem(mut self, response: impl Fn(Problem) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        self.config.problem_fn = Some(Arc::new(response));
         self
     }
 }
@@ -324,22 +346,22 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = IdempotencyService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdempotencyService::new(inner, Arc::new(self.shared.in_use()))
+        IdempotencyService::new(inner, Arc::new(self.config.prepared()))
     }
 }
 
 impl fmt::Debug for IdempotencyLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scene = match &self.shared.scene {
-            Scene::Key { .. } => "key",
-            Scene::Token { .. } => "token",
-            Scene::Param => "param",
+        let scene = match &self.config.key_source {
+            KeySource::Key { .. } => "key",
+            KeySource::Token { .. } => "token",
+            KeySource::Param => "param",
         };
         f.debug_struct("IdempotencyLayer")
             .field("by", &scene)
-            .field("principal", &self.shared.principal)
-            .field("payload", &self.shared.payload)
-            .field("policy", &self.shared.policy)
+            .field("principal", &self.config.principal)
+            .field("payload", &self.config.payload)
+            .field("policy", &self.config.policy)
             .finish_non_exhaustive()
     }
 }

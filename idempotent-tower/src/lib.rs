@@ -1,47 +1,37 @@
-//! The REST side of [`idempotent`](https://docs.rs/idempotent-rs): a layer that makes the handlers behind it safe against
-//! requests that come twice, and what annotated axum handlers answer with.
+//! The HTTP side of [`idempotent`](https://docs.rs/idempotent-rs): a tower layer that protects handlers against
+//! repeated requests, and the integration with axum.
 //!
-//! Read in the order a request takes: [`IdempotencyLayer`] picks it by method; [`KeyRules`] read its key, a [`Principal`]
-//! says whose it is, [`PayloadCheck`] takes its fingerprint while the body is read; the executor of `idempotent-core`
-//! claims the key, and the handler runs in a task of its own; [`ResponseRules`] say whether the answer is kept and what
-//! of it, [`Kept`] is its stored form; what cannot be answered so is a [`Problem`], and where that is known before the body
-//! is in, the rest of the body is read behind it.
+//! The types follow the path of a request:
+//!
+//! - [`IdempotencyLayer`] selects a request by its method.
+//! - [`KeyRules`] read its key, and a [`Principal`] names its caller.
+//! - [`PayloadCheck`] computes the fingerprint while the layer reads the body.
+//! - The executor of `idempotent-core` claims the key and runs the handler in a task.
+//! - [`ResponseRules`] decide whether the response is stored, and [`Kept`] is its stored form.
+//! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
+//!   the layer then reads and discards the rest of the body.
 mod attempt;
-mod body;
 #[cfg(feature = "axum")]
-mod for_axum;
-mod handle;
-mod hook;
-mod json;
-mod kept;
-mod key;
+mod axum;
+mod buffered_body;
 mod layer;
-mod leftover;
-mod payload;
-mod principal;
+mod panic_guard;
 mod problem;
-mod reply;
+mod request;
 mod response;
-mod service;
-mod setup;
-mod shared;
-mod spill;
-#[cfg(feature = "axum")]
-mod whole_request;
 
 pub use self::attempt::Attempt;
-pub use self::body::{RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
-pub use self::for_axum::{AxumJson, Http, HttpRules, Standard};
-pub use self::kept::Kept;
-pub use self::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, KeySyntax};
-pub use self::layer::IdempotencyLayer;
-pub use self::payload::PayloadCheck;
-pub use self::principal::{Caller, Denied, Principal};
+pub use self::axum::{AxumJson, Http, HttpRules, Standard, WholeRequest};
+pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture, SetupError};
 pub use self::problem::{Problem, ProblemKind};
-pub use self::response::{Idempotent, ReplayHeader, ResponseRules, StorePolicy};
-pub use self::service::{IdempotencyService, ResponseFuture};
-pub use self::setup::SetupError;
-pub use self::spill::{Spill, Spilling};
-#[cfg(feature = "axum")]
-pub use self::whole_request::WholeRequest;
+pub use self::request::body::RequestBody;
+pub use self::request::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, KeySyntax};
+pub use self::request::payload::PayloadCheck;
+pub use self::request::principal::{Caller, Denied, Principal};
+pub use self::response::body::ResponseBody;
+pub use self::response::body_store::{Spill, Spilling};
+pub use self::response::replay_header::ReplayHeader;
+pub use self::response::rules::ResponseRules;
+pub use self::response::store_policy::{Idempotent, StorePolicy};
+pub use self::response::stored::Kept;

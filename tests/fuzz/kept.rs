@@ -66,15 +66,15 @@ pub fn hold(form: &Form, input: &[u8]) -> &'static str {
 }
 
 const TEXTS: [&str; 9] = [
-    "its body's name is none",
-    "it was kept by another version",
-    "its status is none",
-    "it ends too soon",
-    "a header's name is none",
-    "a header's value is none",
-    "it has too many headers",
-    "it goes on behind its end",
-    "no answer was kept",
+    "invalid name of an external body",
+    "unknown format version",
+    "invalid status",
+    "unexpected end of data",
+    "invalid header name",
+    "invalid header value",
+    "too many headers",
+    "trailing bytes",
+    "the record contains no response",
 ];
 
 fn read(form: &Form, bytes: &[u8]) -> &'static str {

@@ -30,7 +30,7 @@ fn tests(command: &mut Command) -> Done {
 /// More rounds of each race over HTTP, and more hostile keys, than CI has time for.
 pub(crate) fn fire() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "suite"])?;
-    command.args(["--", "fire::races::", "fire::hostile::", "--test-threads=1"]);
+    command.args(["--", "sockets::races::", "sockets::hostile_keys::", "--test-threads=1"]);
     command.env("IDEMPOTENT_FIRE_ROUNDS", "2000").env("FUZZ_INPUTS", "300000");
     tests(&mut command)
 }

@@ -3,8 +3,8 @@
 const find = (id) => document.getElementById(id);
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// A key belongs to an order somebody means to place: it is made before the first try, and it outlives a reload and
-// the way back. The newest is first.
+// A key belongs to one intended order. The page creates it before the first attempt, and it survives a reload and
+// back navigation. The newest key comes first.
 const KEYS_SHOWN = 8;
 let keys = JSON.parse(sessionStorage.getItem("keys") ?? "[]");
 
@@ -21,7 +21,7 @@ function showKey() {
   count();
 }
 
-// What is in the form survives, too: the same key with another order would be refused.
+// The form fields survive as well, because the server rejects the same key with another order.
 const FIELDS = ["sku", "qty", "delay", "fail"];
 
 function keepFields() {
@@ -33,7 +33,7 @@ function restoreFields() {
   kept?.forEach((value, at) => { find(FIELDS[at]).value = value; });
 }
 
-// Sending. Nothing here keeps anybody from sending twice: that is the point.
+// Sending. The page deliberately does not prevent a repeated submit.
 function order() {
   const order = { sku: find("sku").value, qty: find("qty").valueAsNumber, delay_ms: find("delay").valueAsNumber };
   if (find("fail").value) order.fail = find("fail").value;
@@ -80,7 +80,7 @@ function tell(key, kind, text) {
   find("answers").prepend(line);
 }
 
-// Counting: by the server, not by what came back here.
+// Counters: from the server, not from the responses on this page.
 const COUNTED = ["executions", "replays", "conflicts", "mismatches"];
 
 async function count() {
@@ -107,8 +107,8 @@ function row([key, ...numbers]) {
   return line;
 }
 
-// Tabs are links: the way back works, and so do the arrow keys. No element has the name that they lead to, so a browser
-// neither scrolls nor takes the focus away.
+// Tabs are links, so back navigation and the arrow keys work. No element has the id of a link target, so the browser
+// neither scrolls nor moves the focus.
 const TABS = [find("tab-try"), find("tab-code")];
 
 function showTab() {

@@ -1,12 +1,12 @@
-//! The attribute on axum handlers: what they may take and return, and what clients read.
+//! The attribute on axum handlers: arguments, return types, and the responses that clients receive.
 mod extractors;
-mod judged;
+mod failed_if;
+mod handler_forms;
 mod layers;
-mod refusals;
+mod rejections;
 mod replays;
-mod replies;
-mod shapes;
-mod whole;
+mod return_types;
+mod whole_request;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-/// A state as services have them.
+/// The state of the service.
 #[derive(Clone)]
 struct App {
     executor: Executor,
@@ -47,12 +47,12 @@ impl App {
         Self { executor, runs: Arc::default(), begun: Arc::default(), door: Arc::default() }
     }
 
-    /// The number of this run.
+    /// Counts a run, and returns its number.
     fn ran(&self) -> u32 {
         self.runs.fetch_add(1, SeqCst) + 1
     }
 
-    /// Says that the handler runs, and waits until it may go on.
+    /// Signals that the handler runs, and waits until it may continue.
     async fn held(&self) -> u32 {
         let run = self.ran();
         self.begun.notify_one();
@@ -78,7 +78,7 @@ struct Order {
     qty: u32,
 }
 
-/// What a client reads.
+/// The response that a client receives.
 #[derive(Clone, Debug, PartialEq)]
 struct Answer {
     status: u16,
@@ -105,7 +105,7 @@ impl Answer {
         self.headers.contains_key("idempotent-replayed")
     }
 
-    /// Marked as a replay, and else the same as `first`.
+    /// Checks for a replay that otherwise equals `first`.
     #[track_caller]
     fn assert_replays(mut self, first: &Self) {
         assert_eq!(self.headers.remove("idempotent-replayed").unwrap(), "true");
@@ -121,10 +121,10 @@ impl Answer {
     }
 }
 
-/// A service over a state.
+/// Creates a service with this state.
 type Built = fn(&App) -> Router;
 
-/// One route.
+/// Creates a service with one route.
 fn at<H: Handler<T, App>, T: 'static>(app: &App, route: &str, handler: H) -> Router {
     Router::new().route(route, post(handler)).with_state(app.clone())
 }
@@ -139,12 +139,12 @@ async fn send(service: &Router, request: Request<Body>) -> Answer {
     Answer::of(service.clone().oneshot(request).await.unwrap()).await
 }
 
-/// An order of so many teapots, under a key.
+/// Creates an order of this many teapots, with a key.
 async fn order(service: &Router, key: &str, qty: u32) -> Answer {
     send(service, request("/orders", key, format!(r#"{{"sku":"teapot","qty":{qty}}}"#))).await
 }
 
-/// Orders twice: one run, and the same answer both times.
+/// Orders twice, and checks for one run and equal responses.
 async fn once(app: &App, service: &Router) -> Answer {
     let first = order(service, "once", 1).await;
     assert!(!first.is_replayed());

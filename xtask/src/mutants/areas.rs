@@ -80,7 +80,7 @@ pub(super) const AREAS: [Area; 4] = [
         left_out: &["lib.rs"],
         test_sets: &[
             TestSet { package: "idempotent-tower", arguments: &["--lib"] },
-            TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "decisions::"] },
+            TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
         ],
     },
     Area {

@@ -42,7 +42,7 @@ const SERVERLESS: [Serverless; 10] = [
         not: "examples",
         without: &["postgres", "mariadb", "mysql_opens", "redis_opens", "tokens::stores"],
     },
-    Serverless { package: "idempotent-tower", not: "", without: &["fire::", "redis"] },
+    Serverless { package: "idempotent-tower", not: "", without: &["sockets::", "redis"] },
     Serverless { package: "xtask", not: "", without: &[] },
 ];
 

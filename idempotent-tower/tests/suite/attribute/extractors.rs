@@ -1,4 +1,4 @@
-//! Every extractor may be an argument, destructured or not, and a part of the key.
+//! Extractors as arguments, destructured or not, and as parts of the key.
 use super::*;
 
 #[derive(Clone)]
@@ -47,13 +47,13 @@ async fn destructured_extractors_make_key_tenant_and_fingerprint() {
     by(&ada, "/shops/tea/orders/7?express=true", b"\0\xff").await.assert_replays(&first);
     app.assert_runs(1);
 
-    // Another part of the key, and another tenant: other keys.
+    // Another key part or another tenant makes another key.
     for (service, uri) in [(&ada, "/shops/tea/orders/8?express=true"), (&bob, "/shops/tea/orders/7?express=true")] {
         assert!(!by(service, uri, b"\0\xff").await.is_replayed());
     }
     app.assert_runs(2);
 
-    // Another payload: refused.
+    // A different payload is rejected.
     by(&ada, "/shops/tea/orders/7?express=true", b"\0\xfe").await.assert_problem(422, "key-reused");
     by(&ada, "/shops/tea/orders/7?express=false", b"\0\xff").await.assert_problem(422, "key-reused");
     app.assert_runs(0);
@@ -65,7 +65,7 @@ async fn take(State(app): State<App>, key: IdempotencyKey) -> String {
 }
 
 #[tokio::test]
-async fn without_a_key_or_with_a_malformed_one_the_extractor_answers() {
+async fn the_extractor_rejects_a_missing_or_malformed_key() {
     let app = App::new();
     let service = at(&app, "/orders", take);
     order(&service, "", 1).await.assert_problem(400, "missing-key");
@@ -79,7 +79,7 @@ async fn without_a_key_or_with_a_malformed_one_the_extractor_answers() {
     send(&service, two).await.assert_problem(400, "invalid-key");
     app.assert_runs(0);
 
-    // Both spellings are one key.
+    // Both forms are one key.
     let first = order(&service, "a", 1).await;
     order(&service, "\"a\";v=1", 1).await.assert_replays(&first);
     app.assert_runs(1);
@@ -91,7 +91,7 @@ async fn optional(State(app): State<App>, key: Option<IdempotencyKey>) -> String
 }
 
 #[tokio::test]
-async fn a_key_that_may_be_missing_is_refused_where_it_is_missing_and_never_runs_unprotected() {
+async fn an_optional_key_that_is_missing_is_rejected_and_never_runs_unprotected() {
     let app = App::new();
     let service = at(&app, "/orders", optional);
     order(&service, "", 1).await.assert_problem(400, "missing-key");
@@ -100,7 +100,7 @@ async fn a_key_that_may_be_missing_is_refused_where_it_is_missing_and_never_runs
     once(&app, &service).await;
 }
 
-/// A key by rules of one's own.
+/// A key with custom rules.
 struct RequestId(IdempotencyKey);
 
 impl<S: Sync> axum::extract::FromRequestParts<S> for RequestId {
@@ -118,7 +118,7 @@ async fn own(State(app): State<App>, RequestId(id): RequestId) -> String {
 }
 
 #[tokio::test]
-async fn an_extractor_of_ones_own_reads_another_header_by_other_rules() {
+async fn a_custom_extractor_reads_another_header_by_other_rules() {
     let app = App::new();
     let service = at(&app, "/orders", own);
     let with = async |id: &'static str| {
@@ -139,7 +139,7 @@ async fn by_field(State(app): State<App>, Json(order): Json<Order>) -> String {
 }
 
 #[tokio::test]
-async fn a_field_of_the_body_is_a_key_as_well_and_an_empty_one_is_refused() {
+async fn a_field_of_the_body_can_be_the_key_and_an_empty_one_is_rejected() {
     let app = App::new();
     let service = at(&app, "/orders", by_field);
     let first = order(&service, "", 1).await;

@@ -1,4 +1,4 @@
-//! Layer and attribute together: one engine, one store, one form of records.
+//! Layer and attribute together: they share one engine, one store and one form of records.
 use idempotent_core::{Identity, Key, Scene, StateKind};
 
 use super::*;
@@ -34,7 +34,7 @@ async fn state(app: &App, scope: &'static str) -> Option<StateKind> {
 }
 
 #[tokio::test]
-async fn b36_layer_and_attribute_write_the_same_record_and_each_replays_the_others() {
+async fn layer_and_attribute_write_equal_records_and_replay_each_others() {
     let app = App::new();
     let layered = at(&app, "/orders", bare).layer(layer(&app).scope("orders"));
     let annotated = at(&app, "/orders", annotated);
@@ -50,7 +50,7 @@ async fn b36_layer_and_attribute_write_the_same_record_and_each_replays_the_othe
 }
 
 #[tokio::test]
-async fn nested_with_another_scope_both_keep_a_record() {
+async fn with_different_scopes_both_store_a_record() {
     let app = App::new();
     let service = at(&app, "/orders", annotated).layer(layer(&app).scope("outer"));
     once(&app, &service).await;
@@ -61,14 +61,14 @@ async fn nested_with_another_scope_both_keep_a_record() {
 }
 
 #[tokio::test]
-async fn nested_with_the_same_identity_it_is_refused_and_the_key_is_free() {
+async fn with_the_same_identity_the_inner_run_is_rejected_and_the_key_is_free() {
     let app = App::new();
     let service = at(&app, "/orders", annotated).layer(layer(&app).scope("orders"));
     order(&service, "once", 1).await.assert_problem(500, "misconfigured");
     app.assert_runs(0);
     assert_eq!(app.executor.counts().of("nested"), 1);
     assert_eq!(state(&app, "orders").await, None);
-    // By itself it runs.
+    // The inner handler runs without the layer.
     once(&app, &at(&app, "/orders", annotated)).await;
 }
 
@@ -86,7 +86,7 @@ async fn decided(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
 }
 
 #[tokio::test]
-async fn what_the_handler_decides_reaches_the_layer_through_the_attribute() {
+async fn the_decision_of_the_handler_reaches_the_layer_through_the_attribute() {
     let app = App::new();
     let service = at(&app, "/orders", decided).layer(layer(&app).scope("outer"));
     assert_eq!(once(&app, &service).await.status, 402);

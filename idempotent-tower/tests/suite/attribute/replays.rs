@@ -1,4 +1,4 @@
-//! What is kept of an answer, what of it is told again, and who decides.
+//! The stored part of a response, its replay, and the rules that decide.
 use super::*;
 
 #[idempotent(scene = rest, scope = "headers", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
@@ -12,7 +12,7 @@ async fn headers(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
         ("x-bytes", b"\xfe\xff"),
         ("content-type", b"image/png"),
         ("location", b"/orders/1"),
-        // None of these is kept.
+        // None of these is stored.
         ("set-cookie", b"a=1"),
         ("set-cookie", b"b=2"),
         ("date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -25,7 +25,7 @@ async fn headers(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
 }
 
 #[tokio::test]
-async fn b38_status_headers_in_their_order_and_bytes_are_replayed_without_cookies_and_hops() {
+async fn status_ordered_headers_and_bytes_are_replayed_without_cookies_and_hop_headers() {
     let app = App::new();
     let service = at(&app, "/orders", headers);
     let (first, replayed) = (order(&service, "k", 1).await, order(&service, "k", 1).await);
@@ -48,7 +48,7 @@ async fn b38_status_headers_in_their_order_and_bytes_are_replayed_without_cookie
     assert_eq!(told, wanted);
 }
 
-/// Answers as its body says.
+/// Responds as the body of the request asks.
 #[idempotent(scene = rest, scope = "told", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn told(State(app): State<App>, key: IdempotencyKey, body: String) -> impl IntoResponse {
     app.ran();
@@ -62,7 +62,7 @@ async fn told(State(app): State<App>, key: IdempotencyKey, body: String) -> impl
 }
 
 #[tokio::test]
-async fn b19_success_is_kept_any_other_status_frees_the_key_and_the_handler_may_decide() {
+async fn success_is_stored_other_statuses_free_the_key_and_the_handler_may_override() {
     for (says, runs) in [
         ("200 -", 1),
         ("204 -", 1),
@@ -102,7 +102,7 @@ async fn large(State(app): State<App>, key: IdempotencyKey) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_stream_or_a_large_body_passes_through_and_a_duplicate_learns_that_it_is_done() {
+async fn a_stream_or_a_large_body_passes_through_and_a_duplicate_learns_of_its_completion() {
     let app = App::new();
     for (service, length, location) in
         [(at(&app, "/orders", stream), 7, "/reports/1"), (at(&app, "/orders", large), (1 << 20) + 1, "")]
@@ -121,7 +121,7 @@ async fn extended(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespo
 }
 
 #[tokio::test]
-async fn extensions_of_the_answer_reach_layers_further_out() {
+async fn extensions_of_the_response_reach_outer_layers() {
     let app = App::new();
     let service = at(&app, "/orders", extended);
     let send = async || service.clone().oneshot(request("/orders", "k", "")).await.unwrap();
@@ -130,7 +130,7 @@ async fn extensions_of_the_answer_reach_layers_further_out() {
     app.assert_runs(1);
 }
 
-/// Rules of one's own.
+/// Custom rules.
 struct Mine;
 
 impl HttpRules for Mine {
@@ -167,7 +167,7 @@ async fn mine(State(app): State<App>, key: IdempotencyKey, body: String) -> impl
 }
 
 #[tokio::test]
-async fn rules_of_ones_own_say_what_is_kept_and_how_it_is_told() {
+async fn custom_rules_decide_what_is_stored_and_how_problems_look() {
     let app = App::new();
     let service = at(&app, "/orders", mine);
     let send = async |key: &str, body: &'static str| send(&service, request("/orders", key, body)).await;

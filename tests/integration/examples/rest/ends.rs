@@ -39,7 +39,7 @@ fn told_twice_it_ends_at_once_and_says_so() {
     service.signal("TERM");
     let ended = service.ended();
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains("told twice"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("second signal"), "{}", ended.stderr);
     assert!(running.try_answer().is_err());
 }
 

@@ -1,0 +1,327 @@
+//! The path of one request through the layer: key, caller, body, fingerprint, the call of the executor, and the
+//! response.
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body::Body;
+use idempotent_core::__private::Begun;
+use idempotent_core::{Call, Fingerprint, Handler, Identity, Json, Parts as KeyParts, Scene, key_hash};
+use tower_service::Service;
+
+use crate::buffered_body::BufferedBody;
+use crate::layer::config::{KeyScope, KeySource, LayerConfig, RouteFn};
+use crate::layer::reply::{CallResult, HandlerResponse, LayerReply};
+use crate::layer::service::ServiceResult;
+use crate::request::payload;
+use crate::request::read_body::{self, ReadError};
+use crate::request::unread_body::UnreadBody;
+use crate::{Attempt, Caller, IdempotencyKey, Idempotent, InvalidKey, Problem, ProblemKind, RequestBody, ResponseBody};
+
+/// The response to a request that is not handled.
+type RejectedResponse = Box<Response<Bytes>>;
+
+/// The key of a request as far as its head contains it.
+enum RequestKey {
+    Key(IdempotencyKey),
+    /// The key is in the body.
+    KeyInBody,
+    Token(Box<str>),
+    Params,
+}
+
+impl LayerConfig {
+    /// Returns whether the request passes through untouched.
+    pub(crate) fn bypasses(&self, parts: &Parts) -> bool {
+        // A layer without methods is misconfigured and rejects all requests.
+        if self.methods.is_empty() {
+            return false;
+        }
+        if !self.methods.contains(&parts.method) || self.skip.as_ref().is_some_and(|skip| skip(parts)) {
+            return true;
+        }
+        match &self.key_source {
+            KeySource::Key { rules, of: None, required: false } => !parts.headers.contains_key(rules.header_name()),
+            _ => false,
+        }
+    }
+
+    /// Handles one request.
+    ///
+    /// The service, the head of the request and the call are boxed. Otherwise each future on the path to the handler
+    /// would reserve space for them and move them.
+    pub(crate) async fn handle<S, B, R>(self: Arc<Self>, taken: Box<(S, Parts)>, body: B) -> ServiceResult<R, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send + 'static>
+            + Send
+            + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        R: Body<Data = Bytes, Error: Send> + Send + 'static,
+    {
+        let (call, body) = match self.prepare_call(&taken.1, body).await {
+            // Boxed before the next await point, so that the future does not reserve space for the call.
+            Ok((call, body)) => (call.map(|(call, key)| (Box::new(call), key)), body),
+            Err(refused) => return Ok(refused.map(buffered_response)),
+        };
+        let Some((call, key)) = call else {
+            let (mut inner, parts) = *taken;
+            let passed = Box::pin(inner.call(buffered_request(parts, body, self.max_body))).await;
+            return passed.map(|response| response.map(ResponseBody::passing));
+        };
+        let (executor, rules, max_body) = (self.executor.clone(), self.response.clone(), self.max_body);
+        let begun = Begun::of(Some(&executor), &call);
+        let started = begun.clone();
+        let run = async move {
+            let handler = async || {
+                let (mut inner, parts) = *taken;
+                let mut request = buffered_request(parts, body, max_body);
+                if let Some(attempt) = Attempt::current() {
+                    request.extensions_mut().insert(attempt);
+                }
+                if let Some(key) = key {
+                    request.extensions_mut().insert(key);
+                }
+                inner.call(request).await.map(|response| HandlerResponse { response, rules })
+            };
+            executor.run(call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
+        };
+        let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
+        let result = if self.detached { begun.detached(run).await } else { run.await };
+        let kept = match result {
+            Ok(CallResult::Replayed(kept)) if kept.is_elsewhere() => kept,
+            Ok(result) => return self.respond(result),
+            // The panic hook has logged the panic.
+            Err(_) => return Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(buffered_response)),
+        };
+        let found = Box::pin(kept.fetched(self.response.spill.as_ref())).await;
+        self.respond(CallResult::Replayed(Box::new(found)))
+    }
+
+    /// Returns the call of a request and its body, or the response to a request that is rejected. The call is `None` if
+    /// the request has no key and needs none.
+    #[allow(clippy::type_complexity, reason = "read at one place")]
+    async fn prepare_call<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+    ) -> Result<(Option<(Call, Option<IdempotencyKey>)>, BufferedBody), RejectedResponse>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        let head = self.request_key(parts).and_then(|key| Ok((key, self.caller(parts)?)));
+        let (request_key, caller) = match head {
+            Ok(head) => head,
+            Err(refused) => return Err(self.reject_unread(refused, parts, UnreadBody::unread(body))),
+        };
+        let mut seen = self.payload.begin(parts);
+        let body = read_body::whole(body, self.max_body, seen.as_mut()).await.map_err(|unread| match unread {
+            ReadError::TooLarge(rest) => {
+                let detail = format!("The body is larger than the {} bytes taken. Nothing was done.", self.max_body);
+                self.reject_unread(self.problem(Problem::new(ProblemKind::BodyTooLarge).detail(detail)), parts, rest)
+            }
+            ReadError::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)),
+        })?;
+        let fingerprint = self.payload.finish(seen, parts, &body.bytes);
+        let key = match request_key {
+            RequestKey::KeyInBody => self.key_in_body(parts, &body.bytes)?.map(RequestKey::Key),
+            other => Some(other),
+        };
+        let Some(request_key) = key else { return Ok((None, body)) };
+        let call = self.build_call(&request_key, parts, &caller, fingerprint)?;
+        let key = if let RequestKey::Key(key) = request_key { Some(key) } else { None };
+        Ok((Some((call, key)), body))
+    }
+
+    fn caller(&self, parts: &Parts) -> Result<Caller, RejectedResponse> {
+        let caller = self.principal.of(parts).map_err(|denied| denied.into_response())?;
+        if self.principal.leaves_credentials_unnamed(&caller, parts) {
+            return Err(self.misconfigured(
+                &"a request with an `Authorization` header has an anonymous principal; put the authentication outside the \
+                  layer, or use `Principal::none()` if all callers may read each other's responses",
+            ));
+        }
+        Ok(caller)
+    }
+
+    fn misconfigured(&self, why: &dyn std::fmt::Display) -> RejectedResponse {
+        tracing::error!(target: "idempotent", error = %why, "a request cannot be handled");
+        self.problem(Problem::new(ProblemKind::Misconfigured))
+    }
+
+    /// Returns a response that precedes the body, and discards the body after it.
+    fn reject_unread<B>(&self, mut refused: RejectedResponse, parts: &Parts, rest: UnreadBody<B>) -> RejectedResponse
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        rest.discard_after(&mut refused, parts, self.max_body, self.executor.clock().clone());
+        refused
+    }
+
+    fn request_key(&self, parts: &Parts) -> Result<RequestKey, RejectedResponse> {
+        if let Some(wrong) = &self.setup_error {
+            return Err(self.misconfigured(wrong));
+        }
+        match &self.key_source {
+            KeySource::Key { of: Some(_), .. } => Ok(RequestKey::KeyInBody),
+            KeySource::Key { rules, .. } => match rules.read(&parts.headers) {
+                Ok(Some(key)) => Ok(RequestKey::Key(key)),
+                Ok(None) => Err(self.missing_key()),
+                Err(invalid) => Err(self.invalid_key(invalid)),
+            },
+            KeySource::Token { header, .. } => match token(&parts.headers, header) {
+                // Issued tokens are much shorter.
+                Some(token) if token.len() > 255 => Err(self.problem(Problem::new(ProblemKind::UnknownToken))),
+                Some(token) => Ok(RequestKey::Token(token)),
+                None => Err(self.problem(Problem::new(ProblemKind::MissingToken))),
+            },
+            KeySource::Param => Ok(RequestKey::Params),
+        }
+    }
+
+    fn key_in_body(&self, parts: &Parts, body: &Bytes) -> Result<Option<IdempotencyKey>, RejectedResponse> {
+        let KeySource::Key { rules, of: Some(of), required } = &self.key_source else { return Ok(None) };
+        match of(parts, body) {
+            Some(text) => rules.checked(text).map(Some).map_err(|invalid| self.invalid_key(invalid)),
+            None if *required => Err(self.missing_key()),
+            None => Ok(None),
+        }
+    }
+
+    fn build_call(
+        &self,
+        request_key: &RequestKey,
+        parts: &Parts,
+        caller: &Caller,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Call, RejectedResponse> {
+        let call = match (request_key, &self.key_source) {
+            // The response of a token belongs to the route where it was used.
+            (RequestKey::Token(token), KeySource::Token { tokens, .. }) => {
+                tokens.call(&**token, caller).fingerprint(Ok(payload::of_target(parts)))
+            }
+            (RequestKey::Key(key), _) => {
+                let call = Call::new(self.identity(parts, caller, key.as_str().as_bytes()));
+                call.fingerprint(Ok(fingerprint.unwrap_or_else(|| payload::of_target(parts))))
+            }
+            // Without keys, the fingerprint is the key.
+            _ => match fingerprint {
+                Some(said) => Call::new(self.identity(parts, caller, &said.to_bytes())),
+                None => {
+                    let detail = "The body has no fingerprint. Nothing was done.";
+                    return Err(self.problem(Problem::new(ProblemKind::InvalidBody).detail(detail)));
+                }
+            },
+        };
+        let call = call.policy(self.policy);
+        Ok(match &self.message {
+            Some(message) => call.message(message.clone()),
+            None => call,
+        })
+    }
+
+    fn identity(&self, parts: &Parts, caller: &Caller, key: &[u8]) -> Identity {
+        let method = parts.method.as_str();
+        let identity = match &self.scope {
+            KeyScope::Named(scope) => Identity::new(Scene::Rest, scope.clone(), key),
+            KeyScope::Route(named) => match route(named.as_deref(), parts) {
+                Some(route) => Identity::new(Scene::Rest, [method, " ", &route].concat(), key),
+                // The number of distinct paths is unbounded, so the path is part of the key and not of the scope.
+                None => match payload::target(parts).path() {
+                    path if path.len() + key.len() > KeyParts::MAX => {
+                        Identity::new(Scene::Rest, method.to_owned(), &("long", key_hash(path), key))
+                    }
+                    path => Identity::new(Scene::Rest, method.to_owned(), &(path, key)),
+                },
+            },
+        };
+        let identity = identity.tenant(caller).described("the request's key");
+        match &self.prefix {
+            Some(prefix) => identity.prefix(prefix.clone()),
+            None => identity,
+        }
+    }
+
+    fn respond<R: Body<Data = Bytes>, E>(&self, result: CallResult<R, E>) -> ServiceResult<R, E> {
+        let gone = |location| {
+            self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(buffered_response)
+        };
+        Ok(match result {
+            CallResult::Service(error) => return Err(error),
+            CallResult::Failed(response) => *response,
+            CallResult::Ran(kept) => kept.into_response().unwrap_or_else(gone),
+            CallResult::Replayed(kept) => match kept.into_response() {
+                Ok(mut response) => {
+                    self.response.replay_header.mark(response.headers_mut());
+                    response
+                }
+                Err(location) => gone(location),
+            },
+            CallResult::Rejected(rejection) => self.problem(rejection.into()).map(buffered_response),
+        })
+    }
+
+    fn missing_key(&self) -> RejectedResponse {
+        self.problem(Problem::new(ProblemKind::MissingKey))
+    }
+
+    fn invalid_key(&self, invalid: InvalidKey) -> RejectedResponse {
+        self.problem(Problem::new(ProblemKind::InvalidKey).detail(invalid.to_string()))
+    }
+
+    fn problem(&self, problem: Problem) -> RejectedResponse {
+        let problem = problem.base(self.base.clone()).docs(self.docs.clone());
+        match &self.problem_fn {
+            Some(problem_fn) => {
+                let mut response = problem_fn(problem);
+                response.extensions_mut().insert(Idempotent::release());
+                response.into()
+            }
+            None => problem.to_response().into(),
+        }
+    }
+}
+
+/// Returns the value of a header that occurs once.
+fn token(headers: &HeaderMap, header: &http::HeaderName) -> Option<Box<str>> {
+    let mut lines = headers.get_all(header).iter();
+    let token = lines.next().filter(|_| lines.next().is_none())?.to_str().ok()?.trim();
+    (!token.is_empty()).then(|| token.into())
+}
+
+fn route<'a>(named: Option<&RouteFn>, parts: &'a Parts) -> Option<Cow<'a, str>> {
+    match named {
+        Some(named) => named(parts).map(Cow::Owned),
+        None => matched_path(parts).map(Cow::Borrowed),
+    }
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(parts: &Parts) -> Option<&str> {
+    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn matched_path(_: &Parts) -> Option<&str> {
+    None
+}
+
+fn buffered_response<R: Body>(bytes: Bytes) -> ResponseBody<R> {
+    ResponseBody::whole(bytes, None)
+}
+
+/// Creates a request whose body has been read. A limit above the default of axum also applies to axum's extractors.
+/// Otherwise, an extractor would reject such a body with a plain-text response.
+fn buffered_request<B>(parts: Parts, body: BufferedBody, max_body: u64) -> Request<RequestBody<B>> {
+    let mut request = Request::from_parts(parts, RequestBody::whole(body));
+    #[cfg(feature = "axum")]
+    if max_body > crate::layer::config::MAX_BODY {
+        axum::extract::DefaultBodyLimit::max(usize::try_from(max_body).unwrap_or(usize::MAX)).apply(&mut request);
+    }
+    #[cfg(not(feature = "axum"))]
+    let _ = (&mut request, max_body);
+    request
+}

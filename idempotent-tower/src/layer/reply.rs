@@ -1,0 +1,96 @@
+//! The layer's reply strategy for the executor.
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use idempotent_core::{Rejection, Rejects, Replies, Reshapes, Split};
+
+use crate::ResponseRules;
+use crate::response::body::ResponseBody;
+use crate::response::classify::classify;
+use crate::response::stored::Kept;
+
+/// The response of the inner service, with the rules that classify it.
+pub(crate) struct HandlerResponse<B> {
+    pub(crate) response: Response<B>,
+    pub(crate) rules: Arc<ResponseRules>,
+}
+
+/// The output of a run that does not complete its request.
+pub(crate) enum HandlerFailure<B: Body, E> {
+    Response(Response<ResponseBody<B>>),
+    Service(E),
+}
+
+/// The result of a call, before the layer converts it into a response.
+pub(crate) enum CallResult<B: Body, E> {
+    // Boxed because the task and every outer future reserve space for it, even while the handler runs.
+    Ran(Box<Kept<B>>),
+    Replayed(Box<Kept<B>>),
+    Failed(Box<Response<ResponseBody<B>>>),
+    Rejected(Rejection),
+    Service(E),
+}
+
+/// The reply strategy of the layer.
+pub(crate) struct LayerReply<B, E>(PhantomData<fn() -> (B, E)>);
+
+impl<B: Body, E> Reshapes for LayerReply<B, E> {
+    type Output<R> = CallResult<B, E>;
+}
+
+impl<B: Body<Data = Bytes>, E> Replies<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
+    type Value = Kept<B>;
+    type Failure = HandlerFailure<B, E>;
+
+    async fn split(reply: Result<HandlerResponse<B>, E>) -> Split<Kept<B>, HandlerFailure<B, E>> {
+        let HandlerResponse { response, rules } = match reply {
+            Ok(answer) => answer,
+            Err(error) => return Split::Transient(HandlerFailure::Service(error)),
+        };
+        // Boxed because the future needs no space while the handler runs.
+        match Box::pin(classify(response, Some(rules), true)).await {
+            Split::Value(kept) => Split::Value(kept),
+            Split::Transient(response) | Split::Permanent(response) => {
+                Split::Transient(HandlerFailure::Response(response))
+            }
+        }
+    }
+
+    fn value(kept: Kept<B>) -> CallResult<B, E> {
+        CallResult::Ran(Box::new(kept))
+    }
+
+    fn replayed(kept: Kept<B>) -> CallResult<B, E> {
+        CallResult::Replayed(Box::new(kept))
+    }
+
+    fn failure(failure: HandlerFailure<B, E>) -> CallResult<B, E> {
+        match failure {
+            HandlerFailure::Response(response) => CallResult::Failed(Box::new(response)),
+            HandlerFailure::Service(error) => CallResult::Service(error),
+        }
+    }
+
+    /// Returns the response although it was not recorded, because the effect has happened. A duplicate learns the
+    /// outcome from the store.
+    fn unrecorded(kept: Kept<B>, _: Rejection) -> Result<CallResult<B, E>, Rejection> {
+        Ok(CallResult::Ran(Box::new(kept)))
+    }
+
+    fn describe(failure: &HandlerFailure<B, E>) -> Cow<'static, str> {
+        match failure {
+            HandlerFailure::Response(response) => format!("answered {}", response.status().as_u16()).into(),
+            HandlerFailure::Service(_) => "the service failed".into(),
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes>, E> Rejects<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
+    fn rejected(rejection: Rejection) -> CallResult<B, E> {
+        CallResult::Rejected(rejection)
+    }
+}

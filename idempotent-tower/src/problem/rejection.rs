@@ -1,0 +1,62 @@
+//! The conversion of rejections into problems.
+use std::time::Duration;
+
+use idempotent_core::{KeyError, Rejection};
+
+use crate::{Problem, ProblemKind};
+
+/// The delay before a retry where nothing better is known.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl From<Rejection> for Problem {
+    /// Converts a rejection. An error of the service itself is logged, and its details are not sent to the client.
+    fn from(rejection: Rejection) -> Self {
+        use ProblemKind as Kind;
+        let with_message = |problem: Self, message: Option<std::sync::Arc<str>>| match message {
+            Some(message) => problem.detail(message.as_ref().to_owned()),
+            None => problem,
+        };
+        match rejection {
+            Rejection::InFlight { retry_after, message } => {
+                with_message(Self::new(Kind::InFlight).retry_after(retry_after), message)
+            }
+            Rejection::Delayed { retry_after } => Self::new(Kind::NotDue).retry_after(retry_after),
+            // The request is valid, but another one has to complete first.
+            Rejection::Waiting { retry_after } | Rejection::Held { retry_after, .. } => Self::new(Kind::NotDue)
+                .detail("Another request has to be done before this one. Try again later with the same key.")
+                .retry_after(retry_after),
+            Rejection::Draining { retry_after } => Self::new(Kind::Draining).retry_after(retry_after),
+            Rejection::ConsumedWithoutResult { .. } => Self::new(Kind::ResponseNotRetained),
+            Rejection::Duplicate { retry_after, message } => {
+                let problem = with_message(Self::new(Kind::DuplicateRequest), message);
+                match retry_after {
+                    Some(after) => problem.retry_after(after),
+                    None => problem,
+                }
+            }
+            Rejection::UnknownToken => Self::new(Kind::UnknownToken),
+            Rejection::Failed { .. } | Rejection::Dead { .. } => Self::new(Kind::FailedBefore),
+            Rejection::Mismatch => Self::new(Kind::KeyReused),
+            Rejection::Key(KeyError::Fingerprint { .. }) => Self::new(Kind::InvalidBody),
+            Rejection::Key(KeyError::Empty { what, .. }) if what.starts_with("tenant") => Self::new(Kind::NoPrincipal),
+            Rejection::Key(KeyError::Empty { missing: true, .. }) => Self::new(Kind::MissingKey),
+            Rejection::Key(error @ (KeyError::Empty { .. } | KeyError::TooLong { .. })) => {
+                let detail = match error {
+                    KeyError::TooLong { bytes, limit, .. } => format!("The key has {bytes} bytes, {limit} are taken."),
+                    _ => "The key is empty: each new request needs one of its own.".to_owned(),
+                };
+                Self::new(Kind::InvalidKey).detail(detail)
+            }
+            Rejection::LeaseLost | Rejection::Unrecorded { .. } => {
+                Self::new(Kind::Interrupted).retry_after(DEFAULT_RETRY_AFTER)
+            }
+            Rejection::Store(error) if error.is_worth_a_retry() => {
+                Self::new(Kind::StoreUnavailable).retry_after(DEFAULT_RETRY_AFTER)
+            }
+            other => {
+                tracing::error!(target: "idempotent", error = %other, "a request cannot be handled");
+                Self::new(Kind::Misconfigured)
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The layer around axum routers, on a virtual clock. `wire.rs`, `plain_hyper.rs` and `grpc.rs` use sockets.
+mod ambiguous_keys;
+mod annotated_handlers;
+mod bodies;
+mod callers_and_routes;
+mod disconnect;
+mod grpc;
+mod in_flight;
+mod key_header;
+mod large_responses;
+mod leases_and_outages;
+mod logs;
+mod panicking_hooks;
+mod passed_requests;
+mod payload_check;
+mod plain_hyper;
+mod problems;
+mod requests_without_key;
+mod setup_errors;
+mod store_backends;
+mod store_policy;
+mod stored_responses;
+mod support;
+mod tokens;
+mod tower_contract;
+mod unread_bodies;
+mod wire;

@@ -1,0 +1,86 @@
+//! Concurrent requests with tokens, and without keys.
+use idempotent_core::Tokens;
+use idempotent_tower::{Caller, IdempotencyLayer};
+
+use crate::sockets::support::shop::principal;
+use crate::sockets::support::{Ask, Backing, Client, Server, Volley, on_each_store};
+
+const CONNECTIONS: usize = 100;
+const ROUNDS: u64 = 20;
+
+on_each_store! {
+    of_100_requests_with_one_token_one_runs;
+    a_token_is_valid_for_its_caller_only_and_again_after_a_failure;
+    of_100_equal_requests_without_a_key_one_runs;
+}
+
+async fn shop(backing: &Backing) -> (Server, Tokens) {
+    let executor = backing.executor().await;
+    let tokens = Tokens::new(&executor);
+    let layer = IdempotencyLayer::tokens(tokens.clone(), principal());
+    (Server::of(executor, layer).await, tokens)
+}
+
+fn spend(token: &str, sku: &str) -> Ask {
+    Ask::post("/orders").header("x-idempotent-token", token).sku(sku).user("alice")
+}
+
+async fn of_100_requests_with_one_token_one_runs(backing: &Backing) {
+    let (server, tokens) = shop(backing).await;
+    let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
+    for round in 1..=ROUNDS {
+        let token = tokens.issue(Caller::named("alice")).await.unwrap();
+        let sku = format!("sku-{round}");
+        volley.fire(|_| spend(token.as_str(), &sku).hold(round)).await;
+        let answers = volley.answers(CONNECTIONS - 1, async || server.shop.open(round)).await;
+        let refused = answers.iter().filter(|answer| answer.status == 409 && answer.code() == "in-flight").count();
+        let made = answers.iter().filter(|answer| answer.status == 201).count();
+        assert_eq!((server.shop.count(&sku), made, refused), (1, 1, CONNECTIONS - 1));
+        // The same applies after the token was used.
+        volley.fire(|_| spend(token.as_str(), &sku)).await;
+        for answer in volley.answers(0, async || {}).await {
+            answer.is(409, "duplicate-request");
+        }
+        assert_eq!(server.shop.count(&sku), 1, "round {round}");
+    }
+}
+
+async fn a_token_is_valid_for_its_caller_only_and_again_after_a_failure(backing: &Backing) {
+    let (server, tokens) = shop(backing).await;
+    let token = tokens.issue(Caller::named("alice")).await.unwrap();
+    let mut client = Client::connect(server.address).await;
+    let foreign = Ask::post("/orders").header("x-idempotent-token", token.as_str()).sku("lamp");
+    client.ask(&foreign.clone().user("bob")).await.is(409, "unknown-token");
+    client.ask(&foreign).await.is(409, "unknown-token");
+    client.ask(&spend("idempotent:made:up", "lamp")).await.is(409, "unknown-token");
+    assert_eq!(server.shop.count("lamp"), 0);
+    assert_eq!(client.ask(&spend(token.as_str(), "lamp").answer("500")).await.status, 500);
+    client.ask(&spend(token.as_str(), "lamp").answer("panic")).await.is(500, "handler-panicked");
+    client.ask(&spend(token.as_str(), "lamp")).await.made();
+    client.ask(&spend(token.as_str(), "lamp")).await.is(409, "duplicate-request");
+    assert_eq!(server.shop.count("lamp"), 3);
+}
+
+/// Applies during the run and after it.
+async fn of_100_equal_requests_without_a_key_one_runs(backing: &Backing) {
+    let executor = backing.executor().await;
+    // The window exceeds the duration of one round on a loaded machine.
+    let window = std::time::Duration::from_secs(60);
+    let layer = IdempotencyLayer::params(executor.clone(), principal()).window(window);
+    let server = Server::of(executor, layer).await;
+    let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
+    for round in 1..=ROUNDS {
+        let sku = format!("sku-{round}");
+        let ask = || Ask::post("/orders").sku(&sku).user("alice").body(sku.clone());
+        volley.fire(|_| ask().hold(round)).await;
+        let answers = volley.answers(CONNECTIONS - 1, async || server.shop.open(round)).await;
+        let refused = answers.iter().filter(|answer| answer.status == 409).count();
+        assert_eq!((server.shop.count(&sku), refused), (1, CONNECTIONS - 1));
+        volley.fire(|_| ask()).await;
+        for answer in volley.answers(0, async || {}).await {
+            answer.is(409, "duplicate-request");
+            assert!(answer.retry_after() <= 60);
+        }
+        assert_eq!(server.shop.count(&sku), 1, "round {round}");
+    }
+}
