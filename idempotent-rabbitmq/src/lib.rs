@@ -47,6 +47,8 @@ mod acks;
 mod address;
 mod confirm;
 mod dead_letters;
+mod delay;
+mod delays;
 mod error;
 mod field;
 mod headers;
@@ -61,6 +63,8 @@ mod settle;
 mod source;
 
 pub use self::dead_letters::RabbitDeadLetters;
+pub use self::delay::RabbitDelay;
+pub use self::delays::DelayTopology;
 pub use self::error::SettingError;
 pub use self::field::Field;
 pub use self::outgoing::{Outgoing, Route};

@@ -167,11 +167,7 @@ impl Queue {
             ("x-expires".to_owned(), delay.saturating_add(UNUSED_MS).into()),
         ]);
         self.beside.write(&mut arguments);
-        if self.beside == QueueKind::Quorum {
-            // Otherwise the broker hands over without waiting for the queue's word, and a crash loses the message.
-            arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
-            arguments.insert("x-overflow".to_owned(), "reject-publish".into());
-        }
+        self.beside.hand_over_at_least_once(&mut arguments);
         declare(channel, &self.retry(ms), durable(true), table(&arguments)).await.map(|_| ())
     }
 }
@@ -197,11 +193,20 @@ impl Own {
 }
 
 impl QueueKind {
-    fn write(self, arguments: &mut Fields) {
+    pub(crate) fn write(self, arguments: &mut Fields) {
         // A classic queue is declared without its kind, as everybody else does: where the vhost's default differs, the
         // queue that is there would be refused.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
+        }
+    }
+
+    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait for that,
+    /// and a crash loses the message. A classic queue has no such setting.
+    pub(crate) fn hand_over_at_least_once(self, arguments: &mut Fields) {
+        if self == Self::Quorum {
+            arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
+            arguments.insert("x-overflow".to_owned(), "reject-publish".into());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Against a real RabbitMQ.
 mod acks;
 mod dead_letters;
+mod delayed;
 mod exchanges;
 mod outages;
 mod publisher;
