@@ -61,6 +61,7 @@ mod session;
 mod settings;
 mod settle;
 mod source;
+mod topology;
 
 pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
@@ -72,3 +73,4 @@ pub use self::publisher::{PublishError, PublishErrorKind, Publisher, PublisherBu
 pub use self::queue::{Queue, QueueKind};
 pub use self::session::Tag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
+pub use self::topology::{Exchange, Topology};

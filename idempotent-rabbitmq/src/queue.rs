@@ -103,6 +103,22 @@ impl Queue {
         self
     }
 
+    /// Lets the broker dead-letter what it would otherwise drop from this queue: messages whose time to live is over, and those
+    /// that a length limit pushes out. They arrive among the dead letters of the queue, with the broker's reason. Nothing changes
+    /// for an [`existing`](Self::existing) queue: set a policy with `dead-letter-exchange` (empty) and
+    /// `dead-letter-routing-key` (`QUEUE.dead`) for that one.
+    ///
+    /// # Default
+    /// On for a quorum queue. Off for a classic queue, which others may declare without arguments
+    pub fn dead_letter_dropped(mut self) -> Self {
+        let dead = self.dead();
+        if let Some(own) = &mut self.own {
+            own.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
+            own.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
+        }
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         if self.name.is_empty() || self.name.len() > LONGEST_NAME {
             let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, since others are named after it");

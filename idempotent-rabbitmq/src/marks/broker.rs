@@ -47,7 +47,8 @@ fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
     }
 }
 
-fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
+/// The bytes of a text.
+pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
     match value? {
         AMQPValue::LongString(text) => Some(text.as_bytes()),
         _ => None,

@@ -2,6 +2,7 @@
 mod acks;
 mod dead_letters;
 mod delayed;
+mod dropped;
 mod exchanges;
 mod outages;
 mod publisher;
@@ -11,4 +12,5 @@ mod retries;
 mod runtime;
 mod silent;
 mod together;
+mod topology;
 mod world;
