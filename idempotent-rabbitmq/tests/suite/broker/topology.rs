@@ -2,7 +2,7 @@
 use std::error::Error;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
-use idempotent_rabbitmq::{Exchange, Outgoing, PublishErrorKind, Publisher, Queue, Route, Topology};
+use idempotent_rabbitmq::{Exchange, Field, Outgoing, PublishErrorKind, Publisher, Queue, Route, Topology};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -33,7 +33,11 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
         .bind("topology.a", "topology.topic", "order.*.paid")
         .bind("topology.b", "topology.fanout", "")
         .bind_exchange("topology.fanout", "topology.direct", "sent")
-        .bind_all_headers("topology.a", "topology.headers", [("kind", "invoice")])
+        .bind_all_headers(
+            "topology.a",
+            "topology.headers",
+            [("kind", Field::from("invoice")), ("size", Field::from(17))],
+        )
         .bind_any_header("topology.b", "topology.headers", [("size", 17)]);
     for _ in 0..2 {
         declare(&topology).await.unwrap();
@@ -47,6 +51,7 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
         ("topology.headers", "", of("invoice", 17), &["topology.a", "topology.b"]),
         ("topology.headers", "", of("letter", 17), &["topology.b"]),
         // By the alternate exchange.
+        ("topology.headers", "", of("invoice", 18), &["topology.b"]),
         ("topology.headers", "", of("letter", 18), &["topology.b"]),
     ] {
         world.send_to(exchange, key, b"{}", properties).await;

@@ -1,6 +1,7 @@
 //! The example with RabbitMQ, which keeps the time limits.
 use std::time::{Duration, Instant};
 
+use idempotent::outbox::Outbox;
 use idempotent_testkit::servers::RabbitServer;
 
 use super::shop::Shop;
@@ -33,9 +34,9 @@ async fn with_rabbitmq_an_order_outlives_its_process_and_the_broker_and_is_not_c
     assert_eq!(running.says(1), ["o: placed"]);
     // Until the relay has noted that the broker has it, or the time is over on a machine that stands still.
     let shop = Shop::open(&file, |limits| limits).await.unwrap();
+    let outbox = Outbox::builder(shop.orders.clone()).open().await.unwrap();
     super::until("the broker has the limit", async || {
-        let sent = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM outbox WHERE sent_at IS NOT NULL");
-        sent.fetch_one(&shop.orders).await.is_ok_and(|sent| sent == 1)
+        outbox.inspect("o").await.unwrap().is_some_and(|(stub, _)| stub.sent_at.is_some())
     })
     .await;
     drop(running);
