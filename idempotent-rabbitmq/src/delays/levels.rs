@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn the_levels_of_a_delay_are_never_shorter_and_less_than_a_unit_longer() {
         let day = Duration::from_secs(24 * 3_600);
-        let odd = (0..200).map(|n| Duration::from_nanos(1 + n * n * n * 7_777_777_777_777));
+        let odd = (0..38).map(|n| Duration::from_nanos(1 + n * n * n * 7_777_777_777_777));
         for delay in odd.chain([Duration::from_millis(100), day, day * 40 + Duration::from_nanos(1), LONGEST]) {
             let levels = levels(delay);
             let sum = Duration::from_millis(levels.iter().sum());
