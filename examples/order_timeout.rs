@@ -1,29 +1,59 @@
-//! Orders that are cancelled unless they are paid in time, in one SQLite file, without a server.
+//! Orders that are cancelled unless they are paid in time, in one SQLite file, without a server or with RabbitMQ.
 //!
 //! ```text
 //! cargo run -p idempotent-examples --example order_timeout
 //! cargo run -p idempotent-examples --example order_timeout -- --limit 30m --database shop.db place order-17
 //! cargo run -p idempotent-examples --example order_timeout -- --database shop.db pay order-17
 //! cargo run -p idempotent-examples --example order_timeout -- --database shop.db work
+//! cargo run -p idempotent-examples --features rabbitmq --example order_timeout -- --with rabbitmq --url amqp://guest:guest@localhost/%2f
 //! ```
 //!
 //! Without a command it places three orders: one is paid at once, one in the last moment, one never. `place` keeps running until it
 //! is stopped, and `work` until nothing is left. Kill one of them before an order's time is over: the next one cancels it,
 //! when it starts if it was due meanwhile.
+//!
+//! `--with table` (the default) keeps the time limits in a table beside the orders, so that a payment deletes its limit. `--with
+//! rabbitmq` writes each time limit into an outbox beside the orders, and RabbitMQ keeps it until its time. There the limit of a paid
+//! order still comes, and its handler finds the order paid.
 #![allow(clippy::print_stdout, reason = "it tells what it does")]
+#[cfg(feature = "rabbitmq")]
+#[path = "order_timeout/rabbit.rs"]
+mod rabbit;
 #[path = "order_timeout/shop.rs"]
 #[allow(dead_code, reason = "parts of it are for the tests")]
 mod shop;
+#[path = "order_timeout/table.rs"]
+mod table;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
-use idempotent::mq::{Consumer, Message, Messages, Schedule};
+use clap::{Parser, Subcommand, ValueEnum};
+use idempotent::mq::{Handling, Message, Messages};
 use idempotent::{Executor, SqliteStore};
 
 use self::shop::{Failed, Shop, time_is_over};
+use self::table::Table;
+
+type Failure = Box<dyn Error>;
+
+/// Something that keeps the time limits of orders.
+trait Limits {
+    /// Writes an order and its time limit, both or neither.
+    async fn place(&self, order: &str, limit: Duration) -> Result<(), Failed>;
+
+    /// Handles the time limits that are over, until `stop` ends.
+    async fn work(
+        &self,
+        executor: &Executor,
+        handling: Handling,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Failure>;
+
+    /// Ends once no order has a time limit any more.
+    async fn nothing_left(&self);
+}
 
 #[derive(Debug, Parser)]
 #[command(about = "Orders that are cancelled unless they are paid in time")]
@@ -34,8 +64,22 @@ struct Args {
     /// How long an order may be unpaid: 30 minutes in a shop
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     limit: Duration,
+    /// What keeps the time limits
+    #[arg(long, default_value = "table")]
+    with: With,
+    /// The broker, for `--with rabbitmq`
+    #[arg(long, default_value = "amqp://guest:guest@localhost/%2f")]
+    url: String,
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum With {
+    /// A table beside the orders
+    Table,
+    /// An outbox beside the orders, and RabbitMQ
+    Rabbitmq,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,28 +93,43 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let args = Args::parse();
+async fn main() -> Result<(), Failure> {
+    let mut args = Args::parse();
     let folder = tempfile::tempdir()?;
     let of_this_run = folder.path().join("shop.db").display().to_string();
-    let file = args.database.unwrap_or(of_this_run);
+    let file = args.database.take().unwrap_or(of_this_run);
     let shop = Arc::new(Shop::open(&file, |limits| limits).await?);
     // Beside the orders: what has run is remembered by whoever comes next.
     let executor = Executor::new(SqliteStore::open(&file).await?);
+    match args.with {
+        With::Table => run(args, &shop, &executor, Table(shop.clone())).await,
+        #[cfg(feature = "rabbitmq")]
+        With::Rabbitmq => {
+            let limits = rabbit::Rabbit::open(&shop, &args.url).await?;
+            run(args, &shop, &executor, limits).await
+        }
+        #[cfg(not(feature = "rabbitmq"))]
+        With::Rabbitmq => {
+            Err(format!("this build has no RabbitMQ, for {}: add `--features rabbitmq`", args.url).into())
+        }
+    }
+}
+
+async fn run(args: Args, shop: &Arc<Shop>, executor: &Executor, limits: impl Limits) -> Result<(), Failure> {
     match args.command {
         Some(Command::Place { order }) => {
-            shop.place(&order, args.limit).await?;
+            limits.place(&order, args.limit).await?;
             println!("{order}: placed");
-            work(&shop, &executor, std::future::pending()).await
+            limits.work(executor, handling(shop), std::future::pending()).await
         }
         Some(Command::Pay { order }) => {
             println!("{order}: {}", if shop.pay(&order).await? { "paid" } else { "too late, or paid before" });
             Ok(())
         }
-        Some(Command::Work) => work(&shop, &executor, nothing_left(&shop)).await,
+        Some(Command::Work) => limits.work(executor, handling(shop), limits.nothing_left()).await,
         None => {
             for order in ["order-1", "order-2", "order-3"] {
-                shop.place(order, args.limit).await?;
+                limits.place(order, args.limit).await?;
                 println!("{order}: placed, to be paid within {:?}", args.limit);
             }
             shop.pay("order-1").await?;
@@ -79,7 +138,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let paid = shop.pay("order-2").await;
                 println!("order-2: the payment came {}", if matches!(paid, Ok(true)) { "in time" } else { "too late" });
             };
-            let ((), worked) = tokio::join!(in_the_last_moment, work(&shop, &executor, nothing_left(&shop)));
+            let working = limits.work(executor, handling(shop), limits.nothing_left());
+            let ((), worked) = tokio::join!(in_the_last_moment, working);
             worked?;
             for order in ["order-1", "order-2", "order-3"] {
                 println!("{order}: {}, by {} effect", shop.status(order).await?, shop.effects(order).await?.len());
@@ -89,10 +149,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn work(shop: &Arc<Shop>, executor: &Executor, stop: impl Future<Output = ()>) -> Result<(), Box<dyn Error>> {
-    let of_handlers = shop.clone();
-    let handling = Messages::raw().annotated(move |message: Message<()>| {
-        let shop = of_handlers.clone();
+fn handling(shop: &Arc<Shop>) -> Handling {
+    let shop = shop.clone();
+    Messages::raw().annotated(move |message: Message<()>| {
+        let shop = shop.clone();
         async move {
             let order = str::from_utf8(&message.delivery.body).map_err(|_| Failed::NoOrder)?;
             time_is_over(order, &shop).await?;
@@ -101,25 +161,5 @@ async fn work(shop: &Arc<Shop>, executor: &Executor, stop: impl Future<Output = 
             }
             Ok::<_, Failed>(())
         }
-    });
-    // One process over one file: times on a wheel. Several, or a server: without it.
-    let source = shop.limits.source().on_wheel(Duration::from_secs(10));
-    let consumer = Consumer::builder(source, "order_limits", executor)
-        .schedule(Schedule::exponential(Duration::from_millis(100), Duration::from_secs(10)))
-        .build(handling)?;
-    let (ending, ended) = tokio::sync::oneshot::channel::<()>();
-    let running = consumer.run(async { drop(ended.await) });
-    let stopping = async {
-        stop.await;
-        drop(ending);
-    };
-    tokio::join!(running, stopping).0?;
-    Ok(())
-}
-
-/// Until no order has a time limit any more.
-async fn nothing_left(shop: &Shop) {
-    while shop.limits.counts().await.is_ok_and(|counts| counts.ready + counts.waiting + counts.in_flight > 0) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    })
 }

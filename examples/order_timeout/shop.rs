@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent::delay::{DelayTable, DelayTableBuilder, Work};
 use idempotent::{Rejection, idempotent};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
-use sqlx::{Sqlite, SqlitePool};
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
@@ -14,6 +14,8 @@ pub(crate) enum Failed {
     Orders(#[from] sqlx::Error),
     #[error(transparent)]
     Limits(#[from] idempotent::mq::DelayError),
+    #[error(transparent)]
+    Outbox(#[from] idempotent::outbox::OutboxError),
     #[error("the body of a time limit is the number of an order, and this one is none")]
     NoOrder,
 }
@@ -43,11 +45,16 @@ impl Shop {
     /// The order and its time limit are one commit: there is no order that nobody would cancel.
     pub(crate) async fn place(&self, order: &str, limit: Duration) -> Result<(), Failed> {
         let mut tx = self.orders.begin_with("BEGIN IMMEDIATE").await?;
-        let insert = sqlx::query("INSERT INTO orders (id, status) VALUES (?, 'unpaid')");
-        insert.bind(order.to_owned()).execute(&mut *tx).await?;
+        Self::insert(&mut tx, order).await?;
         self.limits.put_in(&mut tx, &Work::after(order, limit, order)).await?;
         tx.commit().await?;
         self.limits.wake();
+        Ok(())
+    }
+
+    pub(crate) async fn insert(tx: &mut Transaction<'_, Sqlite>, order: &str) -> Result<(), Failed> {
+        let insert = sqlx::query("INSERT INTO orders (id, status) VALUES (?, 'unpaid')");
+        insert.bind(order.to_owned()).execute(&mut **tx).await?;
         Ok(())
     }
 
@@ -68,10 +75,17 @@ impl Shop {
         let effect = sqlx::query("INSERT INTO effects (id, what) VALUES (?, ?)");
         effect.bind(order.to_owned()).bind(status.to_owned()).execute(&mut *tx).await?;
         if calls_off {
+            // Too late if it is being delivered, and nothing where RabbitMQ has it: `time_is_over` asks the order in any case.
             self.limits.cancel_in(&mut tx, order).await?;
         }
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// How many orders are neither paid nor cancelled.
+    pub(crate) async fn unpaid(&self) -> Result<i64, Failed> {
+        let unpaid = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE status = 'unpaid'");
+        Ok(unpaid.fetch_one(&self.orders).await?)
     }
 
     pub(crate) async fn status(&self, order: &str) -> Result<String, Failed> {

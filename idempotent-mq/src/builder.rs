@@ -19,6 +19,7 @@ pub struct ConsumerBuilder<S: Source> {
     grace: Duration,
     schedule: Option<Schedule>,
     max_deliveries: Option<u32>,
+    max_body: Option<usize>,
     alert_after: u32,
     short_retention: bool,
     log: Option<Arc<dyn MessageLog>>,
@@ -33,6 +34,7 @@ pub(crate) struct Parts<S: Source> {
     pub(crate) capabilities: Capabilities,
     pub(crate) rules: Rules,
     pub(crate) max_deliveries: Option<u32>,
+    pub(crate) max_body: Option<usize>,
     pub(crate) alert_after: u32,
     pub(crate) concurrency: usize,
     pub(crate) prefetch: usize,
@@ -62,6 +64,7 @@ impl<S: Source> ConsumerBuilder<S> {
             grace: Duration::from_secs(10),
             schedule: None,
             max_deliveries: None,
+            max_body: None,
             alert_after: 3,
             short_retention: false,
             log: None,
@@ -112,6 +115,17 @@ impl<S: Source> ConsumerBuilder<S> {
     /// at one go; none if the policy has no limit, or the source does not [count](crate::Capabilities::counts)
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.max_deliveries = Some(deliveries);
+        self
+    }
+
+    /// Sets the largest body in bytes that is decoded and run. A larger body is dead-lettered as it came, without a claim, and
+    /// counted as [`undecodable`](crate::Counts::undecodable). The broker has already delivered it by then: a limit that
+    /// protects memory belongs to the broker too.
+    ///
+    /// # Default
+    /// None
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = Some(bytes);
         self
     }
 
@@ -181,6 +195,7 @@ impl<S: Source> ConsumerBuilder<S> {
             capabilities,
             rules: Rules { schedule: self.schedule, max_runs, acks_in_flight },
             max_deliveries,
+            max_body: self.max_body,
             alert_after: self.alert_after,
             concurrency: self.concurrency,
             prefetch,

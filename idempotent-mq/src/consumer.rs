@@ -67,6 +67,7 @@ impl<S: Source> Consumer<S> {
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
             max_deliveries: parts.max_deliveries,
+            max_body: parts.max_body,
             alert_after: parts.alert_after,
             desk,
             work,

@@ -46,7 +46,7 @@ counts! {
     unsettled,
     /// Of all: handlers that ran without a claim, so that their duplicates run too.
     unprotected,
-    /// Of all: bodies that could not be read.
+    /// Of all: bodies that could not be read, or were larger than [`max_body`](crate::ConsumerBuilder::max_body).
     undecodable,
     /// Keys that failed as often in a row as [`alert_after`](crate::ConsumerBuilder::alert_after) says.
     alerts,

@@ -11,10 +11,17 @@ use crate::error::failure;
 /// What is due is delivered by the queue's own [`Source`](crate::Source), at least once and never early: an annotated
 /// handler makes it take effect once. That handler still checks what it acts on (is the order unpaid?), since a
 /// cancellation may come while it is on its way.
+///
+/// Not every queue can look up work by its key. Where one cannot, as with RabbitMQ, `schedule` says
+/// [`Scheduled::Unchecked`] and `cancel` says [`Cancelled::Unsupported`]: the work comes in any case, and only the handler's
+/// check calls it off.
 #[async_trait]
 pub trait Delay: fmt::Debug + Send + Sync + 'static {
     /// Keeps `payload` until `at`, by the clock of whoever keeps it. Idempotent by `key`: the first one stands, until it
     /// was delivered and settled, or called off.
+    ///
+    /// A queue that cannot look up keys keeps each call's work, and says [`Scheduled::Unchecked`]. The key is then the id of
+    /// each delivery: a consumer that deduplicates by it lets the earliest delivery take effect.
     ///
     /// A time that is past is due at once.
     ///
@@ -25,7 +32,9 @@ pub trait Delay: fmt::Debug + Send + Sync + 'static {
     /// Nobody knows whether it is kept. To ask again is safe.
     async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError>;
 
-    /// Calls it off.
+    /// Calls it off, where the queue can do so.
+    ///
+    /// Whatever this returns, the handler must check whether the work is still wanted.
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind).
@@ -46,6 +55,9 @@ pub enum Scheduled {
         /// When it is due.
         at: Micros,
     },
+    /// It is kept until then. The queue cannot look for earlier work of this key: if there is any, both are delivered, under
+    /// one id.
+    Unchecked,
 }
 
 /// What [`Delay::cancel`] came to.
@@ -58,6 +70,9 @@ pub enum Cancelled {
     Delivering,
     /// Nothing of this key is kept: it was never there, was called off, or was delivered and settled.
     Unknown,
+    /// The queue cannot call anything off, and nothing was changed. Work of this key that was scheduled will be delivered at
+    /// its time: let the handler read the current state (is the order still unpaid?) in the transaction in which it acts.
+    Unsupported,
 }
 
 failure! {

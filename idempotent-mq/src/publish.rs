@@ -6,6 +6,7 @@ use std::future::Future;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use idempotent_core::Micros;
 
 use crate::error::failure;
 use crate::{Headers, Position};
@@ -27,6 +28,15 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
     /// # Cancellation
     /// Nobody knows which messages were sent.
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>>;
+
+    /// Whether this publisher keeps to [`Outbound::deliver_at`]. A relay hands such messages to no other publisher: it refuses
+    /// them, with [`PublishError::cannot_delay`].
+    ///
+    /// # Default
+    /// `false`, so that a publisher that does not know of delays delivers nothing early
+    fn delays(&self) -> bool {
+        false
+    }
 }
 
 /// [`Publish::publish`] for an adapter whose client sends one message at a time: those of one aggregate one behind the
@@ -100,6 +110,9 @@ pub struct Outbound {
     pub headers: Headers,
     /// The payload, byte for byte.
     pub body: Vec<u8>,
+    /// The time before which the message must not be delivered, by the publisher's clock or the broker's, as the publisher's
+    /// docs say. Only for publishers that [delay](Publish::delays): all others refuse the message.
+    pub deliver_at: Option<Micros>,
 }
 
 impl Outbound {
@@ -113,7 +126,16 @@ impl Outbound {
             aggregate: None,
             headers: Headers::default(),
             body: body.into(),
+            deliver_at: None,
         }
+    }
+
+    /// Sets [`deliver_at`](Self::deliver_at). Messages of one aggregate with such times arrive in the order of those times, and
+    /// not in the order in which they came about.
+    #[must_use]
+    pub fn deliver_at(mut self, time: Micros) -> Self {
+        self.deliver_at = Some(time);
+        self
     }
 
     /// Sets [`business_key`](Self::business_key).
@@ -145,6 +167,7 @@ impl fmt::Debug for Outbound {
             .field("topic", &self.topic)
             .field("bytes", &self.body.len())
             .field("headers", &self.headers.len())
+            .field("deliver_at", &self.deliver_at)
             .finish_non_exhaustive()
     }
 }
@@ -182,6 +205,16 @@ impl PublishError {
     #[must_use]
     pub fn kept_back() -> Self {
         Self::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted")
+    }
+
+    /// Returns the error for a message with [`deliver_at`](Outbound::deliver_at) that was handed to a publisher without delays.
+    #[must_use]
+    pub fn cannot_delay() -> Self {
+        Self::new(
+            PublishErrorKind::Refused,
+            "the message has `deliver_at`, and this publisher cannot delay: it would arrive early. Leave `deliver_at` out, or \
+             publish by RabbitMQ, by the delay queue on Redis, or from a DelayTable",
+        )
     }
 }
 

@@ -21,7 +21,7 @@ pub trait DeadLetters: Send {
     async fn count(&mut self) -> Result<u64, SourceError>;
 
     /// The next one, beginning with the oldest: as a consumer would read it, and what was left on it; `None` for the
-    /// latter where it was not a consumer that put it aside. At the end `None`.
+    /// latter where neither a consumer nor the broker says why it was dead-lettered. At the end `None`.
     ///
     /// One that is not put back lies where it lay: for others again once `self` is dropped, at the latest.
     ///

@@ -59,6 +59,22 @@ impl Confirming {
     /// It may have been published. The channel is not used again, since its confirm is still to come.
     pub(crate) async fn publish(
         &self,
+        to: (&str, &str),
+        properties: BasicProperties,
+        body: &[u8],
+        prepare: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
+    ) -> Result<(), Unsent> {
+        let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        self.publish_with(mandatory, to, properties, body, prepare).await
+    }
+
+    /// Publishes with these options: without `mandatory`, a confirm says nothing of a queue.
+    ///
+    /// # Cancellation
+    /// As [`publish`](Self::publish).
+    pub(crate) async fn publish_with(
+        &self,
+        options: BasicPublishOptions,
         (exchange, key): (&str, &str),
         properties: BasicProperties,
         body: &[u8],
@@ -69,7 +85,6 @@ impl Confirming {
         let _place = self.places.acquire().await;
         let channel = self.channel().await.map_err(before)?;
         prepare(&channel).await.map_err(before)?;
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (ShortString::from(exchange), ShortString::from(key));
         let after = |error| Unsent::Broken { error, before: false };
         let sent = channel.basic_publish(exchange, key, options, body, properties).await.map_err(after)?;
@@ -118,6 +133,25 @@ impl Confirming {
             Confirmation::Nack(_) | Confirmation::NotRequested => Err(Unsent::Nacked),
         });
         Ok(told.collect())
+    }
+
+    /// Runs declarations on a channel.
+    ///
+    /// # Errors
+    /// The broker refused one, which ends the channel, or the connection failed.
+    ///
+    /// # Cancellation
+    /// Some may have been applied. The channel is not used again.
+    pub(crate) async fn prepare(
+        &self,
+        declarations: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
+    ) -> lapin::Result<()> {
+        // Never closed.
+        let _place = self.places.acquire().await;
+        let channel = self.channel().await?;
+        declarations(&channel).await?;
+        self.idle().push(channel);
+        Ok(())
     }
 
     async fn channel(&self) -> lapin::Result<Channel> {

@@ -103,7 +103,7 @@ impl DeadLetters for RabbitDeadLetters {
         };
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
-        let left = letter(&properties);
+        let left = letter(&properties, &self.queue.name);
         let marked = Marked::read(properties, &self.queue, &End::default(), SystemClock::new().wall());
         let mut delivery = marked.delivery(Position::of(self.queue.dead()), body);
         delivery.redelivered = redelivered;
@@ -113,7 +113,7 @@ impl DeadLetters for RabbitDeadLetters {
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let open = self.open.as_mut().ok_or_else(nothing_taken)?;
         let taken = open.taken.take().ok_or_else(nothing_taken)?;
-        let properties = properties_back(&taken.properties);
+        let properties = properties_back(&taken.properties, &self.queue.name);
         let publish = open.publishing.publish(("", &self.queue.name), properties, &taken.data, async |_| Ok(()));
         let failed = match timeout(CONFIRM, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {

@@ -24,6 +24,11 @@ pub(crate) fn is_final(error: &lapin::Error) -> bool {
     }
 }
 
+/// Whether a queue or exchange is not there.
+pub(crate) fn is_not_found(error: &lapin::Error) -> bool {
+    is_final(error) && matches!(error.kind(), ErrorKind::ProtocolError(refused) if refused.get_id() == NOT_FOUND)
+}
+
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const PRECONDITION_FAILED: u16 = 406;

@@ -47,6 +47,8 @@ mod acks;
 mod address;
 mod confirm;
 mod dead_letters;
+mod delay;
+mod delays;
 mod error;
 mod field;
 mod headers;
@@ -59,8 +61,11 @@ mod session;
 mod settings;
 mod settle;
 mod source;
+mod topology;
 
 pub use self::dead_letters::RabbitDeadLetters;
+pub use self::delay::RabbitDelay;
+pub use self::delays::DelayTopology;
 pub use self::error::SettingError;
 pub use self::field::Field;
 pub use self::outgoing::{Outgoing, Route};
@@ -68,3 +73,4 @@ pub use self::publisher::{PublishError, PublishErrorKind, Publisher, PublisherBu
 pub use self::queue::{Queue, QueueKind};
 pub use self::session::Tag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
+pub use self::topology::{Exchange, Topology};

@@ -115,6 +115,11 @@ impl Outgoing {
         &self.id
     }
 
+    /// Whether the broker would drop the message while it waits.
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_after.is_some()
+    }
+
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }

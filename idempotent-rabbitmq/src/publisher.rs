@@ -2,6 +2,7 @@
 mod attempt;
 mod connection;
 mod error;
+mod later;
 mod outbox;
 mod together;
 
@@ -16,12 +17,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::attempt::{Attempt, Knowledge};
+use self::attempt::Knowledge;
 use self::connection::SharedConnection;
 pub use self::error::{PublishError, PublishErrorKind};
+use self::later::Due;
 use crate::address::Address;
 use crate::outgoing::LONGEST;
-use crate::{Outgoing, Route, SettingError};
+use crate::{DelayTopology, Outgoing, Route, SettingError};
 
 /// Publishes messages and waits until the broker has confirmed them. Cheap to clone; clones share one connection, which
 /// is made when it is first needed, and made again when it breaks.
@@ -51,6 +53,7 @@ struct Inner {
     places: Semaphore,
     confirm_within: Duration,
     give_up_after: Duration,
+    delays: DelayTopology,
     /// Exchanges that a message has got through: others may follow it on one channel.
     proven: Mutex<HashSet<String>>,
 }
@@ -63,6 +66,7 @@ pub struct PublisherBuilder {
     in_flight: usize,
     confirm_within: Duration,
     give_up_after: Duration,
+    delays: DelayTopology,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -101,12 +105,21 @@ impl PublisherBuilder {
         self
     }
 
+    /// Sets the means by which the broker delays messages.
+    ///
+    /// # Default
+    /// [`DelayTopology::quorum`]
+    pub fn delays(mut self, delays: DelayTopology) -> Self {
+        self.delays = delays;
+        self
+    }
+
     /// The publisher.
     ///
     /// # Errors
     /// A URL that cannot be read, or a limit of zero.
     pub fn build(self) -> Result<Publisher, SettingError> {
-        let Self { address, in_flight, confirm_within, give_up_after } = self;
+        let Self { address, in_flight, confirm_within, give_up_after, delays } = self;
         if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
             return Err(SettingError::new(format!("in_flight is {in_flight}, it must be 1 to {MOST_IN_FLIGHT}")));
         }
@@ -123,6 +136,7 @@ impl PublisherBuilder {
             places: Semaphore::new(in_flight),
             confirm_within,
             give_up_after,
+            delays,
             proven: Mutex::default(),
         })))
     }
@@ -136,6 +150,7 @@ impl Publisher {
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),
+            delays: DelayTopology::quorum(),
         }
     }
 
@@ -151,15 +166,16 @@ impl Publisher {
     pub async fn publish(&self, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
         // Its time begins with its turn.
         let _place = self.0.places.acquire().await;
-        self.publish_after(Knowledge::default(), to, message, Instant::now() + self.0.give_up_after).await
+        self.publish_from(Knowledge::default(), to, message, None, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Behind a try, if anything is known of one, with a place.
-    async fn publish_after(
+    /// Publishes a message of which something may be known from an earlier try. Needs a place.
+    async fn publish_from(
         &self,
         mut known: Knowledge,
         to: &Route,
         message: &Outgoing,
+        due: Option<Due>,
         end: Instant,
     ) -> Result<(), PublishError> {
         let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
@@ -170,16 +186,18 @@ impl Publisher {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
         for tries in 1.. {
-            let attempt = Attempt { to, properties: properties.clone(), body: message.body() };
-            let cause = match known.learn(self.0.attempt(attempt, end).await) {
-                Some(answer) => {
-                    if answer.is_ok() {
-                        self.0.prove(&to.exchange);
+            // Less is left of its delay with each try.
+            let path = due.as_ref().and_then(|due| due.path(&self.0.delays, to));
+            let cause =
+                match known.learn(self.0.attempt_twice(to, path.as_ref(), &properties, message.body(), end).await) {
+                    Some(answer) => {
+                        if answer.is_ok() && path.is_none() {
+                            self.0.prove(&to.exchange);
+                        }
+                        return answer;
                     }
-                    return answer;
-                }
-                None => known.last(),
-            };
+                    None => known.last(),
+                };
             // Without randomness there is no jitter.
             let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
             if Instant::now() + pause >= end {

@@ -103,6 +103,22 @@ impl Queue {
         self
     }
 
+    /// Lets the broker dead-letter what it would otherwise drop from this queue: messages whose time to live is over, and those
+    /// that a length limit pushes out. They arrive among the dead letters of the queue, with the broker's reason. Nothing changes
+    /// for an [`existing`](Self::existing) queue: set a policy with `dead-letter-exchange` (empty) and
+    /// `dead-letter-routing-key` (`QUEUE.dead`) for that one.
+    ///
+    /// # Default
+    /// On for a quorum queue. Off for a classic queue, which others may declare without arguments
+    pub fn dead_letter_dropped(mut self) -> Self {
+        let dead = self.dead();
+        if let Some(own) = &mut self.own {
+            own.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
+            own.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
+        }
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         if self.name.is_empty() || self.name.len() > LONGEST_NAME {
             let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, since others are named after it");
@@ -167,11 +183,7 @@ impl Queue {
             ("x-expires".to_owned(), delay.saturating_add(UNUSED_MS).into()),
         ]);
         self.beside.write(&mut arguments);
-        if self.beside == QueueKind::Quorum {
-            // Otherwise the broker hands over without waiting for the queue's word, and a crash loses the message.
-            arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
-            arguments.insert("x-overflow".to_owned(), "reject-publish".into());
-        }
+        self.beside.hand_over_at_least_once(&mut arguments);
         declare(channel, &self.retry(ms), durable(true), table(&arguments)).await.map(|_| ())
     }
 }
@@ -197,11 +209,20 @@ impl Own {
 }
 
 impl QueueKind {
-    fn write(self, arguments: &mut Fields) {
+    pub(crate) fn write(self, arguments: &mut Fields) {
         // A classic queue is declared without its kind, as everybody else does: where the vhost's default differs, the
         // queue that is there would be refused.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
+        }
+    }
+
+    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait for that,
+    /// and a crash loses the message. A classic queue has no such setting.
+    pub(crate) fn hand_over_at_least_once(self, arguments: &mut Fields) {
+        if self == Self::Quorum {
+            arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
+            arguments.insert("x-overflow".to_owned(), "reject-publish".into());
         }
     }
 }

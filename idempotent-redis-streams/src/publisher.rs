@@ -123,6 +123,10 @@ impl StreamsPublisher {
     async fn send(&self, open: &OpenConnection<'_>, chain: &[&Outbound]) -> Vec<PublishResult> {
         let (mut entries, mut refused) = (Vec::with_capacity(chain.len()), None);
         for message in chain {
+            if message.deliver_at.is_some() {
+                refused = Some(Err(PublishError::cannot_delay()));
+                break;
+            }
             match self.names.fields(message) {
                 Ok(fields) => entries.push((message.topic.as_str(), fields)),
                 Err(why) => {

@@ -18,6 +18,7 @@ mod place;
 mod relay;
 mod sql;
 mod stub;
+mod timed;
 
 use std::fmt;
 use std::sync::Arc;

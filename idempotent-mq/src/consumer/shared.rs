@@ -24,6 +24,7 @@ pub(crate) struct Shared<Tag> {
     pub(crate) log: Option<Arc<dyn MessageLog>>,
     /// More deliveries than this by the broker's count, and the message is given up.
     pub(crate) max_deliveries: Option<u32>,
+    pub(crate) max_body: Option<usize>,
     pub(crate) alert_after: u32,
     pub(crate) counters: Counters,
     pub(crate) breaker: Breaker,

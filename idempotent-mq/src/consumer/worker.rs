@@ -33,6 +33,12 @@ impl<Tag: Send + Sync + 'static> Shared<Tag> {
             let reason = format!("delivered {times} times without an end, the limit is {most}");
             return Some((Decision::DeadLetter { reason: reason.into() }, End::DeadLettered));
         }
+        if let Some(most) = self.max_body.filter(|most| delivery.body.len() > *most) {
+            self.counters.undecodable();
+            let bytes = delivery.body.len();
+            let reason = format!("the body has {bytes} bytes, the limit is {most} (`max_body`): it was not decoded");
+            return Some((Decision::DeadLetter { reason: reason.into() }, End::DeadLettered));
+        }
         let rest = self.postponed.rest(delivery, self.clock().now())?;
         Some((put_off(rest, "not due yet"), End::Deferred))
     }

@@ -3,15 +3,18 @@ use lapin::types::{AMQPValue, ShortString};
 
 use super::Table;
 use crate::Queue;
+use crate::delays::{HEADER, QUEUES};
 use crate::headers::number;
 
 /// Takes it off, and leaves what it says of other queues. How often a quorum queue has delivered this copy before.
 pub(super) fn take_marks(headers: &mut Table, queue: &Queue) -> u32 {
-    let ours = queue.retries();
-    take_deaths(headers, &ours);
+    let retries = queue.retries();
+    let is_ours = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUES.as_bytes());
+    take_deaths(headers, is_ours);
+    headers.retain(|name, _| !name.as_str().starts_with(HEADER));
     for which in ["first", "last"] {
         let named = |what: &str| format!("x-{which}-death-{what}");
-        if text(headers.get(named("queue").as_str())).is_some_and(|queue| queue.starts_with(ours.as_bytes())) {
+        if text(headers.get(named("queue").as_str())).is_some_and(is_ours) {
             for what in ["queue", "reason", "exchange"] {
                 headers.remove(named(what).as_str());
             }
@@ -29,16 +32,14 @@ pub(super) fn take_counts(headers: &mut Table) -> u32 {
 }
 
 /// The broker's list of deaths: a copy that waited in a queue for delays is not dead.
-fn take_deaths(headers: &mut Table, ours: &str) {
+fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
     let key = "x-death";
     let Some(AMQPValue::FieldArray(deaths)) = headers.get(key) else { return };
-    let is_ours = |death: &&AMQPValue| match death {
-        AMQPValue::FieldTable(death) => {
-            text(death.inner().get("queue")).is_some_and(|queue| queue.starts_with(ours.as_bytes()))
-        }
-        _ => false,
+    let is_other = |death: &&AMQPValue| match death {
+        AMQPValue::FieldTable(death) => !text(death.inner().get("queue")).is_some_and(&is_ours),
+        _ => true,
     };
-    let others: Vec<_> = deaths.as_slice().iter().filter(|death| !is_ours(death)).cloned().collect();
+    let others: Vec<_> = deaths.as_slice().iter().filter(is_other).cloned().collect();
     if others.is_empty() {
         headers.remove(key);
     } else {
@@ -46,7 +47,8 @@ fn take_deaths(headers: &mut Table, ours: &str) {
     }
 }
 
-fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
+/// The bytes of a text.
+pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
     match value? {
         AMQPValue::LongString(text) => Some(text.as_bytes()),
         _ => None,

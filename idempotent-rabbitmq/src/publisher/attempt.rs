@@ -2,15 +2,19 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lapin::BasicProperties;
+use lapin::options::BasicPublishOptions;
 use tokio::time::{Instant, timeout};
 
 use super::{Inner, PublishError, PublishErrorKind};
 use crate::Route;
 use crate::confirm::Unsent;
+use crate::delays::Path;
 use crate::error::is_final;
 
 pub(super) struct Attempt<'a> {
     pub(super) to: &'a Route,
+    /// The way through the delays; `None` for a message that is due.
+    pub(super) path: Option<&'a Path>,
     pub(super) properties: BasicProperties,
     pub(super) body: &'a [u8],
 }
@@ -19,6 +23,11 @@ pub(super) struct Attempt<'a> {
 pub(super) enum End {
     Confirmed,
     Unsent(Unsent),
+    /// The broker cannot take a message this way.
+    Impossible {
+        text: &'static str,
+        error: lapin::Error,
+    },
     /// There is no connection.
     Unconnected(lapin::Error),
     /// No answer in time.
@@ -35,13 +44,23 @@ impl Inner {
             Ok(Err(error)) => return End::Unconnected(error),
             Err(_) => return End::Silent { sent: false },
         };
-        let Attempt { to, properties, body } = attempt;
+        let Attempt { to, path, properties, body } = attempt;
+        if let Some(path) = path {
+            match timeout(left(), self.prepare(&connection, path)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(end)) => return end,
+                Err(_) => return End::Silent { sent: false },
+            }
+        }
+        let exchange = path.map_or_else(|| to.exchange.clone(), Path::entry);
+        let mandatory = path.is_none_or(Path::is_routed);
+        let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
         let sent = AtomicBool::new(false);
         let prepare = async |_: &lapin::Channel| {
             sent.store(true, SeqCst);
             Ok(())
         };
-        let published = connection.publish((&to.exchange, &to.key), properties, body, prepare);
+        let published = connection.publish_with(options, (&exchange, &to.key), properties, body, prepare);
         let end = match timeout(self.confirm_within.min(left()), published).await {
             Ok(Ok(())) => return End::Confirmed,
             Ok(Err(unsent)) => End::Unsent(unsent),
@@ -70,6 +89,9 @@ impl Knowledge {
             End::Confirmed => return Some(Ok(())),
             End::Unsent(Unsent::Unroutable) => {
                 return Some(Err(self.definite(PublishErrorKind::Unroutable, "no queue takes it", None)));
+            }
+            End::Impossible { text, error } => {
+                return Some(Err(self.definite(PublishErrorKind::Refused, text, Some(error))));
             }
             End::Unconnected(error) if is_final(&error) => {
                 let refused = "the broker refuses the connection";

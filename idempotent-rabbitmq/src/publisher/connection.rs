@@ -8,10 +8,13 @@ use tracing::debug;
 
 use crate::address::{Address, CONNECTING};
 use crate::confirm::Confirming;
+use crate::delays::Declared;
 
 /// A connection that opens on first use, and opens again after it breaks.
 pub(super) struct SharedConnection {
     pub(super) address: Address,
+    /// By the open connection.
+    pub(super) declared: Declared,
     in_flight: usize,
     held: Mutex<Held>,
 }
@@ -41,7 +44,7 @@ impl Drop for Handshake {
 
 impl SharedConnection {
     pub(super) fn new(address: Address, in_flight: usize) -> Self {
-        Self { address, in_flight, held: Mutex::default() }
+        Self { address, declared: Declared::default(), in_flight, held: Mutex::default() }
     }
 
     /// Returns the open connection. Calls during a handshake wait for that handshake.
@@ -69,6 +72,8 @@ impl SharedConnection {
             }
         };
         debug!(target: "idempotent", broker = %self.address, "connected");
+        // It may be another broker.
+        self.declared.forget();
         Ok(held.open.insert(Arc::new(Confirming::new(opened, self.in_flight))).clone())
     }
 

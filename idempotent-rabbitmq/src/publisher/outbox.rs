@@ -16,10 +16,17 @@ use crate::{Field, Outgoing, Route};
 /// shorter than two thirds of a relay's lease, as it is by default. A
 /// [`business_key`](Outbound::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
 /// message that has two is refused.
+///
+/// A message with [`deliver_at`](Outbound::deliver_at) goes by itself, as [`publish_at`](Publisher::publish_at) sends it: by the clock
+/// of this process. The broker confirms it as soon as it waits.
 #[async_trait]
 impl Publish for Publisher {
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {
         self.publish_together(messages).await
+    }
+
+    fn delays(&self) -> bool {
+        true
     }
 }
 

@@ -127,7 +127,7 @@ impl Publisher {
             let message = &messages[at];
             let known = std::mem::take(&mut known);
             let sent = match (outgoing(message), self.0.place(end).await) {
-                (Ok(outgoing), Some(_place)) => self.publish_after(known, &route(&message.topic), &outgoing, end).await,
+                (Ok(outgoing), Some(_place)) => self.publish_outbound(known, message, &outgoing, end).await,
                 (Ok(_), None) => Err(known.given_up()),
                 (Err(error), _) => Err(error),
             };
@@ -159,8 +159,11 @@ fn groups<'a>(all: impl Iterator<Item = &'a Ready<'a>>) -> Vec<Vec<&'a Ready<'a>
 }
 
 impl<'a> Ready<'a> {
-    /// `None`: it cannot be sent, which is told where it goes by itself.
+    /// Returns `None` for a message that goes by itself: it is delayed, or cannot be sent.
     fn of(message: &'a Outbound) -> Option<Self> {
+        if message.deliver_at.is_some() {
+            return None;
+        }
         let to = route(&message.topic);
         let fits = to.exchange.len() <= LONGEST && to.key.len() <= LONGEST;
         let properties = outgoing(message).ok()?.properties().filter(|_| fits)?;

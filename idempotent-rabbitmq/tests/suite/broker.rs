@@ -1,6 +1,8 @@
 //! Against a real RabbitMQ.
 mod acks;
 mod dead_letters;
+mod delayed;
+mod dropped;
 mod exchanges;
 mod outages;
 mod publisher;
@@ -10,4 +12,5 @@ mod retries;
 mod runtime;
 mod silent;
 mod together;
+mod topology;
 mod world;

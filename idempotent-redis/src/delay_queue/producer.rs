@@ -45,7 +45,12 @@ impl DelayProducer {
             other_topic = self.queue.beside(&outbound.topic).map_err(unpublished)?;
             &other_topic
         };
-        let mut message = DelayMessage::after(self.after, outbound.body.clone()).id(&outbound.id);
+        let body = outbound.body.clone();
+        let message = match outbound.deliver_at {
+            Some(at) => DelayMessage::due(at, body),
+            None => DelayMessage::after(self.after, body),
+        };
+        let mut message = message.id(&outbound.id);
         message.headers = outbound.headers.clone();
         message.business_key.clone_from(&outbound.business_key);
         message.basis.clone_from(&outbound.aggregate);
@@ -59,6 +64,10 @@ impl DelayProducer {
 impl Publish for DelayProducer {
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
         publish_each(messages, |message| self.send(message)).await
+    }
+
+    fn delays(&self) -> bool {
+        true
     }
 }
 

@@ -39,6 +39,9 @@ impl Publish for Publisher {
     async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {
         let end = Instant::now() + self.0.give_up_after;
         publish_each(messages, async |message| {
+            if message.deliver_at.is_some() {
+                return Err(Untold::cannot_delay());
+            }
             let (topic, outgoing) = outgoing(message);
             let sent = self.publish_by(end, topic, &outgoing, message.aggregate.as_deref()).await;
             let place = sent.map_err(told)?;

@@ -8,7 +8,7 @@ use sqlx::Database;
 use super::desk::{Arg, OutboxDb};
 use super::nonce::nonce;
 use super::packed::{digest, pack};
-use super::{Outbox, OutboxError, OutboxErrorKind};
+use super::{Outbox, OutboxError, OutboxErrorKind, timed};
 
 /// What [`Outbox::enqueue`] came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +33,11 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// Writing the same message again changes nothing. Messages of one [aggregate](Outbound::aggregate) are sent in the order
     /// they were written; of two transactions that write to one aggregate side by side nobody knows which comes first, unless
     /// they exclude each other, as by locking the aggregate's row.
+    ///
+    /// A message with [`deliver_at`](Outbound::deliver_at) is sent right away too, and its broker keeps it until then. A relay whose
+    /// publisher [cannot delay](idempotent_mq::Publish::delays) refuses the message, and raises an alert once it has given it up.
+    /// That time is no part of the content: where the same message is written again with another time, the first time stands.
+    /// The message counts as lost, and is sent again, only some time [after](super::Resends::backoff) it was to be delivered.
     ///
     /// The outbox sets the header [`OUTBOX_HEADER`] itself, in place of one that the message has.
     ///
@@ -98,7 +103,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 Arg::from(message.topic.as_bytes()),
                 optional(&message.business_key),
                 optional(&message.aggregate),
-                Arg::Bytes(Some(pack(&message.headers))),
+                Arg::Bytes(Some(pack(&timed::stored(message)))),
                 Arg::from(&*message.body),
                 Arg::from(&sum[..]),
                 Arg::from(&nonce()?[..]),

@@ -6,6 +6,7 @@ use super::desk::Cells;
 use super::nonce;
 use super::packed::unpack;
 use super::place::Place;
+use super::timed;
 
 /// What has become of a message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -102,9 +103,10 @@ pub(crate) fn content(cells: &mut Cells) -> (String, Option<Outbound>) {
     message.business_key = business_key;
     message.aggregate = aggregate;
     let nonce = cells.bytes();
-    let message = headers.map(|headers| {
+    let message = headers.and_then(|mut headers| {
+        message.deliver_at = timed::take(&mut headers)?;
         message.headers = headers;
-        message.header(OUTBOX_HEADER, nonce::to_header(&nonce))
+        Some(message.header(OUTBOX_HEADER, nonce::to_header(&nonce)))
     });
     (id, message)
 }

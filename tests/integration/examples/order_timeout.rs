@@ -3,6 +3,7 @@
 #[path = "../../../idempotent-sqlx/tests/suite/delay/clock.rs"]
 mod clock;
 mod processes;
+mod rabbit;
 #[path = "../../../examples/order_timeout/shop.rs"]
 mod shop;
 

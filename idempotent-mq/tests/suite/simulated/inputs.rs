@@ -46,6 +46,25 @@ async fn b44_n143_a_body_that_cannot_be_read_is_put_aside_at_once_byte_for_byte(
 }
 
 #[tokio::test]
+async fn a_body_over_the_limit_is_dead_lettered_as_it_came_and_not_decoded() {
+    let world = World::new();
+    let handling = Messages::decoded(|delivery: &Delivery| match delivery.body.len() {
+        ..=4 => Ok(()),
+        _ => panic!("decoded in spite of its size"),
+    })
+    .keyed(KeyFrom::message_id())
+    .run(|_| async { Verdict::Done });
+    let process = world.consume_by(Policy::new(), handling, |builder| builder.max_body(4)).await;
+    world.broker.send("fits", "four");
+    world.broker.send("large", "five!");
+    world.clock.settle().await;
+    let (dead, letter) = world.broker.dead().remove(0);
+    assert_eq!((&dead.body[..], world.broker.dead().len()), (&b"five!"[..], 1));
+    assert!(letter.reason.contains("5 bytes") && letter.reason.contains("max_body"), "{}", letter.reason);
+    assert_eq!((process.counts().acked, process.counts().undecodable, process.counts().dead_lettered), (1, 1, 1));
+}
+
+#[tokio::test]
 async fn k42_a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer() {
     let world = World::new();
     let handling = Messages::decoded(|delivery: &Delivery| match &delivery.body[..] {

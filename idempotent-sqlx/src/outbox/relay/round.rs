@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use idempotent_core::__backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published};
+use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published, chains};
 
 use super::{Relay, Round};
 use crate::outbox::decide::Verdict;
@@ -132,8 +132,8 @@ impl<Db: OutboxDb> Relay<Db> {
             return;
         }
         let (leased, messages): (Vec<_>, Vec<_>) = send.into_iter().unzip();
-        let answers = tokio::time::timeout(left, self.publisher.publish(&messages)).await;
-        let mut answers = answers.unwrap_or_default().into_iter();
+        let answers = self.publish(&messages, left).await;
+        let mut answers = answers.into_iter();
         let mut held_back = HashMap::new();
         for (leased, message) in leased.into_iter().zip(&messages) {
             let unanswered = || Err(PublishError::new(PublishErrorKind::Unconfirmed, "no answer in time"));
@@ -142,7 +142,10 @@ impl<Db: OutboxDb> Relay<Db> {
             match (answer, behind) {
                 (Ok(published), _) => {
                     round.sent += 1;
-                    lines.push(leased.accepted(published, self.resends.next(leased.stub.sends.saturating_add(1))));
+                    let rest = self.resends.next(leased.stub.sends.saturating_add(1));
+                    // Until then the broker keeps it: it is not lost.
+                    let kept = message.deliver_at.map_or(Duration::ZERO, |at| at - leased.now);
+                    lines.push(leased.accepted(published, rest.saturating_add(kept)));
                 }
                 // Not its own failure: it was kept back, and comes when the one before it does.
                 (Err(error), Some(rest)) if error.kind() == PublishErrorKind::Unsent => {
@@ -160,6 +163,39 @@ impl<Db: OutboxDb> Relay<Db> {
                 }
             }
         }
+    }
+
+    /// Publishes within this time, but for what the publisher would deliver too early. Fewer answers than messages if it did not
+    /// answer in time.
+    async fn publish(&self, messages: &[Outbound], within: Duration) -> Vec<Result<Published, PublishError>> {
+        if self.publisher.delays() || messages.iter().all(|message| message.deliver_at.is_none()) {
+            return tokio::time::timeout(within, self.publisher.publish(messages)).await.unwrap_or_default();
+        }
+        // A refused message holds back what is behind it in its aggregate, as any refusal does.
+        let mut answers: Vec<_> = messages.iter().map(|_| None).collect();
+        let mut open: Vec<usize> = Vec::new();
+        for chain in chains(messages) {
+            let end = chain.iter().position(|at| messages[*at].deliver_at.is_some());
+            let (before, from) = chain.split_at(end.unwrap_or(chain.len()));
+            open.extend(before);
+            for (behind, at) in from.iter().enumerate() {
+                let error = if behind == 0 { PublishError::cannot_delay() } else { PublishError::kept_back() };
+                answers[*at] = Some(Err(error));
+            }
+        }
+        open.sort_unstable();
+        let sent: Vec<_> = open.iter().map(|at| messages[*at].clone()).collect();
+        let told = if sent.is_empty() {
+            Ok(Vec::new())
+        } else {
+            tokio::time::timeout(within, self.publisher.publish(&sent)).await
+        };
+        let mut told = told.unwrap_or_default().into_iter();
+        let unanswered = || Err(PublishError::new(PublishErrorKind::Unconfirmed, "no answer in time"));
+        for at in open {
+            answers[at] = Some(told.next().unwrap_or_else(unanswered));
+        }
+        answers.into_iter().flatten().collect()
     }
 
     /// Insists for a third of the lease: what is not written down is sent again.

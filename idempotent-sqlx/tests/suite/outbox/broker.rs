@@ -1,5 +1,6 @@
 //! A broker that keeps what it is sent, and does as it is told.
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -25,6 +26,7 @@ pub(crate) struct Broker {
     otherwise: Mutex<Says>,
     /// One permit for each call that may be answered.
     pub gate: Semaphore,
+    delays: AtomicBool,
     calls: watch::Sender<usize>,
 }
 
@@ -35,8 +37,14 @@ impl Broker {
             says: Mutex::default(),
             otherwise: Mutex::new(Says::Somewhere),
             gate: Semaphore::new(1_000_000),
+            delays: AtomicBool::new(false),
             calls: watch::Sender::new(0),
         }
+    }
+
+    /// From now on it keeps messages until their time, as it says.
+    pub(crate) fn delays(&self) {
+        self.delays.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn say(&self, says: Says) {
@@ -96,6 +104,10 @@ impl Publish for Broker {
             });
         }
         answers
+    }
+
+    fn delays(&self) -> bool {
+        self.delays.load(Ordering::SeqCst)
     }
 }
 

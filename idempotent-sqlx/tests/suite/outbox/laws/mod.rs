@@ -9,6 +9,7 @@ pub(super) mod outage;
 mod plans;
 mod sending;
 mod setup;
+mod timed;
 mod truth;
 pub(super) mod world;
 mod writing;

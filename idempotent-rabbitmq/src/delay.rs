@@ -1,0 +1,66 @@
+//! Work for later, kept by RabbitMQ.
+use async_trait::async_trait;
+use idempotent_core::Micros;
+use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
+
+use crate::publisher::{PublishError, PublishErrorKind, Publisher};
+use crate::{Outgoing, Route};
+
+/// Work for later that is delivered to one route: a [`Delay`] over [`Publisher::publish_at`].
+///
+/// RabbitMQ keeps no list of delayed messages by key, which has two consequences:
+///
+/// - [`schedule`](Delay::schedule) cannot see earlier work of the same key, and says [`Scheduled::Unchecked`]. The key becomes
+///   the message id, so a consumer that deduplicates by that id lets the first delivery take effect.
+/// - [`cancel`](Delay::cancel) changes nothing and says [`Cancelled::Unsupported`]. The handler checks whether the work is still
+///   wanted.
+///
+/// ```no_run
+/// use std::time::{Duration, SystemTime};
+///
+/// use idempotent_core::Micros;
+/// use idempotent_mq::Delay;
+/// use idempotent_rabbitmq::{Publisher, RabbitDelay, Route};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let publisher = Publisher::builder("amqp://guest:guest@localhost/%2f").build()?;
+/// let limits = RabbitDelay::new(publisher, Route::queue("order_limits"));
+/// let at = Micros(0) + SystemTime::UNIX_EPOCH.elapsed()? + Duration::from_secs(30 * 60);
+/// limits.schedule("order-17", at, b"17").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RabbitDelay {
+    publisher: Publisher,
+    to: Route,
+}
+
+impl RabbitDelay {
+    /// Returns a delay that delivers to this queue, or to this exchange with this routing key.
+    pub fn new(publisher: Publisher, to: Route) -> Self {
+        Self { publisher, to }
+    }
+}
+
+#[async_trait]
+impl Delay for RabbitDelay {
+    /// Publishes the payload under the key as message id, which has at most 255 bytes.
+    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {
+        let published = self.publisher.publish_at(&self.to, &Outgoing::new(key, payload), at).await;
+        published.map(|()| Scheduled::Unchecked).map_err(unscheduled)
+    }
+
+    async fn cancel(&self, _: &str) -> Result<Cancelled, DelayError> {
+        Ok(Cancelled::Unsupported)
+    }
+}
+
+fn unscheduled(error: PublishError) -> DelayError {
+    let kind = match error.kind() {
+        PublishErrorKind::Unroutable | PublishErrorKind::Refused => DelayErrorKind::Refused,
+        PublishErrorKind::NotSent => DelayErrorKind::NotApplied,
+        PublishErrorKind::Unconfirmed => DelayErrorKind::Ambiguous,
+    };
+    DelayError::new(kind, error.to_string()).with_cause(error)
+}

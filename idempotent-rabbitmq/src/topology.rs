@@ -1,0 +1,209 @@
+//! Exchanges, queues and bindings, declared from code.
+mod exchange;
+
+use idempotent_mq::{SourceError, SourceErrorKind};
+use lapin::Channel;
+use lapin::options::{ExchangeBindOptions, QueueBindOptions};
+
+pub use self::exchange::Exchange;
+use crate::address::Address;
+use crate::error::{failed, is_not_found};
+use crate::field::{Field, Fields, table};
+use crate::outgoing::LONGEST;
+use crate::{Queue, SettingError};
+
+/// Exchanges, queues and the bindings between them, which a program declares when it starts.
+///
+/// To declare what is there already changes nothing. What is there with other settings is an error that names it; nothing is
+/// ever deleted or changed.
+///
+/// ```no_run
+/// use idempotent_rabbitmq::{Exchange, Queue, Topology};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// Topology::new()
+///     .exchange(Exchange::topic("orders"))
+///     .exchange(Exchange::headers("reports"))
+///     .queue(Queue::quorum("billing"))
+///     .bind("billing", "orders", "order.*.paid")
+///     .bind_all_headers("billing", "reports", [("kind", "invoice"), ("region", "eu")])
+///     .declare("amqp://guest:guest@localhost/%2f")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Topology {
+    exchanges: Vec<Exchange>,
+    queues: Vec<Queue>,
+    bindings: Vec<Binding>,
+}
+
+#[derive(Clone, Debug)]
+struct Binding {
+    from: String,
+    to: Destination,
+    key: String,
+    headers: Fields,
+}
+
+#[derive(Clone, Debug)]
+enum Destination {
+    Queue(String),
+    Exchange(String),
+}
+
+impl Topology {
+    /// Returns a topology without anything in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an exchange.
+    pub fn exchange(mut self, exchange: Exchange) -> Self {
+        self.exchanges.push(exchange);
+        self
+    }
+
+    /// Adds a queue, and the queue of its dead letters. An [existing](Queue::existing) queue is only checked.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    /// Binds a queue to a direct, topic or fanout exchange. A fanout exchange ignores the key.
+    pub fn bind(self, queue: impl Into<String>, exchange: impl Into<String>, key: impl Into<String>) -> Self {
+        self.binding(Destination::Queue(queue.into()), exchange, key, Fields::new())
+    }
+
+    /// Binds an exchange to another one, from which it gets messages with this key.
+    pub fn bind_exchange(self, to: impl Into<String>, from: impl Into<String>, key: impl Into<String>) -> Self {
+        self.binding(Destination::Exchange(to.into()), from, key, Fields::new())
+    }
+
+    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker does not look at headers
+    /// that begin with `x-`.
+    pub fn bind_all_headers<N: Into<String>, V: Into<Field>>(
+        self,
+        queue: impl Into<String>,
+        exchange: impl Into<String>,
+        headers: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        self.binding(Destination::Queue(queue.into()), exchange, "", matching("all", headers))
+    }
+
+    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker does not look at headers
+    /// that begin with `x-`.
+    pub fn bind_any_header<N: Into<String>, V: Into<Field>>(
+        self,
+        queue: impl Into<String>,
+        exchange: impl Into<String>,
+        headers: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        self.binding(Destination::Queue(queue.into()), exchange, "", matching("any", headers))
+    }
+
+    fn binding(mut self, to: Destination, from: impl Into<String>, key: impl Into<String>, headers: Fields) -> Self {
+        self.bindings.push(Binding { from: from.into(), to, key: key.into(), headers });
+        self
+    }
+
+    /// Declares all of it: exchanges, then queues, then bindings. The URL is that of
+    /// [`RabbitSource::builder`](crate::RabbitSource::builder). It is tried once.
+    ///
+    /// # Errors
+    /// [`Fatal`](SourceErrorKind::Fatal): a URL or name that cannot be, missing rights, something that is there with other settings,
+    /// or a binding of something that is not there. The error names the exchange, queue or binding.
+    /// [`Transient`](SourceErrorKind::Transient): the broker cannot be reached.
+    ///
+    /// # Cancellation
+    /// Some of it may have been declared.
+    pub async fn declare(&self, url: &str) -> Result<(), SourceError> {
+        let address = Address::parse(url).and_then(|address| self.check().map(|()| address)).map_err(impossible)?;
+        let connect = async {
+            let connection = address.connect("idempotent: topology").await?;
+            let channel = connection.create_channel().await?;
+            Ok((connection, channel))
+        };
+        let (_connection, channel) = connect.await.map_err(|error| failed("no connection", error))?;
+        for exchange in &self.exchanges {
+            exchange.declare(&channel).await.map_err(|error| differs("exchange", &exchange.name, error))?;
+        }
+        for queue in &self.queues {
+            queue.declare(&channel).await.map_err(|error| differs("queue", &queue.name, error))?;
+            queue.declare_dead(&channel).await.map_err(|error| differs("queue", &queue.dead(), error))?;
+        }
+        for binding in &self.bindings {
+            binding.declare(&channel).await.map_err(|error| binding.failed(error))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), SettingError> {
+        self.exchanges.iter().try_for_each(Exchange::check)?;
+        self.queues.iter().try_for_each(Queue::check)?;
+        self.bindings.iter().try_for_each(Binding::check)
+    }
+}
+
+impl Binding {
+    async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
+        let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), table(&self.headers));
+        match &self.to {
+            Destination::Queue(queue) => {
+                channel.queue_bind(queue.as_str().into(), from, key, QueueBindOptions::default(), headers).await
+            }
+            Destination::Exchange(to) => {
+                channel.exchange_bind(to.as_str().into(), from, key, ExchangeBindOptions::default(), headers).await
+            }
+        }
+    }
+
+    fn to(&self) -> &str {
+        match &self.to {
+            Destination::Queue(name) | Destination::Exchange(name) => name,
+        }
+    }
+
+    fn check(&self) -> Result<(), SettingError> {
+        let names = [&self.from, &self.key].into_iter().chain(self.headers.keys());
+        if names.chain([&self.to().to_owned()]).any(|name| name.len() > LONGEST) {
+            return Err(SettingError::new(format!("a name, key or header of a binding has more than {LONGEST} bytes")));
+        }
+        if self.from.is_empty() || self.to().is_empty() {
+            return Err(SettingError::new(
+                "a binding names no exchange or no queue: the default exchange needs no binding, each queue is bound to it by \
+                 its name",
+            ));
+        }
+        // Only the way of matching: such a binding takes all messages, or none.
+        if self.headers.len() == 1 {
+            return Err(SettingError::new("a binding by headers has no header: name at least one, or use bind()"));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: lapin::Error) -> SourceError {
+        let (from, to) = (&self.from, self.to());
+        let what = match is_not_found(&error) {
+            true => "one of them is not there: add it to the topology, or declare it before",
+            false => "the cause says what is wrong or missing",
+        };
+        failed(&format!("`{to}` cannot be bound to the exchange `{from}`: {what}"), error)
+    }
+}
+
+fn matching<N: Into<String>, V: Into<Field>>(how: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
+    let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
+    headers.chain([("x-match".to_owned(), how.into())]).collect()
+}
+
+fn differs(what: &str, name: &str, error: lapin::Error) -> SourceError {
+    let remedy = "the cause says what differs or is missing; declare it as it is, or delete it first";
+    failed(&format!("the {what} `{name}` cannot be declared: {remedy}"), error)
+}
+
+fn impossible(error: SettingError) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, error.to_string())
+}
