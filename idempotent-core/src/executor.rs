@@ -14,7 +14,7 @@ use std::time::Instant;
 pub use self::builder::ExecutorBuilder;
 pub use self::call::{Call, within};
 pub use self::detached::Begun;
-pub use self::handler::{BatchItem, Handler, HandlerFn};
+pub use self::handler::{BatchItem, Handler};
 pub use self::scope::{AlreadyInstalled, executor};
 pub use self::shutdown::{Drained, Served, Stopped};
 pub use self::site::Site;

@@ -33,7 +33,7 @@ pub(crate) use self::report::Report;
 use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchItem, Call, Executor, Handler, HandlerFn};
+use crate::executor::{BatchItem, Call, Executor, Handler};
 use crate::{Codec, Outcome, Rejection, Replies};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
@@ -52,11 +52,12 @@ impl Executor {
     ///
     /// # Panics
     /// A panic of the handler releases the key and resumes.
-    pub async fn run<P, C, R, F>(&self, call: impl Into<Call>, handler: Handler<P, C, R, F>) -> P::Output<R>
+    pub async fn run<P, C, R, F, Fut>(&self, call: impl Into<Call>, handler: Handler<P, C, R, F>) -> P::Output<R>
     where
         P: Replies<R>,
         C: Codec<P::Value>,
-        F: HandlerFn<R>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
     {
         finish(begin(&self.0, call.into(), handler)).await
     }
@@ -93,11 +94,12 @@ impl Executor {
 
 /// Runs an annotated function: the entry point of the attribute's code.
 #[doc(hidden)]
-pub async fn run<P, C, R, F>(with: Option<Executor>, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
+pub async fn run<P, C, R, F, Fut>(with: Option<Executor>, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
-    F: HandlerFn<R>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
 {
     let Some(executor) = with else {
         let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
@@ -115,15 +117,16 @@ async fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> F::Output {
     }
 }
 
-fn begin<'e, P, C, R, F>(
+fn begin<'e, P, C, R, F, Fut>(
     engine: &'e Arc<Engine>,
     mut call: Call,
     handler: Handler<P, C, R, F>,
-) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F>, P::Output<R>>
+) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>, P::Output<R>>
 where
     P: Replies<R>,
     C: Codec<P::Value>,
-    F: HandlerFn<R>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
 {
     let context = TaskContext::current();
     if let Some(needed) = P::policy() {
@@ -140,7 +143,7 @@ where
 }
 
 /// Claims the key and runs the handler, or answers from the record.
-async fn deliver<P, C, R, F>(
+async fn deliver<P, C, R, F, Fut>(
     engine: &Arc<Engine>,
     prepared: Box<Prepared>,
     context: TaskContext,
@@ -150,7 +153,8 @@ async fn deliver<P, C, R, F>(
 where
     P: Replies<R>,
     C: Codec<P::Value>,
-    F: HandlerFn<R>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
 {
     // Boxed, so that the claim's memory is freed before the handler runs.
     match Box::pin(claim(engine, prepared, &context, &mut report)).await {

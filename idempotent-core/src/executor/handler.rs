@@ -5,19 +5,6 @@ use std::marker::PhantomData;
 
 use crate::{Lease, Rejection, Rejects, Replies};
 
-/// An async function without arguments, such as `|| async { … }`. A [`Handler`] stores the handler of a call in this
-/// form.
-///
-/// Implemented for every such function, and for nothing else.
-pub trait HandlerFn<R>: FnOnce() -> Self::Future {
-    /// The future of one run.
-    type Future: Future<Output = R>;
-}
-
-impl<F: FnOnce() -> Fut, Fut: Future> HandlerFn<Fut::Output> for F {
-    type Future = Fut;
-}
-
 /// A handler with its reply strategy `P` and codec `C`. Its type is fixed before the classification rules are added, so
 /// that their closures need no type annotations.
 #[must_use]

@@ -1,4 +1,5 @@
 //! The handler's run under the lease.
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt;
@@ -8,13 +9,13 @@ use super::classify::classify;
 use super::report::Report;
 use crate::clock::unless;
 use crate::context::TaskContext;
-use crate::executor::{Handler, HandlerFn};
+use crate::executor::Handler;
 use crate::outcome::OutcomeSlot;
 use crate::{Codec, Replies};
 
 impl Attempt<'_> {
     /// Runs the handler under the lease and settles the run by its answer.
-    pub(crate) async fn run_handler<P, C, R, F>(
+    pub(crate) async fn run_handler<P, C, R, F, Fut>(
         mut self,
         context: TaskContext,
         report: &mut Report<'_>,
@@ -23,7 +24,8 @@ impl Attempt<'_> {
     where
         P: Replies<R>,
         C: Codec<P::Value>,
-        F: HandlerFn<R>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = R>,
     {
         let (run, handler) = handler.take();
         // Only pure steps run between the reading of the clock and this check.

@@ -1,17 +1,18 @@
 //! Runs without a lease, for policies that run the handler although the store is down.
+use std::future::Future;
 use std::panic::resume_unwind;
 
 use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
 use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
-use crate::executor::{Handler, HandlerFn};
+use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Outcome, Replies};
 
 /// Runs the handler without a lease, so duplicates run too. The answer settles the delivery as under a lease, but
 /// nothing is recorded.
-pub(crate) async fn run_unprotected<P, C, R, F>(
+pub(crate) async fn run_unprotected<P, C, R, F, Fut>(
     engine: &Engine,
     policy: &ResolvedPolicy,
     context: TaskContext,
@@ -21,7 +22,8 @@ pub(crate) async fn run_unprotected<P, C, R, F>(
 where
     P: Replies<R>,
     C: Codec<P::Value>,
-    F: HandlerFn<R>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
 {
     let (run, handler) = handler.take();
     if engine.is_draining() && !context.is_nested() {
