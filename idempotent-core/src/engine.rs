@@ -41,7 +41,7 @@ pub(crate) struct Engine {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) deferrals: Deferrals,
     pub(crate) drain: DrainState,
-    /// One permit for each duplicate that waits for a run in flight.
+    /// The permits of duplicates that wait for a run in flight.
     pub(crate) wait_permits: Semaphore,
     /// True once a timer could be created.
     has_timer: AtomicBool,

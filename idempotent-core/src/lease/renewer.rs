@@ -26,7 +26,7 @@ pub(crate) struct LeaseRenewer {
     table: Mutex<RenewalTable>,
     wake_driver: Notify,
     /// A store with connections that no handler's runtime serves, opened on demand.
-    renewal: AsyncMutex<Option<Arc<dyn Store>>>,
+    dedicated_store: AsyncMutex<Option<Arc<dyn Store>>>,
 }
 
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl LeaseRenewer {
             observer,
             table: Mutex::default(),
             wake_driver: Notify::new(),
-            renewal: AsyncMutex::default(),
+            dedicated_store: AsyncMutex::default(),
         })
     }
 
@@ -89,7 +89,7 @@ impl LeaseRenewer {
         let driven = table.driver.is_some() && !late;
         drop(table);
         if !driven {
-            self.drive();
+            self.start_driver();
         } else if sooner {
             self.wake_driver.notify_one();
         }
@@ -108,7 +108,7 @@ impl LeaseRenewer {
                     return self.report_lost(lease);
                 }
                 if self.is_late(now, lease.heartbeat() / 8) {
-                    self.drive();
+                    self.start_driver();
                 }
                 self.clock.sleep_until(lease.guard().min(now + lease.heartbeat() * 5 / 4)).await;
             }
@@ -139,11 +139,11 @@ impl LeaseRenewer {
     /// Starts a driver, and replaces the current one. If the driver on the renewal thread is late, it may wait for
     /// something that blocks this thread. The due renewals are then sent from here, and later ones from the renewal
     /// thread again.
-    fn drive(self: &Arc<Self>) {
+    fn start_driver(self: &Arc<Self>) {
         let mut table = self.table();
         let rescue = table.driver.is_some() && table.on_renewal_thread;
         let thread = if rescue { None } else { self.renewal_runtime() };
-        let driver = self.driver(&mut table, thread.is_some());
+        let driver = self.register_driver(&mut table, thread.is_some());
         drop(table);
         match thread {
             Some(runtime) => drop(runtime.spawn(driver.drive())),
@@ -152,7 +152,7 @@ impl LeaseRenewer {
         }
     }
 
-    fn driver(self: &Arc<Self>, table: &mut RenewalTable, on_renewal_thread: bool) -> Driver {
+    fn register_driver(self: &Arc<Self>, table: &mut RenewalTable, on_renewal_thread: bool) -> Driver {
         table.driver_count += 1;
         table.driver = Some(table.driver_count);
         table.on_renewal_thread = on_renewal_thread;

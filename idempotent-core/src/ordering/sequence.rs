@@ -182,22 +182,22 @@ async fn predecessor_status(
         };
         PredecessorStatus { state, waited, restart, blocker }
     };
-    let wait_times = match table.precedence(number) {
+    let last_delivery = match table.precedence(number) {
         Precedence::Nothing => return Ok(status((StateKind::Consumed, None), None)),
         Precedence::LastAdmitted(key) => {
             return Ok(status(last_activity(engine, prepared, table, &key).await?, Some(key)));
         }
-        Precedence::Expected(wait_times) => wait_times,
+        Precedence::Expected(last_delivery) => last_delivery,
     };
-    let there = wait_times.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
-    let all = status((StateKind::Absent, there), None);
+    let present_until = last_delivery.map(|last| WaitMarker { first: last, last, now }.present_until(patience));
+    let all = status((StateKind::Absent, present_until), None);
     // The waiting numbers are missing, but the last admitted call may be redelivered.
     let last = table.last.as_ref().filter(|last| all.waited >= patience && !last.is_consumed);
     let Some(last) = last else { return Ok(all) };
     let (state, last_sign) = last_activity(engine, prepared, table, &last.key).await?;
     Ok(match state {
         StateKind::Consuming | StateKind::Vacant => status((state, last_sign), Some(last.key.clone())),
-        _ => status((StateKind::Absent, there.max(last_sign)), None),
+        _ => status((StateKind::Absent, present_until.max(last_sign)), None),
     })
 }
 
@@ -221,16 +221,16 @@ async fn last_activity(
     })
 }
 
-/// Returns true if the admitted call may be running. `lined` is the store's time at which the table was read, for a
+/// Returns true if the admitted call may be running. `table_read_at` is the store's time at which the table was read, for a
 /// record that does not exist.
 async fn may_run(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     admitted: &Admitted,
-    lined: Micros,
+    table_read_at: Micros,
 ) -> Result<bool, StoreError> {
     let (found, now) = read_record(engine, prepared, &admitted.key).await?;
-    let now = if found.is_some() { now } else { lined };
+    let now = if found.is_some() { now } else { table_read_at };
     Ok(admitted.may_run(found.as_ref().map(|record| &record.state), now))
 }
 

@@ -34,7 +34,7 @@ impl WaitMarker {
         self.now - self.last >= marker_interval(patience)
     }
 
-    /// Returns the time until which the call was certainly present.
+    /// Returns the latest time at which the call may have been delivered, as far as the marker shows.
     pub(super) fn present_until(self, patience: Duration) -> Micros {
         self.last + marker_interval(patience)
     }

@@ -46,7 +46,7 @@ impl LeaseRenewer {
     async fn renew_in_dedicated_store(&self, renewal: &dyn Renewal, leases: &[Lease]) -> bool {
         let last = leases.iter().map(Lease::guard).max().unwrap_or_else(|| self.clock.now());
         let opened = async {
-            let mut store = self.renewal.lock().await;
+            let mut store = self.dedicated_store.lock().await;
             if store.is_none() {
                 *store = Some(renewal.renewal_store().await?);
             }
@@ -56,7 +56,7 @@ impl LeaseRenewer {
             Some(Ok(Some(store))) => {
                 let answered = self.renew_in(&*store, leases).await;
                 if !answered {
-                    *self.renewal.lock().await = None;
+                    *self.dedicated_store.lock().await = None;
                 }
                 answered
             }

@@ -50,7 +50,7 @@ impl Driver {
         join_all(self.calls(&due)).await;
         let mut table = self.renewer.table();
         if let (Some(runtime), true) = (self.renewer.renewal_runtime(), table.driver == Some(self.id)) {
-            let next = self.renewer.driver(&mut table, true);
+            let next = self.renewer.register_driver(&mut table, true);
             drop(table);
             runtime.spawn(next.drive());
         }
