@@ -68,7 +68,7 @@ fn findings(lines: &[&str]) -> Vec<(usize, String)> {
 }
 
 /// Returns the text of a comment line.
-fn comment<'a>(line: &'a str) -> Option<&'a str> {
+fn comment(line: &str) -> Option<&str> {
     ["///", "//!", "//"].iter().find_map(|start| line.strip_prefix(start))
 }
 
