@@ -4,6 +4,7 @@
 mod clock;
 mod processes;
 mod rabbit;
+#[allow(dead_code, reason = "parts of it are for the example")]
 #[path = "../../../examples/order_timeout/shop.rs"]
 mod shop;
 
