@@ -53,6 +53,7 @@ use self::order::{Order, OrderFailed};
 use self::shop::Shop;
 
 // The page shows the code between the two marks.
+// [shown]
 /// Places an order. The handler does not know about keys; its layer runs it once for each.
 async fn order(State(shop): State<Shop>, Json(order): Json<Order>) -> Result<Response, OrderFailed> {
     let id = shop.place(&order).await?;

@@ -51,8 +51,8 @@ fn missing_parts_of_a_url_are_named() {
     refused("redis://", "a host is missing");
     refused("redis+cluster://a,,b", "a host is missing");
     refused("redis+sentinel://a:1,b:2", "the name of the primary is missing");
-    refused("redis+unix://h/x", "a socket's path begins with `/`");
-    refused("redis+unix:///", "the socket's path is missing");
+    refused("redis+unix://h/x", "a socket path must be absolute");
+    refused("redis+unix:///", "the socket path is missing");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn other_invalid_urls_get_a_remedy() {
     refused("redis://u:@h", "the password is empty");
     refused("redis://a,b", "redis+sentinel://");
     refused("redis://::1", "in brackets");
-    refused("redis://[x]", "no IPv6 address");
+    refused("redis://[x]", "is not an IPv6 address");
     refused("redis://h/main", "the database is not a number");
     refused("redis://h/0?timeout=3", "RedisStore::builder");
     refused("redis+cluster://h/1", "one database");

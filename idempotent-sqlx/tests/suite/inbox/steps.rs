@@ -187,7 +187,7 @@ async fn steps_that_have_no_such_transaction_are_refused_before_they_run() {
     .await;
     let error = refused(answer);
     assert!(matches!(&error, JournalError::NoTransaction { .. }), "{error}");
-    assert!(error.to_string().contains("`step_in` gives it one"), "{error}");
+    assert!(error.to_string().contains("use `step_in`"), "{error}");
     for inbox in [&world.inbox, &world.leased] {
         let answer = inbox.run(call("b"), async |_: Own| {
             step_in("book", async |_: Lent<Tx>| -> Result<(), Failure> { panic!("it is in another's") }).await

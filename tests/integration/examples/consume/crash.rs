@@ -43,7 +43,7 @@ fn a_record_that_cannot_be_read_ends_the_job_with_its_reason() {
     job.spoil("UPDATE idempotent_record SET state = 99");
     let ended = job.run(&["--json"]).exits(2);
     assert_eq!(ended.counts(["deliveries", "executed"]), [0, 0]);
-    assert!(ended.stderr.contains("error: the handler did not run: the record cannot be read"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("error: the handler did not run: the record is corrupt"), "{}", ended.stderr);
     assert_eq!(job.effects().len(), 1, "it may have been consumed: it does not run");
 }
 
