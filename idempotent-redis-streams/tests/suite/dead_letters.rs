@@ -87,7 +87,7 @@ async fn a_dead_letter_is_written_once_even_if_the_reply_is_lost() {
 async fn an_entry_with_any_number_of_fields_is_dead_lettered_and_redriven_unchanged() {
     let world = World::new();
     let mut source = world.source("a").await;
-    for count in [3_893, 3_894, 4_000, 50_000] {
+    for count in [3_893, 3_894, 4_000, 12_000] {
         let fields: Vec<_> = (0..count).flat_map(|n| [format!("name {n}"), format!("value {n}")]).collect();
         let command: Vec<_> = ["XADD", "orders", "*"].into_iter().chain(fields.iter().map(String::as_str)).collect();
         world.server.command(&command);

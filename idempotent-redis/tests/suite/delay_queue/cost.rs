@@ -32,25 +32,29 @@ async fn spent(server: &RedisServer, work: impl AsyncFnOnce()) -> f64 {
     line.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
 }
 
+/// Returns the server time to send and to take a message, in µs: the least of five rounds, since a busy machine prolongs some.
 async fn send_and_take(server: &RedisServer, queue: &DelayQueue) -> (f64, f64) {
-    let sent = spent(server, async || {
-        for number in 0..1_000 {
-            let message = DelayMessage::after(Duration::ZERO, vec![b'y'; BODY]).id(format!("now-{number}"));
-            queue.send(&message).await.unwrap();
-        }
-    });
-    let sent = sent.await;
-    let mut taker = queue.taker();
-    let mut taken = Vec::new();
-    let took = spent(server, async || {
-        for _ in 0..1_000 {
-            taken.extend(taker.take_now(1).await.unwrap());
-        }
-    });
-    let took = took.await;
-    assert_eq!(taken.len(), 1_000);
-    queue.commit_all(&taken).await.unwrap();
-    (sent, took)
+    let (mut least_sent, mut least_took) = (f64::MAX, f64::MAX);
+    for round in 0..5 {
+        let sent = spent(server, async || {
+            for number in 0..200 {
+                let message = DelayMessage::after(Duration::ZERO, vec![b'y'; BODY]).id(format!("now-{round}-{number}"));
+                queue.send(&message).await.unwrap();
+            }
+        });
+        least_sent = least_sent.min(sent.await);
+        let mut taker = queue.taker();
+        let mut taken = Vec::new();
+        let took = spent(server, async || {
+            for _ in 0..200 {
+                taken.extend(taker.take_now(1).await.unwrap());
+            }
+        });
+        least_took = least_took.min(took.await);
+        assert_eq!(taken.len(), 200);
+        queue.commit_all(&taken).await.unwrap();
+    }
+    (least_sent, least_took)
 }
 
 #[tokio::test]

@@ -65,28 +65,32 @@ pub(crate) async fn no_notification_is_sent_without_a_waiting_receiver(world: &W
 pub(crate) async fn a_receiver_learns_when_to_poll_again(world: &World) {
     let queue = world.queue_with(|builder| builder.visibility(ms(60_000))).await;
     let mut taker = queue.taker();
-    let waits = async |taker: &mut idempotent_redis::Taker| {
-        assert!(timeout(ms(100), taker.take(10)).await.is_err());
-        until("it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)).await;
-        world.look("HGET", "meta", &["waits"]).text().parse::<u64>().unwrap()
+    // Waits until a poll has written this time.
+    let waits_until = async |taker: &mut idempotent_redis::Taker, time: u64| {
+        let event = format!("a poll that waits until {time}");
+        let written = until(&event, async || {
+            world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)
+                && world.look("HGET", "meta", &["waits"]).text().parse() == Ok(time)
+        });
+        tokio::select! {
+            () = written => {}
+            taken = taker.take(10) => panic!("nothing is due, and a poll returned {taken:?}"),
+        }
     };
-    assert_eq!(waits(&mut taker).await, 9_000_000_000_000_000, "for ever");
+    let time = |ms| crate::delay_queue::world::time(ms).0;
+    waits_until(&mut taker, 9_000_000_000_000_000).await; // for ever
     new(queue.send(&DelayMessage::at(crate::delay_queue::world::time(5_000), "")).await.unwrap());
-    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(5_000).0 + 1);
+    waits_until(&mut queue.taker(), time(5_000) + 1).await;
     new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
     assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
-    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(5_000).0 + 1, "the earlier of both");
+    waits_until(&mut queue.taker(), time(5_000) + 1).await; // the earlier of both
     world.at(1);
     let mut hurried = world.queue_with(|builder| builder.visibility(ms(2_000))).await.taker();
     new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap());
     let taken = hurried.take_now(10).await.unwrap();
-    assert_eq!(waits(&mut queue.taker()).await, crate::delay_queue::world::time(2_001).0, "and of these");
+    waits_until(&mut queue.taker(), time(2_001)).await; // and of these
     queue.commit_all(&taken).await.unwrap();
     world.at(5_001);
     assert_eq!(queue.taker().take_now(10).await.unwrap().len(), 1);
-    assert_eq!(
-        waits(&mut queue.taker()).await,
-        crate::delay_queue::world::time(60_000).0,
-        "when the first may be taken back"
-    );
+    waits_until(&mut queue.taker(), time(60_000)).await; // when the first message may be taken back
 }
