@@ -6,6 +6,7 @@
 //! a [`Lease`] that the executor keeps alive; [`Replies`] says what its answer means, a [`Codec`] keeps it, and an
 //! [`Outcome`] tells whoever settles the delivery how. [`protocol`] is the same story as pure functions of
 //! (record, request, now).
+mod alert;
 mod backoff;
 mod canonical;
 mod claim;
@@ -33,6 +34,10 @@ mod transaction;
 mod url;
 mod waiters;
 
+pub use alert::{
+    Alert, AlertCounts, AlertError, AlertKind, AlertLog, AlertObserver, AlertSender, AlertSetupError, Alerts,
+    AlertsBuilder, GivenUp,
+};
 pub use claim::{
     Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, OnExpiry, OwnerToken, Release,
     Settled, Verdict,

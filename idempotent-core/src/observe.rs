@@ -86,6 +86,12 @@ pub enum Event<'a> {
         /// Whether it runs all the same.
         skipped: bool,
     },
+    /// A run of several [steps](crate::step()) cannot go on, and its key is dead: a step's result is unknown, or the handler's
+    /// steps have changed. Reported once the store has applied that.
+    StepsParked {
+        /// The reason. It names steps, and may contain an error text of a codec of yours.
+        error: &'a str,
+    },
     /// The result is not kept for replay.
     ResultNotKept {
         /// Why: too large, or not to be encoded.

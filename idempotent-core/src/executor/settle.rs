@@ -148,10 +148,16 @@ impl Attempt<'_> {
         let verdict = release.verdict;
         let (settled, unheard) = self.insist(report, Settling::Release(release)).await;
         self.tell_waiters();
+        let applied = |outcome| {
+            if worth == Worth::Parked {
+                report.event(&Event::StepsParked { error: &error });
+            }
+            outcome
+        };
         match settled {
-            Ok(Settled::Done) => outcome,
+            Ok(Settled::Done) => applied(outcome),
             // An earlier copy whose answer got lost was applied.
-            Ok(Settled::Lost { now }) if unheard && leads_to(verdict, now) => outcome,
+            Ok(Settled::Lost { now }) if unheard && leads_to(verdict, now) => applied(outcome),
             Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
             Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }

@@ -68,6 +68,9 @@ impl Observer for Tracing {
                 let what = if *skipped { "run out of order" } else { "not run: the order is broken" };
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
             }
+            Event::StepsParked { error } => {
+                warn!(target: "idempotent", scope = run.scope, key, error, "the run is parked: a person has to look at its steps");
+            }
             Event::RunsUnprotected => {
                 error!(target: "idempotent", scope = run.scope, key, "the store is down: running without protection");
             }
