@@ -10,8 +10,9 @@
 //! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
 //! 8. `outbox` (features `outbox` and `postgres`; it works on the other databases, too): messages that are written in the transaction of what they tell of.
 //! 9. `delay` (features `delay` and `sqlite`, likewise): work that is due at a time; five techniques, and how late they are.
-//! 10. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 11. [`custom_store`]: records where you want them.
+//! 10. `alerts` (features `alert-email`, `outbox` and `sqlite`): what needs a person, by log, webhook and e-mail.
+//! 11. [`testing`]: duplicates, crashes and refusals in tests of your own.
+//! 12. [`custom_store`]: records where you want them.
 
 #[cfg_attr(not(doctest), doc = include_str!("docs/getting_started.md"))]
 pub mod getting_started {}
@@ -47,6 +48,10 @@ pub mod outbox {}
 #[cfg(all(feature = "delay", feature = "sqlite"))]
 #[cfg_attr(not(doctest), doc = include_str!("docs/delay.md"))]
 pub mod delay {}
+
+#[cfg(all(feature = "alert-email", feature = "outbox", feature = "sqlite"))]
+#[cfg_attr(not(doctest), doc = include_str!("docs/alerts.md"))]
+pub mod alerts {}
 
 #[cfg_attr(not(doctest), doc = include_str!("docs/testing.md"))]
 pub mod testing {}

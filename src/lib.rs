@@ -66,6 +66,7 @@
 //! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
 //! | watch it | [`Observer`], [`Tracing`], [`Executor::counts`] |
+//! | be alerted of what needs a person | [`Alerts`], [`AlertObserver`]; [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
 //!
@@ -73,6 +74,8 @@
 //! | feature | brings |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
+//! | `alert` | [`alert`]: a signed webhook as a sender of alerts |
+//! | `alert-email` | and alerts by e-mail |
 //! | `delay` | [`delay`]: work that is due at a time, in a table; and `mq` |
 //! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; `mq` and `redis` |
 //! | `mq` | [`mq`]: the consumer runtime |
@@ -94,6 +97,7 @@
 // The docs link to everything there is; what a feature leaves out is then plain text.
 #![cfg_attr(
     not(all(
+        feature = "alert-email",
         feature = "axum",
         feature = "delay",
         feature = "delay-queue",
@@ -113,6 +117,9 @@ pub mod docs;
 pub mod prelude;
 
 pub use self::connect::{ConnectError, connect};
+/// Senders of alerts; the guide is [`docs::alerts`].
+#[cfg(feature = "alert")]
+pub use idempotent_alert as alert;
 #[doc(hidden)]
 pub use idempotent_core::__private;
 pub use idempotent_core::*;
@@ -174,8 +181,7 @@ pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard, WholeRequest};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{
-        Alarm, Alert, Audited, Enqueued, Entry, LogAlert, Outbox, OutboxBuilder, OutboxDb, OutboxError,
-        OutboxErrorKind, Place, Relay, RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Webhook,
-        WebhookRequest, Why,
+        Audited, Enqueued, Entry, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind, Place, Relay,
+        RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Why,
     };
 }

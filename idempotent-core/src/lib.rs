@@ -9,6 +9,7 @@
 //! 5. An [`Outcome`] reports the [`Disposition`] to the code that settles the delivery.
 //!
 //! [`protocol`] contains the same decisions as pure functions of (record, request, now).
+mod alert;
 mod backoff;
 mod canonical;
 mod claim;
@@ -40,6 +41,10 @@ mod units;
 mod url;
 mod waiters;
 
+pub use alert::{
+    Alert, AlertCounts, AlertError, AlertKind, AlertLog, AlertObserver, AlertSender, AlertSetupError, Alerts,
+    AlertsBuilder, GivenUp,
+};
 pub use claim::{
     Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, OnExpiry, OwnerToken, Release,
     Settled, Verdict,

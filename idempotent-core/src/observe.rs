@@ -91,6 +91,12 @@ pub enum Event<'a> {
         /// True if the call runs anyway.
         skipped: bool,
     },
+    /// A run of several [steps](crate::step()) cannot continue, and its key is dead: a step's result is unknown, or the
+    /// handler's steps have changed. The run emits this event after the store has applied the state.
+    StepsParked {
+        /// The reason. It names steps, and may contain an error text of a custom codec.
+        error: &'a str,
+    },
     /// The result is not stored for replay.
     ResultNotKept {
         /// The reason: too large, or not encodable.

@@ -100,14 +100,20 @@ pub enum BrokenOrder {
     Late,
 }
 
-impl fmt::Display for BrokenOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl BrokenOrder {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
             Self::Failed => "its predecessor failed for good",
             Self::Dead => "its predecessor is dead",
             Self::Missing => "its predecessor was never seen",
             Self::Late => "a larger number of its stream was let in before",
-        })
+        }
+    }
+}
+
+impl fmt::Display for BrokenOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
+use idempotent_core::{Alerts, Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
 
 use crate::decide::Rules;
 use crate::work::{Desk, Work};
@@ -23,6 +23,7 @@ pub struct ConsumerBuilder<S: Source> {
     alert_after: u32,
     short_retention: bool,
     log: Option<Arc<dyn MessageLog>>,
+    alerts: Option<Alerts>,
 }
 
 /// A consumer's parts, checked.
@@ -40,6 +41,7 @@ pub(crate) struct Parts<S: Source> {
     pub(crate) prefetch: usize,
     pub(crate) grace: Duration,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
+    pub(crate) alerts: Option<Alerts>,
 }
 
 /// By the broker's count every deferral is a delivery, so its limit must be far from that of attempts.
@@ -68,6 +70,7 @@ impl<S: Source> ConsumerBuilder<S> {
             alert_after: 3,
             short_retention: false,
             log: None,
+            alerts: None,
         }
     }
 
@@ -155,6 +158,16 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
+    /// Sets where an alert is raised for each dead letter, once the source has confirmed it. The alert names the group and the
+    /// queue or topic; the reason is its [`detail`](idempotent_core::Alert::detail).
+    ///
+    /// # Default
+    /// None: dead letters are logged as warnings, and counted
+    pub fn alerts(mut self, alerts: &Alerts) -> Self {
+        self.alerts = Some(alerts.clone());
+        self
+    }
+
     /// The consumer.
     ///
     /// # Errors
@@ -201,6 +214,7 @@ impl<S: Source> ConsumerBuilder<S> {
             prefetch,
             grace: self.grace,
             log: self.log,
+            alerts: self.alerts,
         };
         Ok(Consumer::new(parts, probe))
     }

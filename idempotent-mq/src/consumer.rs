@@ -75,6 +75,7 @@ impl<S: Source> Consumer<S> {
             capabilities,
             rules,
             log: parts.log,
+            alerts: parts.alerts,
         };
         let (concurrency, prefetch, grace) = (parts.concurrency, parts.prefetch, parts.grace);
         Self { shared: Arc::new(shared), source, probe, concurrency, prefetch, grace }

@@ -63,8 +63,8 @@ pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::outbox::{
-    Alarm, Alert, Audited, Enqueued, Entry, LogAlert, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind,
-    Place, Relay, RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Webhook, WebhookRequest, Why,
+    Audited, Enqueued, Entry, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind, Place, Relay, RelayCounts,
+    Resends, Round, Seen, Status, Stub, Verdict, Why,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};

@@ -2,7 +2,6 @@
 //!
 //! Read in this order: `stub` (what is kept of a message), `decide` (whether it is sent), `sql` (the statements), `desk` (what
 //! a database has to do), `lease` (who sends it), `relay` (sending).
-mod alert;
 mod builder;
 mod decide;
 mod desk;
@@ -27,7 +26,6 @@ use idempotent_core::{Clock, Micros};
 use sqlx::Pool;
 use tokio::sync::Notify;
 
-pub use self::alert::{Alarm, Alert, LogAlert, Webhook, WebhookRequest};
 pub use self::builder::OutboxBuilder;
 pub use self::decide::{Resends, Seen, Verdict, Why};
 pub use self::desk::OutboxDb;

@@ -35,6 +35,9 @@ pub mod outbox {}
 #[doc = include_str!("../../src/docs/delay.md")]
 pub mod delay {}
 
+#[doc = include_str!("../../src/docs/alerts.md")]
+pub mod alerts {}
+
 #[doc = include_str!("../../src/docs/testing.md")]
 pub mod testing {}
 

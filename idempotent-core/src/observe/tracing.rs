@@ -72,6 +72,9 @@ impl Observer for Tracing {
                     if *skipped { "order broken: running the call out of order" } else { "order broken: call not run" };
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
             }
+            Event::StepsParked { error } => {
+                warn!(target: "idempotent", scope = run.scope, key, error, "the run is parked: a person has to look at its steps");
+            }
             Event::RunsUnprotected => {
                 error!(target: "idempotent", scope = run.scope, key, "store unavailable: running without protection, duplicates run too");
             }

@@ -159,12 +159,16 @@ impl Attempt<'_> {
         let (settled, is_ambiguous) = self.apply_step(report, SettlingStep::Release(release)).await;
         self.wake_waiters();
         match settled {
-            Ok(Settled::Done) => outcome,
+            Ok(Settled::Done) => {}
             // An earlier copy with a lost answer was applied.
-            Ok(Settled::Lost { now }) if is_ambiguous && leads_to_state(verdict, now) => outcome,
-            Ok(Settled::Lost { .. }) => Outcome::LeaseLost,
-            Err(_) => Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
+            Ok(Settled::Lost { now }) if is_ambiguous && leads_to_state(verdict, now) => {}
+            Ok(Settled::Lost { .. }) => return Outcome::LeaseLost,
+            Err(_) => return Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }
+        if decision == RetryDecision::Park {
+            report.event(&Event::StepsParked { error: &error });
+        }
+        outcome
     }
 
     /// Adjusts the decision by the run's steps. Compensates them if the run fails for good; the lease is renewed

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idempotent_core::Clock;
+use idempotent_core::{Alerts, Clock};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::breaker::Breaker;
@@ -22,6 +22,7 @@ pub(crate) struct Shared<Tag> {
     pub(crate) capabilities: Capabilities,
     pub(crate) rules: Rules,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
+    pub(crate) alerts: Option<Alerts>,
     /// More deliveries than this by the broker's count, and the message is given up.
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: Option<usize>,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::future::pending;
 use std::time::Duration;
 
-use idempotent_core::{Captured, Outcome};
+use idempotent_core::{Alert, AlertKind, Captured, Outcome};
 use tracing::{debug, error, info, warn};
 
 use super::log::conclude;
@@ -14,7 +14,7 @@ use super::shared::{Job, Phase, Shared};
 use crate::counts::End;
 use crate::decide::{Circumstances, Decision};
 use crate::work::{Begun, Ended, Prepared, Run, Unfit};
-use crate::{Delivery, Retry, Settlement, SourceError};
+use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
 
 /// What a worker was given to do.
 pub(super) enum Task {
@@ -121,6 +121,9 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
         _ => End::Unsettled,
     };
     tell(&shared.desk.group, job.delivery(), &settlement, end, ended.as_ref());
+    if let (End::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
+        shared.alert(job.delivery(), letter);
+    }
     job.end(end);
     Worked { put_off, refused }
 }
@@ -191,6 +194,12 @@ impl<Tag: Send + Sync + 'static> Shared<Tag> {
             Decision::GiveBack => End::GivenBack,
         };
         (decision, end)
+    }
+
+    fn alert(&self, delivery: &Delivery, letter: &DeadLetter) {
+        let Some(alerts) = &self.alerts else { return };
+        let alert = Alert::new(AlertKind::DeadLetter, self.desk.group.to_string(), alerts.now());
+        alerts.raise(alert.source(delivery.position.source.to_string()).with_detail(letter.reason.clone()));
     }
 
     async fn settlement(&self, decision: Decision, delivery: &Delivery, ended: Option<&Ended>) -> Settlement {

@@ -1,4 +1,5 @@
 //! The consumer on a simulated broker and a virtual clock.
+mod alerts;
 mod attempts;
 mod batch;
 mod breaker;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotent_core::{Clock, SystemClock};
+use idempotent_core::{AlertLog, AlertSender, Clock, SystemClock};
 use idempotent_mq::Publish;
 
 use self::running::EAGER;
 use super::desk::OutboxDb;
-use super::{Alert, LogAlert, Outbox, Resends};
+use super::{Outbox, Resends};
 
 /// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
 ///
@@ -25,7 +25,7 @@ use super::{Alert, LogAlert, Outbox, Resends};
 pub struct Relay<Db: OutboxDb> {
     outbox: Outbox<Db>,
     publisher: Arc<dyn Publish>,
-    alert: Arc<dyn Alert>,
+    alerts: Arc<dyn AlertSender>,
     resends: Resends,
     clock: Arc<dyn Clock>,
     batch: u32,
@@ -79,7 +79,7 @@ impl<Db: OutboxDb> Relay<Db> {
         Self {
             outbox: outbox.clone(),
             publisher,
-            alert: Arc::new(LogAlert),
+            alerts: Arc::new(AlertLog::new().with_details()),
             resends: Resends::default(),
             clock: Arc::new(SystemClock::new()),
             batch: 100,
@@ -99,13 +99,18 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// Who is told of a message that is given up.
+    /// Sets the destination of an alert for each message that is given up: [`Alerts`](idempotent_core::Alerts), which groups
+    /// them with those of other sources, or any other sender, which gets one alert for each message.
+    ///
+    /// The alert is sent before the message is marked, so that it is sent twice rather than never if the relay dies in
+    /// between. The relay waits for it for up to 10 s. An alert that `Alerts` suppresses is counted in memory only: a relay
+    /// that is killed loses that count, not the message.
     ///
     /// # Default
-    /// [`LogAlert`]
+    /// [`AlertLog`] with details: the text of the publisher's last error
     #[must_use]
-    pub fn alert(mut self, alert: Arc<dyn Alert>) -> Self {
-        self.alert = alert;
+    pub fn alerts(mut self, sender: Arc<dyn AlertSender>) -> Self {
+        self.alerts = sender;
         self
     }
 

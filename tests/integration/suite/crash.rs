@@ -127,7 +127,8 @@ async fn redeliver(dir: &Path, policy: Policy) -> (Outcome, Result<u32, Rejectio
     }
 }
 
-/// B7, B21 as far as a marker goes: killed at each step, the message is neither lost nor stuck.
+/// B7: killed at each step, the message is neither lost nor stuck. The effect is in a file, so a crash after it repeats it:
+/// B21's one effect needs a transaction, and is shown by the tests of the inbox.
 #[test]
 fn b7_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
     for (point, expected) in POINTS {

@@ -29,7 +29,8 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 10] = [
+const SERVERLESS: [Serverless; 11] = [
+    Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
     Serverless { package: "idempotent-macros", not: "", without: &[] },

@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::__backoff::delay;
-use idempotent_core::{Entropy, OsEntropy};
+use idempotent_core::{Alert, AlertKind, Entropy, GivenUp, Micros, OsEntropy};
 use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published, chains};
 
 use super::{Relay, Round};
+use crate::outbox::OutboxError;
 use crate::outbox::decide::Verdict;
 use crate::outbox::desk::OutboxDb;
 use crate::outbox::lease::{Leased, Line, Owner};
 use crate::outbox::nonce::nonce;
 use crate::outbox::place::{place_of, queue_of};
 use crate::outbox::stub::Status;
-use crate::outbox::{Alarm, OutboxError};
 
 /// Between tries of a message that is not accepted.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LAST_TRY: Duration = Duration::from_secs(5 * 60);
-/// How long somebody may take to be told.
+/// The longest wait for alerts.
 const TELLING: Duration = Duration::from_secs(10);
 /// Between tries to write down what was sent.
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ pub(super) struct Batch {
 struct Parted {
     send: Vec<(Leased, Outbound)>,
     lines: Vec<Line>,
-    given_up: Vec<(Alarm, Line)>,
+    given_up: Vec<(Alert, Line)>,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
@@ -68,9 +68,8 @@ impl<Db: OutboxDb> Relay<Db> {
         let mut round = Round { looked_at: leased.len(), ..Round::default() };
         let parted = self.part(leased).await?;
         let mut lines = parted.lines;
-        let (alarms, given_up): (Vec<_>, Vec<_>) = parted.given_up.into_iter().unzip();
-        // Before they are marked: told twice rather than never. All at once: however many there are, the lease lasts.
-        let _ = tokio::time::timeout(TELLING, join_all(alarms.iter().map(|alarm| self.alert.raise(alarm)))).await;
+        let (alerts, given_up): (Vec<_>, Vec<_>) = parted.given_up.into_iter().unzip();
+        self.alert(&alerts).await;
         round.given_up = given_up.len();
         lines.extend(given_up);
         self.send(parted.send, since, &mut lines, &mut round).await;
@@ -100,28 +99,39 @@ impl<Db: OutboxDb> Relay<Db> {
                 }
                 (_, message) => {
                     let unsent = leased.stub.sent_at.is_none();
-                    let alarm = self.alarm(&leased, message.as_ref());
+                    let alert = self.given_up(&leased, message.as_ref(), self.clock.wall());
                     if let Some(aggregate) = aggregate.filter(|_| unsent) {
                         held_back.insert(aggregate, self.resends.look_again);
                     }
                     let error = message.is_none().then(|| "its headers are not as this version writes them".to_owned());
                     let line = Line { status: Status::Dead, error, ..leased.put_off(Duration::ZERO) };
-                    parted.given_up.push((alarm, line));
+                    parted.given_up.push((alert, line));
                 }
             }
         }
         Ok(parted)
     }
 
-    fn alarm(&self, leased: &Leased, message: Option<&Outbound>) -> Alarm {
-        Alarm {
-            outbox: self.outbox.0.table.clone(),
-            seq: leased.stub.seq,
-            topic: message.map_or_else(String::new, |message| message.topic.clone()),
-            sends: leased.stub.sends,
-            last_error: leased.stub.last_error.clone(),
-            holds_back: leased.stub.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some()),
+    /// Alerts before the messages are marked: twice rather than never. All at once, so that the lease lasts however many
+    /// there are.
+    async fn alert(&self, alerts: &[Alert]) {
+        let sent = join_all(alerts.iter().map(|alert| self.alerts.send(alert)));
+        let Ok(sent) = tokio::time::timeout(TELLING, sent).await else {
+            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, "alerts were not sent within 10 s");
+            return;
+        };
+        for error in sent.into_iter().filter_map(Result::err) {
+            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, %error, "a message is given up without an alert");
         }
+    }
+
+    fn given_up(&self, leased: &Leased, message: Option<&Outbound>, now: Micros) -> Alert {
+        let stub = &leased.stub;
+        let holds_back = stub.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some());
+        let alert = Alert::new(AlertKind::MessageGivenUp, self.outbox.0.table.clone(), now)
+            .given_up(GivenUp::new(stub.seq, stub.sends, holds_back));
+        let alert = message.iter().fold(alert, |alert, message| alert.source(message.topic.clone()));
+        stub.last_error.iter().fold(alert, |alert, error| alert.with_detail(error.clone()))
     }
 
     async fn send(&self, send: Vec<(Leased, Outbound)>, since: Instant, lines: &mut Vec<Line>, round: &mut Round) {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use idempotent_core::{Alert, AlertError, AlertSender};
 use idempotent_mq::{Outbound, Position, Publish, PublishError, PublishErrorKind, Published};
-use idempotent_sqlx::{Alarm, Alert};
 use tokio::sync::{Semaphore, watch};
 
 /// What it says of a message.
@@ -111,19 +111,20 @@ impl Publish for Broker {
     }
 }
 
-/// Keeps what it is told.
+/// A sender that keeps the alerts.
 #[derive(Debug, Default)]
-pub(crate) struct Bell(Mutex<Vec<Alarm>>);
+pub(crate) struct Bell(Mutex<Vec<Alert>>);
 
 impl Bell {
-    pub(crate) fn alarms(&self) -> Vec<Alarm> {
+    pub(crate) fn alerts(&self) -> Vec<Alert> {
         self.0.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
-impl Alert for Bell {
-    async fn raise(&self, alarm: &Alarm) {
-        self.0.lock().unwrap().push(alarm.clone());
+impl AlertSender for Bell {
+    async fn send(&self, alert: &Alert) -> Result<(), AlertError> {
+        self.0.lock().unwrap().push(alert.clone());
+        Ok(())
     }
 }

@@ -306,7 +306,7 @@ const POINTS: [Point; 6] = [
 ];
 
 #[tokio::test]
-async fn b26_s3_7_killed_between_any_two_steps_of_a_success_the_end_is_the_same() {
+async fn b26_s3_7_s3_9_killed_between_any_two_steps_of_a_success_the_end_is_the_same() {
     for (at, point) in POINTS.iter().enumerate() {
         // A lease that is waited for is a short one.
         let (lease, runs) = if at == 0 { (SHORT, 2) } else { (LONG, 1) };

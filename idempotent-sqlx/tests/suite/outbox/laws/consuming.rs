@@ -233,7 +233,7 @@ async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_agai
 }
 
 #[tokio::test]
-async fn s3_9_a_message_that_is_put_aside_is_not_sent_again() {
+async fn a_message_that_is_put_aside_is_not_sent_again() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 9));
     sent(&world, "a", 7).await;
     let running = start(&world, &line, &executor(), Policy::new().max_retries(0), &work);

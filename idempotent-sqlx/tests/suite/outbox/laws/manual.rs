@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent_core::{Alert, AlertError, AlertSender};
 use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::{Alarm, Alert, OutboxErrorKind, Status};
+use idempotent_sqlx::{OutboxErrorKind, Status};
 use tokio::sync::Notify;
 
 use super::world::{World, message};
@@ -101,10 +102,11 @@ struct Acted {
 }
 
 #[async_trait]
-impl Alert for Acted {
-    async fn raise(&self, _: &Alarm) {
+impl AlertSender for Acted {
+    async fn send(&self, _: &Alert) -> Result<(), AlertError> {
         self.told.notify_one();
         self.done.notified().await;
+        Ok(())
     }
 }
 
@@ -121,7 +123,7 @@ async fn s3_12_one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_u
         }
         world.broker.say(Says::Somewhere);
         let acted = Arc::new(Acted::default());
-        let relay = world.relay().alert(acted.clone());
+        let relay = world.relay().alerts(acted.clone());
         let person = async {
             acted.told.notified().await;
             let mut tx = world.begin().await;

@@ -1,4 +1,5 @@
 //! What holds on each database.
+mod alerts;
 mod consuming;
 mod cost;
 mod crashes;

@@ -69,7 +69,7 @@ async fn one_that_was_given_up_unsent_holds_back_those_behind_it_until_a_person_
             world.pass(20);
         }
         assert_eq!(world.round().await.given_up, 1);
-        assert!(world.bell.alarms()[0].holds_back);
+        assert!(world.bell.alerts()[0].given_up.unwrap().holds_back);
         assert_eq!(world.status("a1").await, Status::Dead);
         world.pass(10_000);
         assert_eq!(world.round().await.looked_at, 0);

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use idempotent_core::{Alert, AlertError, AlertSender};
 use idempotent_core::{Clock, Micros, Timer};
 use idempotent_mq::{Outbound, PublishErrorKind};
-use idempotent_sqlx::{Alarm, Alert, Outbox, Relay};
+use idempotent_sqlx::{Outbox, Relay};
 use idempotent_testkit::VirtualClock;
 use tokio::sync::{Barrier, oneshot};
 
@@ -138,7 +139,7 @@ async fn b29_what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_la
     }
     // An outage uses nothing up; what may have been sent is not sent for ever.
     let round = world.round().await;
-    assert_eq!((round.failed, round.given_up, world.bell.alarms().len()), (1, 2, 2));
+    assert_eq!((round.failed, round.given_up, world.bell.alerts().len()), (1, 2, 2));
     world.broker.say_of("down", Says::Somewhere);
     world.pass(10);
     assert_eq!(world.round().await.sent, 1);
@@ -345,10 +346,11 @@ async fn messages_that_the_broker_refuses_delay_no_other_message() {
 struct Meeting(Barrier, AtomicU32);
 
 #[async_trait]
-impl Alert for Meeting {
-    async fn raise(&self, _: &Alarm) {
+impl AlertSender for Meeting {
+    async fn send(&self, _: &Alert) -> Result<(), AlertError> {
         self.0.wait().await;
         self.1.fetch_add(1, SeqCst);
+        Ok(())
     }
 }
 
@@ -365,7 +367,7 @@ async fn s3_12_several_that_are_given_up_are_told_of_at_a_time() {
         world.pass(10);
     }
     let meeting = Arc::new(Meeting(Barrier::new(3), AtomicU32::new(0)));
-    assert_eq!(world.relay().alert(meeting.clone()).round().await.unwrap().given_up, 3);
+    assert_eq!(world.relay().alerts(meeting.clone()).round().await.unwrap().given_up, 3);
     assert_eq!(meeting.1.load(SeqCst), 3);
 }
 

@@ -36,5 +36,5 @@ async fn a_message_with_a_time_is_refused_for_a_publisher_that_cannot_delay_and_
     }
     assert_eq!(world.status("later").await, Status::Dead);
     assert!(world.broker.ids().iter().all(|id| id != "later" && id != "a2"), "{:?}", world.broker.ids());
-    assert!(world.bell.alarms().iter().any(|alarm| alarm.holds_back));
+    assert!(world.bell.alerts().iter().any(|alert| alert.given_up.is_some_and(|given_up| given_up.holds_back)));
 }

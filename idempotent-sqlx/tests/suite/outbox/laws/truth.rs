@@ -1,4 +1,5 @@
 //! B28 through the database.
+use idempotent_core::AlertKind;
 use idempotent_sqlx::Status;
 
 use super::world::{World, message};
@@ -46,10 +47,10 @@ async fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sen
     world.log(0, &world.bytes("'orders#1'"), Some(&world.bytes(&place(7))), now).await;
     assert_eq!(sent_again(&world).await, ["31"]);
     // The one that has all but the count.
-    assert_eq!(world.bell.alarms().len(), 1);
+    assert_eq!(world.bell.alerts().len(), 1);
     assert_eq!(world.status("29").await, Status::Dead);
     assert_eq!(sent_again(&world).await, [""; 0]);
-    assert_eq!(world.bell.alarms().len(), 1);
+    assert_eq!(world.bell.alerts().len(), 1);
 }
 
 #[tokio::test]
@@ -74,15 +75,16 @@ async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
         world.pass(1);
     }
     // Sent as often as is allowed: an alert instead.
-    assert!(world.bell.alarms().is_empty());
+    assert!(world.bell.alerts().is_empty());
     let round = world.round().await;
     assert_eq!((round.sent, round.given_up), (0, 1));
-    let alarms = world.bell.alarms();
-    assert_eq!((alarms.len(), alarms[0].sends, &*alarms[0].topic), (1, 3, "orders"));
+    let alerts = world.bell.alerts();
+    let (kind, message, source) = (alerts[0].kind, alerts[0].given_up.unwrap(), alerts[0].source.as_deref());
+    assert_eq!((alerts.len(), kind, message.sends, source), (1, AlertKind::MessageGivenUp, 3, Some("orders")));
     assert_eq!((world.status("a").await, world.due_in("a").await), (Status::Dead, None));
     world.pass(10_000);
     assert_eq!(world.round().await.looked_at, 0);
-    assert_eq!(world.bell.alarms().len(), 1);
+    assert_eq!(world.bell.alerts().len(), 1);
 }
 
 #[tokio::test]

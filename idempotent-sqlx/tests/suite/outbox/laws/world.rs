@@ -55,7 +55,7 @@ impl World {
     }
 
     pub(crate) fn relay(&self) -> Relay<Db> {
-        Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alert(self.bell.clone()).lease(LEASE)
+        Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alerts(self.bell.clone()).lease(LEASE)
     }
 
     pub(crate) async fn round(&self) -> Round {

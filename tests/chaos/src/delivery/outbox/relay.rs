@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::mq::{Outbound, Publish, PublishError, Published};
-use idempotent::outbox::{Alarm, Alert, Relay, Resends};
+use idempotent::outbox::{Relay, Resends};
+use idempotent::{Alert, AlertError, AlertSender};
 use sqlx::{Postgres, Sqlite};
 
 use super::broker::OutboxBroker;
@@ -37,7 +38,7 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
         .log_age(Duration::from_secs(4))
         .quiet(Duration::from_secs(6));
     let relay = |outbox, sends| {
-        let relay = Relay::new(outbox, publisher.clone()).alert(alert.clone());
+        let relay = Relay::new(outbox, publisher.clone()).alerts(alert.clone());
         relay.lease(lease(broker)).poll(POLL).batch(50).resends(resends.clone().max_sends(sends))
     };
     // Of these nothing is given up: whatever is not done is sent again.
@@ -96,14 +97,16 @@ impl std::fmt::Debug for Mortal {
 struct Noted(Arc<Hands>);
 
 #[async_trait]
-impl Alert for Noted {
-    async fn raise(&self, alarm: &Alarm) {
-        if self.0.start.flaw == Some(DeliveryFlaw::TellsNobody) {
-            return;
+impl AlertSender for Noted {
+    async fn send(&self, alert: &Alert) -> Result<(), AlertError> {
+        if self.0.start.flaw != Some(DeliveryFlaw::TellsNobody)
+            && let Some(message) = alert.given_up
+        {
+            let outbox = alert.scope.clone().into_owned();
+            self.0.notes.write(&Note::Alarmed { outbox, seq: message.seq, sends: message.sends });
+            self.0.may_die(Point::AfterAlarm);
         }
-        let Alarm { outbox, seq, sends, .. } = alarm;
-        self.0.notes.write(&Note::Alarmed { outbox: outbox.clone(), seq: *seq, sends: *sends });
-        self.0.may_die(Point::AfterAlarm);
+        Ok(())
     }
 }
 
