@@ -1,10 +1,12 @@
 //! Each argument as what it means: words looked up, units counted, contradictions refused.
 mod by;
+mod member;
 mod order;
 
 use proc_macro2::Span;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
 
+pub(crate) use self::member::Member;
 use crate::parse::Args;
 use crate::reserved;
 use crate::suggest::{any_of, did_you_mean};
@@ -33,6 +35,7 @@ pub(crate) struct Plan {
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
     pub(crate) transaction: Option<Transaction>,
+    pub(crate) member: Option<Member>,
 }
 
 /// What the call comes after.
@@ -90,6 +93,7 @@ pub(crate) enum Setting {
 
 impl Plan {
     pub(crate) fn new(args: Args) -> Result<Self> {
+        member::refuse_skip(&args)?;
         let knobs = knobs(&args)?;
         let by = by::of(&args)?;
         let scene = match &args.scene {
@@ -134,6 +138,7 @@ impl Plan {
             permanent: args.permanent,
             detach: args.detach.is_some(),
             transaction,
+            member: None,
         })
     }
 }

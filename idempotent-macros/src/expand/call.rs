@@ -1,7 +1,7 @@
 //! The call and where its executor comes from, as code.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprLit, Lit, Result};
+use syn::{Expr, ExprLit, Lit, LitStr, Result};
 
 use super::at;
 use crate::item::Function;
@@ -56,10 +56,11 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
     let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.knobs, private);
     // All tokens have one scope.
+    let member = plan.member.iter().map(|member| format!(", `{}`", member.name));
     let declared = (!matches!(plan.by, By::Token(_))).then(|| {
         quote_spanned!(site=> .__at({
             static __IDEMPOTENT_SITE: #private::Site =
-                #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!()));
+                #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!() #(, #member)*));
             &__IDEMPOTENT_SITE
         }))
     });
@@ -160,10 +161,28 @@ fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
 /// one module one identity, and the name of `Self` two traits of one type.
 fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
-        Some(scope) => quote!(#scope),
+        Some(scope) => match plan.member.as_ref().filter(|_| !matches!(plan.by, By::Token(_))) {
+            Some(member) if member.inherited.contains(&"scope") => scope_of_member(scope, &member.name),
+            _ => quote!(#scope),
+        },
         // Whoever issues a token need not know the handler.
         None if matches!(plan.by, By::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
         None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
+    }
+}
+
+/// Returns a scope for one function of a block: with one for all of them, a key of one function would pass for a duplicate
+/// of another's.
+fn scope_of_member(scope: &Expr, name: &str) -> TokenStream {
+    match scope {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            let scope = LitStr::new(&format!("{}.{name}", text.value()), text.span());
+            quote!(#scope)
+        }
+        scope => {
+            let form = format!("{{}}.{name}");
+            quote_spanned!(at(scope)=> ::std::format!(#form, #scope))
+        }
     }
 }
 
