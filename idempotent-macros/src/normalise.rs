@@ -216,18 +216,6 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
     if empty { Err(Error::new_spanned(value, format!("{name} must not be empty"))) } else { Ok(()) }
 }
 
-/// A time in brackets that is a bare number: `form` is what stands before them.
-fn quoted(form: &str, time: &Expr) -> Result<()> {
-    match time {
-        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => {
-            let digits = number.base10_digits();
-            let text = format!("`{form}` takes a time in quotes: `{form}(\"10m\")`; which unit is `{digits}` in?");
-            Err(Error::new_spanned(time, text))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses more milliseconds than the core takes for a lease or a wait.
 fn longest(name: &str, value: &Expr, millis: u64) -> Result<u64> {
     const LONGEST: u64 = 30 * 24 * 3_600_000;
@@ -329,7 +317,7 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
         && word(func).is_some_and(|word| word == "wait")
         && let (1, Some(max)) = (args.len(), args.first())
     {
-        quoted("on_in_flight = wait", max)?;
+        order::quoted("on_in_flight = wait", max)?;
         return longest("wait", max, millis("wait", max)?).map(Setting::Wait);
     }
     match word(value) {
