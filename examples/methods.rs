@@ -165,6 +165,33 @@ struct Gate {
     open: Notify,
 }
 
+// 11. A whole `impl`: each `async fn` gets the arguments of the block. A function overrides some of them, or opts out.
+struct Parcels(Executor);
+
+#[idempotent(key = parcel, with = self.0, scope = "parcels")]
+impl Parcels {
+    fn new(executor: &Executor) -> Self {
+        Self(executor.clone())
+    }
+
+    async fn send(&self, parcel: u64) -> Result<String, Rejection> {
+        ran();
+        Ok(format!("{parcel} sent"))
+    }
+
+    #[idempotent(key = (parcel, day), retain = "2d")]
+    async fn remind(&self, parcel: u64, day: &str) -> Result<String, Rejection> {
+        ran();
+        Ok(format!("{parcel} reminded on {day}"))
+    }
+
+    #[idempotent(skip)]
+    async fn track(&self, parcel: u64) -> String {
+        ran();
+        format!("{parcel} is on its way")
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let executor = Executor::new(MemoryStore::new());
@@ -213,6 +240,13 @@ async fn main() -> anyhow::Result<()> {
     let post = async |user| create(State(app.clone()), "k", user, Json(&order)).await.ok();
     twice("a request handler", async || post(1).await, Some(order.clone())).await;
     assert!(post(2).await.is_some() && runs() == 1, "another tenant's key is another key");
+
+    let parcels = Parcels::new(&executor);
+    twice("an impl block", async || parcels.send(4).await.ok(), Some("4 sent".to_owned())).await;
+    let remind = async || parcels.remind(4, "Monday").await.ok();
+    twice("a key of its own in an impl block", remind, Some("4 reminded on Monday".to_owned())).await;
+    assert_eq!((parcels.track(4).await, parcels.track(4).await).1, "4 is on its way");
+    assert_eq!(runs(), 2, "skipped, so it runs each time");
 
     // An executor for the whole process serves whoever has no scope, in spawned tasks too. For `main` only.
     assert!(executor.install().is_ok());

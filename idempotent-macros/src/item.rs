@@ -1,11 +1,12 @@
 //! The annotated item: an `async fn` with its body as tokens.
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Error, Item, Result, Signature, Stmt, Token, Visibility, braced, token};
 
 /// A function. The body is not parsed, because rustc reports its errors better.
+#[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
@@ -38,17 +39,26 @@ impl Function {
             Err(error) => return Err(not_a_function(item).unwrap_or(error)),
         };
         if let Some(second) = function.attrs.iter().find(|attr| is_ours(attr)) {
-            let text = "nested `#[idempotent]`: the inner run would wait for the outer one, or be another key's; \
-                        give one attribute, and `key = (a, b)` for a key of several parts";
-            return Err(Error::new_spanned(second, text));
+            return Err(nested(second));
         }
-        if let Some(constness) = &function.sig.constness {
+        function.can_run_again()?;
+        Ok(function)
+    }
+
+    /// Refuses `const fn`, `extern fn`, and a function that another `#[idempotent]` has rewritten.
+    pub(crate) fn can_run_again(&self) -> Result<()> {
+        if let Some(constness) = &self.sig.constness {
             return Err(only_functions(constness.span, "a `const fn`"));
         }
-        if let Some(abi) = &function.sig.abi {
+        if let Some(abi) = &self.sig.abi {
             return Err(only_functions(abi.span(), "an `extern fn`"));
         }
-        Ok(function)
+        if names_our_call(self.body.clone()) {
+            let text = "another `#[idempotent]` already protects this function, from its `impl` or under another name: \
+                        write `#[idempotent(…)]` on the function by that name, and outside `cfg_attr`";
+            return Err(Error::new(self.sig.ident.span(), text));
+        }
+        Ok(())
     }
 
     pub(crate) fn has_receiver(&self) -> bool {
@@ -90,7 +100,28 @@ pub(crate) fn kept(item: TokenStream) -> TokenStream {
     }
 }
 
-fn is_ours(attr: &Attribute) -> bool {
+/// Returns the error for a second attribute.
+pub(crate) fn nested(second: &Attribute) -> Error {
+    let text = "nested `#[idempotent]`: the inner run would wait for the outer one, or be another key's; \
+                give one attribute, and `key = (a, b)` for a key of several parts";
+    Error::new_spanned(second, text)
+}
+
+/// Returns whether generated code is in this body: the path `__private::Call`.
+fn names_our_call(body: TokenStream) -> bool {
+    let mut in_private = false;
+    body.into_iter().any(|token| match token {
+        TokenTree::Group(group) => names_our_call(group.stream()),
+        TokenTree::Ident(ident) => {
+            let found = in_private && ident == "Call";
+            in_private = ident == "__private";
+            found
+        }
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+pub(crate) fn is_ours(attr: &Attribute) -> bool {
     attr.path().segments.last().is_some_and(|last| last.ident == "idempotent")
 }
 
@@ -105,8 +136,6 @@ fn not_a_function(item: TokenStream) -> Option<Error> {
         Ok(Item::Struct(item)) => (item.struct_token.span, "a struct"),
         Ok(Item::Enum(item)) => (item.enum_token.span, "an enum"),
         Ok(Item::Union(item)) => (item.union_token.span, "a union"),
-        Ok(Item::Impl(item)) => (item.impl_token.span, "an impl; put it on the functions in there"),
-        Ok(Item::Trait(item)) => (item.trait_token.span, "a trait; put it on the impl's functions"),
         Ok(Item::Mod(item)) => (item.mod_token.span, "a module; put it on the functions in there"),
         Ok(Item::ForeignMod(item)) => (item.abi.span(), "an `extern` block"),
         Ok(Item::Verbatim(_)) | Err(_) => match statement(item)? {
@@ -127,12 +156,12 @@ mod tests {
     fn an_item_that_is_not_a_function_is_named_in_the_error() {
         for (source, want) in [
             ("struct S;", "not a struct"),
-            ("impl S { async fn f() {} }", "not an impl; put it on the functions in there"),
             ("mod m {}", "not a module"),
             ("const fn f() {}", "not a `const fn`"),
             ("extern \"C\" fn f() {}", "not an `extern fn`"),
             ("async fn f(&self);", "a declaration has nothing to run"),
             ("static S: u8 = 1;", "not this item"),
+            ("async fn f() { { ::idempotent::__private::Call::new() } }", "another `#[idempotent]` already protects"),
             ("#[idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
             ("#[idempotent::idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
         ] {

@@ -3,6 +3,7 @@
 //!
 //! The macro works in three steps: `parse` reads the arguments, `normalise` resolves their meaning, and `expand`
 //! generates code. Generated code calls only the core's hidden `__private` module.
+mod block;
 mod expand;
 mod item;
 mod names;
@@ -27,6 +28,9 @@ use self::normalise::Plan;
 #[proc_macro_attribute]
 pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
     let (args, item) = (args.into(), proc_macro2::TokenStream::from(item));
+    if block::is_block(&item) {
+        return block::attribute(args, item).into();
+    }
     match attribute(args, item.clone()) {
         Ok(tokens) => tokens.into(),
         Err(error) => {
@@ -37,10 +41,14 @@ pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn attribute(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> syn::Result<proc_macro2::TokenStream> {
-    let mut function = Function::of(item)?;
-    let mut plan = Plan::new(syn::parse2(args)?)?;
-    if let Some(transaction) = &mut plan.transaction {
-        transaction.take(&mut function)?;
+    let function = Function::of(item)?;
+    self::function(Plan::new(syn::parse2(args)?)?, function)
+}
+
+fn function(mut plan: Plan, mut function: Function) -> syn::Result<proc_macro2::TokenStream> {
+    if let Some(mut transaction) = plan.transaction.take() {
+        transaction.take(&mut function).map_err(|error| plan.explain("transaction", error))?;
+        plan.transaction = Some(transaction);
     }
     names::check(&plan, &function)?;
     names::generic::check(&plan, &function)?;

@@ -17,31 +17,32 @@ use crate::suggest::did_you_mean;
 /// Checks every expression that is evaluated before the body.
 pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let scope = Scope::of(function);
+    let explain = |name: &'static str| move |error| plan.explain(name, error);
     if let Some(key) = &plan.key {
-        constant::refuse_literals(key, &scope)?;
-        scope.check("key", key)?;
-        constant::refuse_others(key, &scope)?;
-    }
-    match &plan.stands {
-        Some(Stands::After(after)) => scope.check("after", after)?,
-        Some(Stands::InLine(stream, number)) => {
-            scope.check("sequence", stream)?;
-            scope.check("sequence", number)?;
-        }
-        None => {}
+        constant::refuse_literals(key, &scope).map_err(explain("key"))?;
+        scope.check("key", key).map_err(explain("key"))?;
+        constant::refuse_others(key, &scope).map_err(explain("key"))?;
     }
     for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
-        text.iter().try_for_each(|text| scope.check_text(name, text))?;
+        text.iter().try_for_each(|text| scope.check_text(name, text)).map_err(explain(name))?;
     }
+    let (after, stream, number) = match &plan.stands {
+        Some(Stands::After(after)) => (Some(after), None, None),
+        Some(Stands::InLine(stream, number)) => (None, Some(stream), Some(number)),
+        None => (None, None, None),
+    };
     for (name, expr) in [
-        ("tenant", &plan.tenant),
-        ("fingerprint", &plan.fingerprint),
-        ("scope", &plan.scope),
-        ("prefix", &plan.prefix),
-        ("message", &plan.message),
-        ("with", &plan.with),
+        ("after", after),
+        ("sequence", stream),
+        ("sequence", number),
+        ("tenant", plan.tenant.as_ref()),
+        ("fingerprint", plan.fingerprint.as_ref()),
+        ("scope", plan.scope.as_ref()),
+        ("prefix", plan.prefix.as_ref()),
+        ("message", plan.message.as_ref()),
+        ("with", plan.with.as_ref()),
     ] {
-        expr.iter().try_for_each(|expr| scope.check(name, expr))?;
+        expr.iter().try_for_each(|expr| scope.check(name, expr)).map_err(explain(name))?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Normalisation: resolves the arguments' words and units, and refuses contradictions.
 mod by;
+mod member;
 mod order;
 
 use proc_macro2::Span;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
 
+pub(crate) use self::member::Member;
 use crate::parse::Args;
 use crate::reserved;
 use crate::suggest::{any_of, did_you_mean};
@@ -33,6 +35,7 @@ pub(crate) struct Plan {
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
     pub(crate) transaction: Option<Transaction>,
+    pub(crate) member: Option<Member>,
 }
 
 /// The position of the call in an order.
@@ -90,6 +93,7 @@ pub(crate) enum Setting {
 
 impl Plan {
     pub(crate) fn new(args: Args) -> Result<Self> {
+        member::refuse_skip(&args)?;
         let knobs = knobs(&args)?;
         let by = by::of(&args)?;
         let scene = match &args.scene {
@@ -134,6 +138,7 @@ impl Plan {
             permanent: args.permanent,
             detach: args.detach.is_some(),
             transaction,
+            member: None,
         })
     }
 }
@@ -210,18 +215,6 @@ fn not_empty(name: &str, value: &Expr) -> Result<()> {
         _ => false,
     };
     if empty { Err(Error::new_spanned(value, format!("{name} must not be empty"))) } else { Ok(()) }
-}
-
-/// Refuses a bare number as a time in parentheses. `form` is the text before the parentheses.
-fn quoted(form: &str, time: &Expr) -> Result<()> {
-    match time {
-        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => {
-            let digits = number.base10_digits();
-            let text = format!("`{form}` takes a time in quotes: `{form}(\"10m\")`; which unit is `{digits}` in?");
-            Err(Error::new_spanned(time, text))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Refuses a time longer than the core's maximum for a lease or a wait.
@@ -325,7 +318,7 @@ fn on_in_flight(value: &Expr) -> Result<Setting> {
         && word(func).is_some_and(|word| word == "wait")
         && let (1, Some(max)) = (args.len(), args.first())
     {
-        quoted("on_in_flight = wait", max)?;
+        order::quoted("on_in_flight = wait", max)?;
         return longest("wait", max, millis("wait", max)?).map(Setting::Wait);
     }
     match word(value) {

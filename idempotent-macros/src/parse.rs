@@ -9,7 +9,7 @@ use crate::suggest::did_you_mean;
 macro_rules! arguments {
     ($($name:ident: $ty:ty),* ; flags $($flag:ident),*) => {
         /// The given arguments, each at most once.
-        #[derive(Default)]
+        #[derive(Clone, Default)]
         pub(crate) struct Args {
             $(pub(crate) $name: Option<$ty>,)*
             /// The location of the word.
@@ -21,12 +21,29 @@ macro_rules! arguments {
         const FLAGS: &[&str] = &[$(stringify!($flag),)*];
 
         impl Args {
+            /// Returns these arguments, and those of `block` that are not given here.
+            fn or(self, block: Self) -> Self {
+                Self {
+                    $($name: self.$name.or(block.$name),)*
+                    $($flag: self.$flag.or(block.$flag),)*
+                    krate: self.krate.or(block.krate),
+                }
+            }
+
+            /// Returns the names of the arguments that `self` has and `own` has not.
+            pub(crate) fn not_in(&self, own: &Self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                $(if self.$name.is_some() && own.$name.is_none() { names.push(stringify!($name)); })*
+                $(if self.$flag.is_some() && own.$flag.is_none() { names.push(stringify!($flag)); })*
+                names
+            }
+
             fn take(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
                 match name.unraw().to_string().as_str() {
                     $(stringify!($name) => set(&mut self.$name, name, input, <$ty>::parse),)*
                     $(stringify!($flag) => raise(&mut self.$flag, name, input),)*
                     "crate" => set(&mut self.krate, name, input, Path::parse_mod_style),
-                    other => Err(Error::new(name.span(), reserved::argument(other).unwrap_or_else(|| unknown(other)))),
+                    other => Err(Error::new(name.span(), reserved::argument(other).map_or_else(|| unknown(other), ToOwned::to_owned))),
                 }
             }
         }
@@ -39,7 +56,32 @@ arguments! {
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
     max_result: Expr, message: Expr, transaction: Expr;
-    flags replay, detach, release_on_cancel
+    flags replay, detach, release_on_cancel, skip
+}
+
+impl Args {
+    /// Merges the arguments of a function with those of the `impl` or trait around it; those of the function win.
+    ///
+    /// Some arguments exclude each other. A function that gives one of them inherits none of the others.
+    pub(crate) fn within(self, mut block: Self) -> Self {
+        if self.by.is_some() {
+            (block.key, block.window, block.ttl, block.replay) = (None, None, None, None);
+        }
+        if self.is_by_param() {
+            (block.retain, block.fingerprint) = (None, None);
+        }
+        if self.after.is_some() {
+            (block.sequence, block.on_late) = (None, None);
+        }
+        if self.sequence.is_some() {
+            block.after = None;
+        }
+        self.or(block)
+    }
+
+    pub(crate) fn is_by_param(&self) -> bool {
+        matches!(&self.by, Some(Expr::Path(path)) if path.path.is_ident("param"))
+    }
 }
 
 impl Parse for Args {
@@ -153,7 +195,7 @@ mod tests {
             ("key", "`key` needs a value"),
             ("key = , detach", "`key` needs a value"),
             ("\"order.id\"", "an argument is `name = value`"),
-            ("version = x", "`version` comes with"),
+            ("version = x", "call `guard.newer(&mut **tx, entity, fields, version)` of an `idempotent::VersionGuard`"),
             ("key = a b", "expected `,`"),
         ] {
             let error = syn::parse_str::<Args>(source).err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Arguments reserved for later versions. Each error names the missing feature and an alternative for now.
+//! Words that are no arguments of the attribute: each error says what to use.
 
-const ARGUMENTS: &[(&str, &str, &str)] = &[(
-    "version",
-    "a version guard that the attribute calls",
-    "call `VersionGuard` of `idempotent-sqlx` yourself, in the transaction that makes the update",
-)];
-
-/// Returns the error for the reserved argument `name`, if it is one.
-pub(crate) fn argument(name: &str) -> Option<String> {
-    let (_, part, today) = ARGUMENTS.iter().find(|(reserved, ..)| *reserved == name)?;
-    Some(format!("`{name}` comes with {part}, which is not in this version; today: {today}"))
+/// Returns why there is no argument `name`, and what to use.
+pub(crate) fn argument(name: &str) -> Option<&'static str> {
+    match name {
+        "version" => Some(VERSION),
+        _ => None,
+    }
 }
+
+const VERSION: &str = "there is no argument `version`: a version is compared and set in the transaction of the update. Give the \
+     handler `transaction = tx`, and call `guard.newer(&mut **tx, entity, fields, version)` of an `idempotent::VersionGuard` \
+     before the update";
 
 /// The error for `on_in_flight = ack`.
 pub(crate) const ACK: &str = "`on_in_flight = ack` loses the message where the run in flight fails and nothing sends it \

@@ -25,6 +25,7 @@ macro_rules! pass {
 }
 pass! {
     arguments in "pass/arguments.rs"
+    block in "pass/block.rs"
     http_imports in "pass/http_imports.rs"
     lints in "pass/lints.rs"
     n20_hygiene in "pass/n20_hygiene.rs"

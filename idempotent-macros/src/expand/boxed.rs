@@ -64,6 +64,11 @@ pub(crate) fn handler(body: &TokenStream) -> Option<(Type, Vec<Stmt>, Option<Ide
     Some(((*typed.ty).clone(), block.block.stmts.clone(), this))
 }
 
+/// Returns whether the body is `Box::pin(async move { … })`.
+pub(crate) fn is_boxed(body: &TokenStream) -> bool {
+    Block::parse_within.parse2(body.clone()).is_ok_and(|mut body| async_block(&mut body).is_some())
+}
+
 fn async_block(body: &mut [Stmt]) -> Option<&mut ExprAsync> {
     let Some(Stmt::Expr(Expr::Call(call), None)) = body.last_mut() else { return None };
     let Expr::Path(path) = &*call.func else { return None };

@@ -1,7 +1,7 @@
 //! Generated code for the call and its executor.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprLit, Lit, Result};
+use syn::{Expr, ExprLit, Lit, LitStr, Result};
 
 use super::at;
 use crate::item::Function;
@@ -56,10 +56,11 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
     let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.knobs, private);
     // All tokens share one scope.
+    let member = plan.member.iter().map(|member| format!(", `{}`", member.name));
     let declared = (!matches!(plan.by, By::Token(_))).then(|| {
         quote_spanned!(site=> .__at({
             static __IDEMPOTENT_SITE: #private::Site =
-                #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!()));
+                #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!() #(, #member)*));
             &__IDEMPOTENT_SITE
         }))
     });
@@ -163,10 +164,28 @@ fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
 /// type.
 fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
-        Some(scope) => quote!(#scope),
+        Some(scope) => match plan.member.as_ref().filter(|_| !matches!(plan.by, By::Token(_))) {
+            Some(member) if member.inherited.contains(&"scope") => scope_of_member(scope, &member.name),
+            _ => quote!(#scope),
+        },
         // The issuer of a token need not know the handler.
         None if matches!(plan.by, By::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
         None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
+    }
+}
+
+/// Generates the scope of one function of a block. With a shared scope, a key of one function would be a duplicate of the
+/// same key of another function.
+fn scope_of_member(scope: &Expr, name: &str) -> TokenStream {
+    match scope {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            let scope = LitStr::new(&format!("{}.{name}", text.value()), text.span());
+            quote!(#scope)
+        }
+        scope => {
+            let form = format!("{{}}.{name}");
+            quote_spanned!(at(scope)=> ::std::format!(#form, #scope))
+        }
     }
 }
 

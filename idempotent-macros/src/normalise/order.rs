@@ -1,8 +1,8 @@
 //! Ordering: `after = …`, `sequence = (stream, number)`, and the rules for calls whose predecessor will not be
 //! consumed.
-use syn::{Error, Expr, ExprCall, Result};
+use syn::{Error, Expr, ExprCall, ExprLit, Lit, Result};
 
-use super::{By, Setting, Stands, longest, not_empty, quoted, word};
+use super::{By, Setting, Stands, longest, not_empty, word};
 use crate::parse::Args;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
@@ -87,6 +87,18 @@ fn in_line(sequence: &Expr) -> Result<Stands> {
             Err(Error::new_spanned(literal, text))
         }
         _ => Ok(Stands::InLine(stream.clone(), number.clone())),
+    }
+}
+
+/// Refuses a bare number as a time in parentheses. `form` is the text before the parentheses.
+pub(super) fn quoted(form: &str, time: &Expr) -> Result<()> {
+    match time {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => {
+            let digits = number.base10_digits();
+            let text = format!("`{form}` takes a time in quotes: `{form}(\"10m\")`; which unit is `{digits}` in?");
+            Err(Error::new_spanned(time, text))
+        }
+        _ => Ok(()),
     }
 }
 

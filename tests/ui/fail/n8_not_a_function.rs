@@ -6,7 +6,7 @@ struct Order(u64);
 
 #[idempotent(key = self.0)]
 impl Order {
-    async fn charge(&self) -> Result<u64, Rejection> {
+    fn charge(&self) -> Result<u64, Rejection> {
         Ok(self.0)
     }
 }

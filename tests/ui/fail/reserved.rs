@@ -1,4 +1,4 @@
-// expect: which is not in this version; today:
+// expect: there is no argument `version`
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = order, version = order)]
